@@ -1,0 +1,118 @@
+"""Files of a MicroPython port: a folder of VfsPosix, or a mounted LittleFS (VfsLfs2).
+
+On LittleFS `flush` is durable and `rename` is atomic. VfsPosix has no fsync: there `flush` hands
+the bytes to the operating system, which outlives the process but not the machine.
+"""
+
+import os
+
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.limits import FILES_OPEN_MAX, SCRATCH_SIZE
+from drupelet.memory import copy
+
+# MicroPython leaves these two out of its errno module.
+_EFBIG = 27
+_ENOSPC = 28
+
+# The port is only a type here: importing it would load RamFiles into a board's heap.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.files import Files
+else:
+    Files = object
+
+
+def _code(error: OSError) -> int:
+    return E_CAPACITY if error.errno in (_ENOSPC, _EFBIG) else E_STORAGE
+
+
+class BoardFiles(Files):
+    """Files in `folder`, which exists; not more than FILES_OPEN_MAX open at a time."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder.rstrip("/") + "/"
+        self._open: "list" = [None] * FILES_OPEN_MAX
+        self._scratch = bytearray(SCRATCH_SIZE)
+
+    def names(self) -> "list[str]":
+        """Names of all files in no order; allocates, so at boot only."""
+        return os.listdir(self._folder)
+
+    def open(self, name: str, create: bool) -> int:
+        """Descriptor for reading and appending; E_STORAGE when missing and not to be created."""
+        if not create and self.size(name) < 0:
+            return E_STORAGE
+        for fd in range(len(self._open)):
+            if self._open[fd] is None:
+                try:
+                    self._open[fd] = open(self._folder + name, "a+b")
+                except OSError as error:
+                    return _code(error)
+                return fd
+        return E_CAPACITY
+
+    def append(self, fd: int, buf: "bytes | bytearray", at: int, size: int) -> int:
+        """Add `buf[at:at+size]` at the end; this `write` with an offset is MicroPython's own."""
+        try:
+            return OK if self._open[fd].write(buf, at, size) == size else E_CAPACITY
+        except OSError as error:
+            return _code(error)
+
+    def flush(self, fd: int) -> int:
+        """Make durable what was appended (LittleFS: commits the file's metadata)."""
+        try:
+            self._open[fd].flush()
+            return OK
+        except OSError as error:
+            return _code(error)
+
+    def read_into(self, fd: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Read up to `size` bytes from `offset`; the count, or E_STORAGE."""
+        file = self._open[fd]
+        try:
+            file.seek(offset)
+            if not at:
+                return file.readinto(buf, size)
+            # `readinto` has no offset and a slice would allocate: through the scratch instead.
+            count = 0
+            while count < size:
+                got = file.readinto(self._scratch, min(size - count, len(self._scratch)))
+                if not got:
+                    break
+                copy(buf, at + count, self._scratch, 0, got)
+                count += got
+            return count
+        except OSError as error:
+            return _code(error)
+
+    def close(self, fd: int) -> None:
+        """Let the descriptor go."""
+        file = self._open[fd]
+        self._open[fd] = None
+        try:
+            file.close()
+        except OSError:
+            pass  # whatever was flushed is safe, and nothing else was promised
+
+    def size(self, name: str) -> int:
+        """Bytes in the file; -1 when there is none."""
+        try:
+            return os.stat(self._folder + name)[6]
+        except OSError:
+            return -1
+
+    def rename(self, old: str, new: str) -> int:
+        """Give a closed file another name, in place of whatever had that name."""
+        try:
+            os.rename(self._folder + old, self._folder + new)
+            return OK
+        except OSError as error:
+            return _code(error)
+
+    def remove(self, name: str) -> int:
+        """Delete a closed file."""
+        try:
+            os.remove(self._folder + name)
+            return OK
+        except OSError as error:
+            return _code(error)

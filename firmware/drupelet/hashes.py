@@ -1,0 +1,85 @@
+"""The hashes that ids are made of.
+
+`Blake2s` is one interface over hashlib (CPython) or our own BLAKE2s (boards): `start`, `update`,
+`digest_into`, 32 bytes, reusable without allocating.
+
+BSP v1 section 1.3 hashes several arguments as one: HASH(x1, ..., xn) is the hash of every
+argument behind its own length, 4 bytes big-endian.
+"""
+
+from drupelet._compat import ON_BOARD, const
+from drupelet.limits import BODY_SIZE_MAX, DESCRIPTOR_SIZE_MAX
+from drupelet.memory import put_u32
+
+if ON_BOARD:
+    from drupelet._blake2s import Blake2s
+else:
+    from drupelet._blake2s_hashlib import Blake2s  # type: ignore[assignment]
+
+__all__ = ("Blake2s", "MessageHash", "group_id_into")
+
+_ID_SIZE = const(32)  # folds here; drupelet.limits.ID_SIZE elsewhere
+
+_GROUP_LABEL = b"\x00\x00\x00\x08GROUP_ID\x00\x00\x00\x20"
+_MESSAGE_LABEL = b"\x00\x00\x00\x0aMESSAGE_ID\x00\x00\x00\x20"
+_TIMESTAMP_LENGTH = b"\x00\x00\x00\x08"
+
+
+def group_id_into(
+    out: "bytearray | memoryview",
+    client_id: "bytes | bytearray | memoryview",
+    descriptor: "bytes | bytearray | memoryview",
+    size: int,
+) -> None:
+    """Store the group's id at out[0:32]: HASH("GROUP_ID", client_id, descriptor), BSP v1 2.2.
+
+    `client_id` has 32 bytes, `descriptor` the first `size` of its buffer. Groups are made while
+    a node is set up: this allocates a hash of its own.
+    """
+    assert len(client_id) == _ID_SIZE and 0 <= size <= DESCRIPTOR_SIZE_MAX
+    length = bytearray(4)
+    put_u32(length, 0, size)
+    digest = Blake2s()
+    digest.start()
+    digest.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))
+    digest.update(client_id, 0, _ID_SIZE)
+    digest.update(length, 0, 4)
+    digest.update(descriptor, 0, size)
+    digest.digest_into(out, 0)
+
+
+class MessageHash:
+    """A message's id in pieces: HASH("MESSAGE_ID", group_id, timestamp, body), BSP v1 2.3.
+
+    `start`, as many `update` as the body has pieces, `digest_into`; then `start` again.
+    """
+
+    def __init__(self) -> None:
+        self._hash = Blake2s()
+        self._length = bytearray(4)
+
+    def start(
+        self,
+        group_id: "bytes | bytearray | memoryview",
+        at: int,
+        timestamp: "bytes | bytearray | memoryview",
+        ts_at: int,
+        body_size: int,
+    ) -> None:
+        """Begin: 32 bytes at group_id[at], 8 at timestamp[ts_at], then `body_size` by `update`."""
+        assert 0 <= body_size <= BODY_SIZE_MAX
+        put_u32(self._length, 0, body_size)
+        self._hash.start()
+        self._hash.update(_MESSAGE_LABEL, 0, len(_MESSAGE_LABEL))
+        self._hash.update(group_id, at, _ID_SIZE)
+        self._hash.update(_TIMESTAMP_LENGTH, 0, 4)
+        self._hash.update(timestamp, ts_at, 8)
+        self._hash.update(self._length, 0, 4)
+
+    def update(self, body: "bytes | bytearray | memoryview", at: int, size: int) -> None:
+        """Take in the next piece of the body, body[at:at+size]."""
+        self._hash.update(body, at, size)
+
+    def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
+        """Store the 32-byte id at out[at]."""
+        self._hash.digest_into(out, at)

@@ -1,0 +1,110 @@
+"""Every bound of the core, each with its reason; the assertions prove the arithmetic.
+
+A constant that another file uses has no underscore. `docs/limits.md` is made from this file.
+"""
+
+from drupelet._compat import const
+
+# --- ids and messages (specs: BSP v1 sections 1.3, 2.2, 2.3) ---
+# BSP v1 section 1.3: HASH_LEN of BLAKE2s; SHA-256 has the same size.
+ID_SIZE = const(32)
+# BSP v1 section 2.3: milliseconds since the Unix epoch as a 64-bit integer.
+TIMESTAMP_SIZE = const(8)
+# BSP v1 section 2.3: 2^15 bytes.
+BODY_SIZE_MAX = const(32768)
+# BSP v1 section 2.2: 2^15 bytes.
+DESCRIPTOR_SIZE_MAX = const(32768)
+# What precedes the body in a MESSAGE payload: group id and timestamp (BSP v1 section 3).
+CONTENT_HEADER_SIZE = const(40)
+# Most ids that a default client's message names as dependencies: 4 x 32 B fit beside any reading.
+DEPENDENCIES_MAX = const(4)
+
+# --- frames and records ---
+# One frame on any carrier: a Pico W holds two such buffers per link in 128 KB (anchors: embedded 6).
+FRAME_SIZE_MAX = const(1024)
+# Smallest frame that still carries one segment piece; LoRa SF7 allows 222 B.
+FRAME_SIZE_MIN = const(64)
+# BSP v1 section 3: version, type, 16-bit length.
+RECORD_HEADER_SIZE = const(4)
+# Payload length is a 16-bit integer: whole ids in one record.
+RECORD_IDS_MAX = const(2047)
+# Frame kind byte in front of the records (docs/SPEC.md 2).
+FRAME_HEADER_SIZE = const(1)
+# SEGMENT header: kind, 8-byte content id, total size, offset (docs/SPEC.md 3).
+SEGMENT_HEADER_SIZE = const(13)
+# A transfer that was cut goes on at the last whole piece of this size.
+PIECE_SIZE = const(512)
+# Frames longer than this on a link per epoch would starve the other links of a board.
+FRAMES_PER_EPOCH_MAX = const(64)
+
+# --- tables (defaults of a board; a host hands in larger numbers) ---
+# Peers of a board: a holder mask is one byte on flash.
+PEERS_MAX = const(8)
+# Groups of a board: readings, telemetry and two more.
+GROUPS_MAX = const(4)
+# Offered ids of all peers together (DESIGN: 64 make 12 KB of core state in all).
+OFFERS_MAX = const(64)
+# Messages that are on their way at the same time; the rest waits on flash.
+MESSAGES_MAX = const(64)
+# Slots kept for a message whose dependencies are all met: without it a full pool deadlocks.
+RESERVED_SLOTS = const(1)
+# Incoming messages longer than a frame that may be incomplete at once, one per peer at most.
+PARTS_MAX = const(2)
+
+# --- epochs and back-off ---
+# `now_ms` is modulo this, so that it stays a small int on 32-bit boards.
+NOW_MODULUS_MS = const(1 << 30)
+# The longest wait that elapsed_ms can tell from a time in the past: 3.1 days.
+WAIT_MS_MAX = const(1 << 28)
+# Resend after 2, 4, 8 ... epochs, at most after this many (BSP: exponential and capped).
+BACKOFF_EPOCHS_MAX = const(64)
+# Epoch numbers are kept in 16 bits per peer and message.
+EPOCH_MODULUS = const(1 << 16)
+
+# --- store ---
+# One LittleFS erase block on common NOR flash.
+SEGMENT_SIZE = const(4096)
+# 256 KB of log: about 1,500 readings, a fortnight of 15-minute epochs for one board.
+SEGMENTS_MAX = const(64)
+# Bodies longer than this live in a file of their own and travel as segments; with record header,
+# frame kind and the longest seal (23 B) the record still fits one frame.
+INLINE_SIZE_MAX = const(952)
+# Files of long bodies kept at once; settled ones are removed first.
+BODY_FILES_MAX = const(32)
+# Read-back and hash scratch: a multiple of both hash block sizes (64 B).
+SCRATCH_SIZE = const(64)
+# What a board saves before it sleeps fits the RTC memory of an ESP8266 (492 B).
+WAKE_STATE_SIZE_MAX = const(492)
+# Pending messages (dependencies missing) that the store tracks: never more than message slots.
+PENDING_MAX = const(64)
+# Groups and peers that a store has ever numbered; a row in RAM is 8 B.
+MEMBERS_MAX = const(32)
+# Files that a store has open at once: two of the log, four parts, one while it makes another.
+FILES_OPEN_MAX = const(7)
+# Segments that new data never takes: wake states go on when the log is full, one segment being
+# written while the one before it is removed.
+SEGMENTS_SPARE = const(2)
+# Ids in RAM as bits: 2 KiB keep a search for an unknown id off the flash in 99 of 100 cases with
+# 1,600 messages in the log (4 bits each). A power of two, at most 8,192.
+FILTER_SIZE = const(2048)
+# A part file is flushed after this many bytes: what a power cut costs of a transfer.
+PART_FLUSH_SIZE = const(4096)
+
+# --- black box (docs/SPEC.md 6) ---
+BLOCK_SIZE = const(512)  # one flash page of an SD card
+EVENT_SIZE = const(12)  # dt, code, a, b, c
+EVENTS_PER_BLOCK = const(41)  # what fits behind the block header
+BLOCK_HEADER_SIZE = const(16)  # magic, count, number, boot, time, crc
+BOX_HEADER_SIZE = const(32)  # one per black-box segment
+BOX_BLOCKS_MAX = const(8)  # blocks in one segment: 4 KiB and a header
+COUNTERS_MAX = const(160)  # cumulative counters: 64 common ones, 32 for each of three carriers
+
+assert CONTENT_HEADER_SIZE == ID_SIZE + TIMESTAMP_SIZE
+assert RECORD_IDS_MAX == 65535 // ID_SIZE
+assert CONTENT_HEADER_SIZE + BODY_SIZE_MAX <= 65535, "a content size is a 16-bit integer"
+assert INLINE_SIZE_MAX + CONTENT_HEADER_SIZE + RECORD_HEADER_SIZE + 1 + 23 <= FRAME_SIZE_MAX
+assert FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + ID_SIZE <= FRAME_SIZE_MIN
+assert BLOCK_HEADER_SIZE + EVENTS_PER_BLOCK * EVENT_SIZE <= BLOCK_SIZE
+assert SEGMENT_SIZE >= INLINE_SIZE_MAX + 72, "head and longest record fit one segment"
+assert SEGMENTS_SPARE < SEGMENTS_MAX
+assert BACKOFF_EPOCHS_MAX < EPOCH_MODULUS // 2

@@ -1,0 +1,290 @@
+"""A node: groups, peers, links, the client's cursor. Everything a device does goes through here.
+
+    store.open(); node = Node(store, random_byte)
+    group = node.join(client_id, descriptor); peer = node.add_peer(id4); node.share(group, peer, 2)
+    node.boot(now_ms)
+    link = node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, epoch_ms, INTERACTIVE)
+    link.receive(frame, size, now_ms); size = link.poll_into(frame, now_ms)
+    sleep for node.wake_ms(now_ms)
+
+Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random_byte()`.
+"""
+
+from drupelet._compat import const
+from drupelet.core import Core, NoBox
+from drupelet.errors import E_CAPACITY, OK, CapacityError, check
+from drupelet.graph import ENTERED
+from drupelet.hashes import group_id_into
+from drupelet.limits import (
+    BODY_SIZE_MAX,
+    CONTENT_HEADER_SIZE,
+    DESCRIPTOR_SIZE_MAX,
+    GROUPS_MAX,
+    ID_SIZE,
+    INLINE_SIZE_MAX,
+    MESSAGES_MAX,
+    OFFERS_MAX,
+    PARTS_MAX,
+    PEERS_MAX,
+    TIMESTAMP_SIZE,
+    WAIT_MS_MAX,
+)
+from drupelet.link import (
+    BATCH,
+    CARRIER_MQTT,
+    CARRIER_SERIAL,
+    CARRIER_STICK,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+    Link,
+)
+from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED, VISIBLE
+from drupelet.memory import copy
+from drupelet.slots import PENDING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drupelet.ports import BoxPort, IndexPort, StorePort
+
+EVENT_NONE = const(0)
+EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a crash
+
+# Kinds of `store.member`.
+_MEMBER_GROUP = const(1)
+_MEMBER_PEER = const(2)
+# The part file in which a long message of our own is put together.
+_PART_PUBLISH = PARTS_MAX
+
+__all__ = [
+    "BATCH",
+    "CARRIER_MQTT",
+    "CARRIER_SERIAL",
+    "CARRIER_STICK",
+    "EVENT_MESSAGE",
+    "EVENT_NONE",
+    "GROUP_TELEMETRY",
+    "INTERACTIVE",
+    "INVISIBLE",
+    "PROFILE_BSP_1",
+    "SHARED",
+    "VISIBLE",
+    "Link",
+    "Node",
+]
+
+
+class Node:
+    """One member of some groups. The store is open; tables get their sizes here, for life."""
+
+    def __init__(
+        self, store: "StorePort", random_byte: "Callable[[], int]", peers_max: int = PEERS_MAX,
+        groups_max: int = GROUPS_MAX, messages_max: int = MESSAGES_MAX,
+        offers_max: int = OFFERS_MAX, blackbox: "BoxPort | None" = None,
+        index: "IndexPort | None" = None,
+    ) -> None:  # fmt: skip
+        self.core = Core(
+            store, peers_max, groups_max, messages_max, offers_max, blackbox or NoBox(), index
+        )
+        self.store = store
+        self._random_byte = random_byte
+        self._links: "list[Link]" = []
+        self.event_handle = 0
+        self.event_again = False
+        self._issued = 0
+        self._before_boot = 0
+
+    # --- membership ---
+
+    def join(self, client_id: bytes, descriptor: bytes, flags: int = 0) -> int:
+        """Become a member of a group; returns its number. Raises CapacityError.
+
+        client_id: 32 bytes; descriptor: up to 32 KiB, the client's (BSP v1 section 2.2).
+        """
+        if len(client_id) != ID_SIZE or len(descriptor) > DESCRIPTOR_SIZE_MAX:
+            raise CapacityError("a client id has 32 bytes, a descriptor at most 32768")
+        id = bytearray(ID_SIZE)
+        group_id_into(id, client_id, descriptor, len(descriptor))
+        number = self.store.member(_MEMBER_GROUP, id, 0, ID_SIZE)
+        check(number, "no room for another group")
+        check(self.core.members.add_group(number, id, flags), "groups_max reached")
+        return number
+
+    def add_peer(self, id: bytes) -> int:
+        """Know a peer by its 4-byte id; returns its number. Raises CapacityError."""
+        number = self.store.member(_MEMBER_PEER, id, 0, len(id))
+        check(number, "no room for another peer")
+        check(self.core.members.add_peer(number), "peers_max reached")
+        peers = self.core.members.peers
+        self.core.offers.quota = self.core.offers.count // peers or 1
+        return number
+
+    def share(self, group: int, peer: int, visibility: int) -> None:
+        """Set what a peer sees of a group: INVISIBLE, VISIBLE (accept only) or SHARED."""
+        members = self.core.members
+        group_slot = members.group_slot(group)
+        peer_slot = members.peer_slot(peer)
+        assert group_slot >= 0 and peer_slot >= 0
+        if visibility == SHARED and members.visibility(group_slot, peer_slot) != SHARED:
+            self.core.window.set_cursor(peer_slot, 0)
+        members.set_visibility(group_slot, peer_slot, visibility)
+
+    def boot(self, now_ms: int) -> int:
+        """Take up where the store left off; returns the number of this boot (1..65535)."""
+        core = self.core
+        core.window.restore()
+        core.graph.recover()
+        for slot in range(core.slots.count):
+            if core.slots.flags[slot] & PENDING:
+                peer = core.members.peer_slot(core.slots.sources[slot])
+                core.graph.want_parents(slot, peer if peer >= 0 else 0)
+        window = core.window
+        window.boot = (window.boot + 1) & 0xFFFF or 1
+        window.dirty = True
+        self._issued = window.consumed
+        self._before_boot = window.newest
+        window.save()
+        return window.boot
+
+    def link(
+        self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0
+    ) -> Link:
+        """Make a link to a peer. Its first epoch starts at a random phase, so that devices that
+        were switched on together do not send together for ever."""
+        slot = self.core.members.peer_slot(peer)
+        assert slot >= 0 and profile == PROFILE_BSP_1
+        phase_ms = (epoch_ms or 1000) * self._random_byte() >> 8
+        link = Link(self.core, slot, profile, carrier, epoch_ms, mode, now_ms, phase_ms)
+        self._links.append(link)
+        return link
+
+    # --- messages ---
+
+    def publish(
+        self, group: int, body: "bytes | bytearray", size: int, timestamp: "bytes | bytearray",
+        now_ms: int,
+    ) -> int:  # fmt: skip
+        """Put a message of our own into the log; its handle, or a negative code when refused.
+
+        body: the client's format, `size` bytes (0..32,768); timestamp: 8 bytes big-endian, ms
+        since the Unix epoch. It is durable after the next barrier, and before any ACK of it.
+        """
+        assert 0 <= size <= BODY_SIZE_MAX
+        core = self.core
+        slot = core.members.group_slot(group)
+        assert slot >= 0
+        if size > INLINE_SIZE_MAX:
+            code = self.publish_begin(group, timestamp)
+            if code == OK:
+                code = self.publish_append(body, 0, size)
+            return self.publish_end(group, now_ms) if code == OK else code
+        core.hash.start(core.members.group_ids, slot * ID_SIZE, timestamp, 0, size)
+        core.hash.update(body, 0, size)
+        core.hash.digest_into(core.id, 0)
+        outcome = core.graph.take_body(slot, 0, core.id, timestamp, 0, body, 0, size)
+        return self._published(outcome, slot, now_ms)
+
+    def publish_begin(self, group: int, timestamp: "bytes | bytearray") -> int:
+        """Begin a message that is handed in piece by piece; OK or a negative code."""
+        core = self.core
+        store = self.store
+        slot = core.members.group_slot(group)
+        store.part_drop(_PART_PUBLISH)
+        code = store.part_open(_PART_PUBLISH, core.id, 0, 0)
+        if code < 0:
+            return code
+        copy(core.scratch, 0, core.members.group_ids, slot * ID_SIZE, ID_SIZE)
+        copy(core.scratch, ID_SIZE, timestamp, 0, TIMESTAMP_SIZE)
+        return store.part_append(_PART_PUBLISH, core.scratch, 0, CONTENT_HEADER_SIZE)
+
+    def publish_append(self, body: "bytes | bytearray", at: int, size: int) -> int:
+        """Add `size` bytes to the body that `publish_begin` began."""
+        room = CONTENT_HEADER_SIZE + BODY_SIZE_MAX - self.store.part_size(_PART_PUBLISH)
+        if size > room:
+            return E_CAPACITY
+        return self.store.part_append(_PART_PUBLISH, body, at, size)
+
+    def publish_end(self, group: int, now_ms: int) -> int:
+        """Put the message into the log; its handle, or a negative code."""
+        return self.publish_part(_PART_PUBLISH, group, now_ms)
+
+    def publish_part(self, part: int, group: int, now_ms: int) -> int:
+        """Put the content (group id, timestamp, body) of a part file into the log as our own."""
+        core = self.core
+        slot = core.members.group_slot(group)
+        if not core.hash_part(part):
+            return E_CAPACITY
+        outcome = core.graph.take_part(slot, 0, core.id, part)
+        return self._published(outcome, slot, now_ms)
+
+    def _published(self, outcome: int, slot: int, now_ms: int) -> int:
+        if outcome != ENTERED:
+            return E_CAPACITY
+        handle = self.core.graph.handle
+        self.core.entered(now_ms, slot, 0)
+        return handle
+
+    def next_event(self) -> int:
+        """What the client should know next: EVENT_MESSAGE with `event_handle`, or EVENT_NONE."""
+        if self._issued == self.core.window.newest:
+            return EVENT_NONE
+        handle = self.store.next(self._issued)
+        if not handle:
+            return EVENT_NONE
+        self._issued = handle
+        self.event_handle = handle
+        self.event_again = handle <= self._before_boot
+        return EVENT_MESSAGE
+
+    def done(self, handle: int) -> None:
+        """The client has taken the message in; it is not given again once `save` has run."""
+        window = self.core.window
+        if handle > window.consumed:
+            window.consumed = handle
+            window.dirty = True
+
+    # --- time ---
+
+    def wake_ms(self, now_ms: int) -> int:
+        """Milliseconds until some link may have something to send."""
+        soonest = WAIT_MS_MAX
+        for link in self._links:
+            wait_ms = link.wake_ms(now_ms)
+            if wait_ms < soonest:
+                soonest = wait_ms
+        return soonest
+
+    def save(self, now_ms: int) -> int:
+        """Before sleep: write what a reboot must not forget. One flash program, if any."""
+        return self.core.window.save()
+
+    # --- for status ---
+
+    @property
+    def delivered(self) -> int:
+        """Messages that entered the log since boot."""
+        return self.core.delivered
+
+    @property
+    def duplicates(self) -> int:
+        """Copies that came again since boot; none was delivered."""
+        return self.core.duplicates
+
+    @property
+    def refused(self) -> int:
+        """Messages refused since boot because a table or the flash was full."""
+        return self.core.graph.refused
+
+    @property
+    def malformed(self) -> int:
+        """Frames and records that no correct peer sends, since boot."""
+        return self.core.malformed
+
+    def pending_count(self) -> int:
+        """Messages that wait for a parent."""
+        return self.core.graph.pending_count()
+
+    def outstanding(self, peer: int) -> int:
+        """Messages in slots that a peer (number) is not known to hold."""
+        return self.core.window.outstanding(self.core.members.peer_slot(peer))

@@ -1,0 +1,314 @@
+"""The part of the log that is on its way: which messages have a slot, and for which peer.
+
+The log on flash is the queue; the slots are a window onto it. For each peer a cursor walks the
+log: every message up to the cursor is either held by the peer or QUEUED in a slot, and everything
+after it waits on flash. So a pool of one slot completes, and a full pool loses nothing.
+A message leaves its slot when no peer needs it there; its id stays known to the store.
+"""
+
+from drupelet._compat import const
+from drupelet.errors import OK
+from drupelet.limits import RESERVED_SLOTS
+from drupelet.memory import get_u16, get_u32, put_u16, put_u32
+from drupelet.members import GROUP_TELEMETRY, SHARED
+from drupelet.slots import PENDING, USED
+from drupelet.states import ACK, ACKING, BUNDLED, HOLD, QUEUED, REQUEST
+from drupelet.store import STATE_DELIVERED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.members import Members
+    from drupelet.ports import StorePort
+    from drupelet.slots import MessageSlots
+
+_BUSY = const(ACK | ACKING | REQUEST)
+# What is saved before sleep (docs/SPEC.md 5): version, boot, consumed handle, peer rows, messages.
+_VERSION = const(1)
+_HEADER_SIZE = const(8)
+_PEER_SIZE = const(13)
+
+
+class Window:
+    """Slots, log cursors and what of them survives a reboot."""
+
+    def __init__(self, store: "StorePort", members: "Members", slots: "MessageSlots") -> None:
+        self.store = store
+        self.members = members
+        self.slots = slots
+        peers_max = members.peers_max
+        self._cursors = bytearray(4 * peers_max)
+        self._queued = bytearray(2 * peers_max)
+        self.bundles_in = bytearray(4 * peers_max)
+        self.bundles_out = bytearray(4 * peers_max)
+        self.changes = bytearray(peers_max)  # counts what was queued; the peer's links compare
+        self.bundled = bytearray(4 * peers_max)  # a stick holds the log up to here
+        self._state = bytearray(len(store.saved))
+        self.newest = 0
+        self.consumed = 0
+        self.boot = 0
+        self.dirty = False
+
+    def cursor(self, peer: int) -> int:
+        """The handle up to which the log is queued for the peer."""
+        return get_u32(self._cursors, peer * 4)
+
+    def set_cursor(self, peer: int, handle: int) -> None:
+        """Move the peer's log cursor; back to 0 shows it the whole log again."""
+        put_u32(self._cursors, peer * 4, handle)
+
+    def outstanding(self, peer: int) -> int:
+        """Messages in slots that the peer is not known to hold."""
+        return get_u16(self._queued, peer * 2)
+
+    def set_state(self, slot: int, peer: int, state: int) -> None:
+        """Store a state byte and keep the peer's queue count and the group's clean-up right."""
+        cell = peer * self.slots.count + slot
+        before = self.slots.states[cell]
+        if before == state:
+            return
+        self.slots.states[cell] = state
+        was = before & (QUEUED | HOLD) == QUEUED
+        now = state & (QUEUED | HOLD) == QUEUED
+        if was != now:
+            count = get_u16(self._queued, peer * 2)
+            put_u16(self._queued, peer * 2, count + 1 if now else count - 1)
+        if (before ^ state) & HOLD:
+            self.dirty = True
+
+    def reset_slot(self, slot: int) -> None:
+        """Free a slot, whatever was queued in it."""
+        for peer in range(self.members.peers):
+            self.set_state(slot, peer, 0)
+        self.slots.free(slot)
+
+    def settled(self, slot: int) -> bool:
+        """True when no peer needs the message in its slot any more."""
+        if self.slots.flags[slot] & PENDING:
+            return False
+        for peer in range(self.members.peers):
+            state = self.slots.states[peer * self.slots.count + slot]
+            if state & _BUSY or state & (QUEUED | HOLD) == QUEUED:
+                return False
+        return True
+
+    def room(self, pending: bool) -> int:
+        """A free slot, if need be that of the oldest settled message; -1 when there is none.
+
+        The last RESERVED_SLOTS are refused to messages whose dependencies are missing.
+        """
+        slots = self.slots
+        wanted = RESERVED_SLOTS if pending else 0
+        found = -1
+        for step in range(slots.count):
+            slot = (slots.oldest + step) % slots.count
+            if not slots.flags[slot] or self.settled(slot):
+                if not wanted:
+                    found = slot
+                    break
+                wanted -= 1
+        if found >= 0 and slots.flags[found]:
+            self.reset_slot(found)
+        return found
+
+    def admit(
+        self, id: "bytes | bytearray", at: int, handle: int, group: int, source: int, size: int,
+        pending: bool,
+    ) -> int:  # fmt: skip
+        """Give a message a slot; -1 when there is none. `group`, `source`: row and peer number."""
+        slot = self.room(pending)
+        if slot < 0:
+            return -1
+        self.slots.take(slot, id, at, handle, size)
+        self.slots.groups[slot] = group
+        self.slots.sources[slot] = source
+        if pending:
+            self.slots.flags[slot] = USED | PENDING
+        peer = self.members.peer_slot(source)
+        if peer >= 0:
+            self.set_state(slot, peer, HOLD)
+        return slot
+
+    def entered(self, slot: int, handle: int) -> None:
+        """A message entered the log: peers that were up to date move on with it."""
+        before = self.newest
+        self.newest = handle
+        if slot < 0:
+            return
+        for peer in range(self.members.peers):
+            if self.cursor(peer) == before and self.outstanding(peer) < self._share():
+                self._queue(slot, peer)
+                self.set_cursor(peer, handle)
+
+    def _queue(self, slot: int, peer: int) -> None:
+        if self.members.visibility(self.slots.groups[slot], peer) == SHARED:
+            state = self.slots.states[peer * self.slots.count + slot]
+            if self.slots.handle(slot) <= get_u32(self.bundled, peer * 4):
+                state |= BUNDLED
+            self.set_state(slot, peer, state | QUEUED)
+            self.changes[peer] = (self.changes[peer] + 1) & 0xFF
+
+    def _share(self) -> int:
+        """Slots that one peer's queue may fill: one that never comes by starves no other."""
+        return self.slots.count // self.members.peers or 1
+
+    def refill(self, peer: int) -> bool:
+        """Walk the peer's cursor on while there is room; True when something was queued."""
+        moved = False
+        while self.cursor(peer) != self.newest and self.outstanding(peer) < self._share():
+            handle = self.store.next(self.cursor(peer))
+            if not handle:
+                self.set_cursor(peer, self.newest)
+                break
+            slot = self.fetch(handle, peer)
+            if slot == -1:
+                break
+            if slot >= 0:
+                self._queue(slot, peer)
+                moved = True
+            self.set_cursor(peer, handle)
+        return moved
+
+    def fetch(self, handle: int, peer: int) -> int:
+        """The slot of a log message for this peer; -1: no room, -2: it is not for this peer."""
+        store = self.store
+        if store.load(handle) != OK or store.state != STATE_DELIVERED:
+            return -2
+        group = self.members.group_slot(store.group)
+        if group < 0 or self.members.visibility(group, peer) != SHARED:
+            return -2
+        slot = self.slots.find(store.id, 0)
+        if slot >= 0:
+            return slot
+        if self.members.peer_slot(store.source) == peer:
+            return -2
+        return self.admit(store.id, 0, handle, group, store.source, store.size, False)
+
+    def clean(self, slot: int) -> bool:
+        """Delete the telemetry message in `slot` once all who share it hold it."""
+        group = self.slots.groups[slot]
+        if not self.members.group_flags[group] & GROUP_TELEMETRY or not self.settled(slot):
+            return False
+        handle = self.slots.handle(slot)
+        sharers = 0
+        for peer in range(self.members.peers):
+            if self.members.visibility(group, peer) == SHARED:
+                sharers += 1
+                held = self.slots.states[peer * self.slots.count + slot] & HOLD
+                if not held and not self.from_peer(slot, peer):
+                    return False
+        if not sharers or handle > self.consumed or self.store.delete(handle) != OK:
+            return False
+        self.reset_slot(slot)
+        return True
+
+    def from_peer(self, slot: int, peer: int) -> bool:
+        """True when the message came from this peer."""
+        return self.slots.sources[slot] == self.members.peer_numbers[peer]
+
+    def low(self, peer: int) -> int:
+        """The handle from which on the peer may miss something."""
+        low = self.cursor(peer) + 1
+        slots = self.slots
+        for slot in range(slots.count):
+            if slots.states[peer * slots.count + slot] & (QUEUED | HOLD) == QUEUED:
+                handle = slots.handle(slot)
+                if handle < low:
+                    low = handle
+        return low
+
+    def save(self) -> int:
+        """Write what a reboot must not forget, if it changed: one flash program."""
+        if not self.dirty:
+            return OK
+        members = self.members
+        state = self._state
+        state[0] = _VERSION
+        state[1] = members.peers
+        put_u16(state, 2, self.boot)
+        put_u32(state, 4, self.consumed)
+        at = 8
+        lowest = self.consumed + 1
+        for peer in range(members.peers):
+            low = self.low(peer)
+            lowest = low if low < lowest else lowest
+            state[at] = members.peer_numbers[peer]
+            put_u32(state, at + 1, low)
+            put_u32(state, at + 5, get_u32(self.bundles_in, peer * 4))
+            put_u32(state, at + 9, get_u32(self.bundles_out, peer * 4))
+            at += _PEER_SIZE
+        self.store.settled_handle = lowest
+        code = self.store.save(state, self._save_holders(state, at, lowest))
+        if code == OK:
+            self.dirty = False
+        return code
+
+    def _save_holders(self, state: bytearray, at: int, lowest: int) -> int:
+        slots = self.slots
+        mask_size = (self.members.peers + 7) // 8
+        for slot in range(slots.count):
+            if slots.flags[slot] != USED or slots.handle(slot) < lowest:
+                continue
+            if at + 4 + mask_size > len(state):
+                break  # what does not fit is offered again: bytes, never a message
+            put_u32(state, at, slots.handle(slot))
+            for byte in range(mask_size):
+                state[at + 4 + byte] = 0
+            for peer in range(self.members.peers):
+                if slots.states[peer * slots.count + slot] & HOLD:
+                    state[at + 4 + peer // 8] |= 1 << peer % 8
+            at += 4 + mask_size
+        return at
+
+    def restore(self) -> None:
+        """Take up the saved state after `store.open()`; call once groups and peers are known."""
+        saved = self.store.saved
+        size = self.store.saved_size
+        if size >= _HEADER_SIZE and saved[0] == _VERSION:
+            peers = saved[1]
+            self.boot = get_u16(saved, 2)
+            self.consumed = get_u32(saved, 4)
+            at = _HEADER_SIZE
+            for row in range(peers):
+                peer = self.members.peer_slot(saved[at])
+                if peer >= 0:
+                    self.set_cursor(peer, get_u32(saved, at + 1) - 1)
+                    put_u32(self.bundles_in, peer * 4, get_u32(saved, at + 5))
+                    put_u32(self.bundles_out, peer * 4, get_u32(saved, at + 9))
+                at += _PEER_SIZE
+            self._restore_holders(saved, peers, at, size)
+        self._find_newest()
+
+    def _restore_holders(self, saved: bytearray, peers: int, at: int, size: int) -> None:
+        store = self.store
+        mask_size = (peers + 7) // 8
+        while at + 4 + mask_size <= size:
+            handle = get_u32(saved, at)
+            if store.load(handle) == OK and store.state == STATE_DELIVERED:
+                group = self.members.group_slot(store.group)
+                if group >= 0 and self.slots.find(store.id, 0) < 0:
+                    self._restore_holder(saved, peers, at + 4, group, handle)
+            at += 4 + mask_size
+
+    def _restore_holder(
+        self, saved: bytearray, peers: int, at: int, group: int, handle: int
+    ) -> None:
+        store = self.store
+        slot = self.admit(store.id, 0, handle, group, store.source, store.size, False)
+        for row in range(peers if slot >= 0 else 0):
+            peer = self.members.peer_slot(saved[_HEADER_SIZE + row * _PEER_SIZE])
+            if peer >= 0 and saved[at + row // 8] & 1 << row % 8:
+                self.set_state(slot, peer, HOLD)
+
+    def _find_newest(self) -> None:
+        handle = self.consumed
+        for peer in range(self.members.peers):
+            low = self.cursor(peer)
+            handle = low if low > handle else handle
+        while handle:
+            self.newest = handle
+            handle = self.store.next(handle)
+        if not self.newest:
+            handle = self.store.next(0)
+            while handle:
+                self.newest = handle
+                handle = self.store.next(handle)

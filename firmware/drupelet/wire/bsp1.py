@@ -1,0 +1,108 @@
+"""Profile `bsp-1`: the records of BSP v1 section 3, back to back in a frame.
+
+    byte  0        1     2..3                     4..
+          version  type  payload length, big-end  payload
+
+    type  0 ACK, 2 OFFER, 3 REQUEST: one or more message ids of 32 bytes
+          1 MESSAGE: group id 32 | timestamp 8 (ms, big-endian) | body
+
+Another version, an empty id list, a list that is not whole ids, a short MESSAGE and a negative
+timestamp are the peer's errors: the rest of the frame is dropped. An unknown type is skipped.
+"""
+
+from drupelet._compat import const
+from drupelet.errors import E_PEER, OK
+from drupelet.limits import BODY_SIZE_MAX, CONTENT_HEADER_SIZE, ID_SIZE, RECORD_HEADER_SIZE
+from drupelet.memory import get_u16, put_u16
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.ports import LinkPort
+
+VERSION = const(1)
+ACK = const(0)
+MESSAGE = const(1)
+OFFER = const(2)
+REQUEST = const(3)
+
+
+def check_record(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
+    """The payload length of the record at `at`, or E_PEER; every known type is well-formed."""
+    if end - at < RECORD_HEADER_SIZE or buf[at] != VERSION:
+        return E_PEER
+    kind = buf[at + 1]
+    length = get_u16(buf, at + 2)
+    if at + RECORD_HEADER_SIZE + length > end:
+        return E_PEER
+    if kind == MESSAGE:
+        if length < CONTENT_HEADER_SIZE or length > CONTENT_HEADER_SIZE + BODY_SIZE_MAX:
+            return E_PEER
+        if buf[at + RECORD_HEADER_SIZE + ID_SIZE] & 0x80:
+            return E_PEER
+    elif kind <= REQUEST and (length == 0 or length % ID_SIZE):
+        return E_PEER
+    return length
+
+
+def put_header(buf: bytearray, at: int, kind: int, length: int) -> None:
+    """Write a record header."""
+    buf[at] = VERSION
+    buf[at + 1] = kind
+    put_u16(buf, at + 2, length)
+
+
+def parse(link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+    """Hand each record of a frame to the engine; OK, or E_PEER at the first malformed one."""
+    while at < end:
+        length = check_record(frame, at, end)
+        if length < 0:
+            return E_PEER
+        kind = frame[at + 1]
+        at += RECORD_HEADER_SIZE
+        if kind == MESSAGE:
+            link.on_message(frame, at, length)
+        elif kind <= REQUEST:
+            for id_at in range(at, at + length, 32):
+                if kind == ACK:
+                    link.on_ack(frame, id_at)
+                elif kind == OFFER:
+                    link.on_offer(frame, id_at)
+                else:
+                    link.on_request(frame, id_at)
+        link.count_record(False, kind, RECORD_HEADER_SIZE + length)
+        at += length
+    return OK
+
+
+def fill(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    """Write what is due from `at` on; returns the end of the last record (`at`: nothing due)."""
+    at = _fill_ids(link, frame, at, limit, ACK)
+    at = _fill_ids(link, frame, at, limit, REQUEST)
+    while limit - at > RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE:
+        start = at + RECORD_HEADER_SIZE
+        size = link.take_message(frame, start, limit)
+        if size == 0:
+            break
+        put_header(frame, at, MESSAGE, size)
+        link.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
+        at = start + size
+    return _fill_ids(link, frame, at, limit, OFFER)
+
+
+def _fill_ids(link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
+    start = end = at + RECORD_HEADER_SIZE
+    while end + ID_SIZE <= limit:
+        if kind == ACK:
+            taken = link.take_ack(frame, end)
+        elif kind == REQUEST:
+            taken = link.take_request(frame, end)
+        else:
+            taken = link.take_offer(frame, end)
+        if not taken:
+            break
+        end += ID_SIZE
+    if end == start:
+        return at
+    put_header(frame, at, kind, end - start)
+    link.count_record(True, kind, RECORD_HEADER_SIZE + end - start)
+    return end

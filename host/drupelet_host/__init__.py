@@ -1,0 +1,1 @@
+"""The host side: agent, durable store, keys, configuration and the `drupelet` command."""

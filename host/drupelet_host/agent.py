@@ -1,0 +1,291 @@
+"""`drupelet agent`: a member that stays up, serving its carriers until it is told to stop.
+
+One turn: what came in, what entered the log, what others left in the mailbox, what is due out.
+Then one commit, and sleep until a carrier has bytes or the node has something due. Nothing that a
+carrier does ends the agent; a store that fails does.
+"""
+
+import json
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from drupelet.errors import DrupeletError
+from drupelet.schedule import elapsed_ms
+from drupelet_host import clock, mailbox, stick_visit
+from drupelet_host.config import Config, Peer
+from drupelet_host.lines import CARRIERS, UP, Brokers, Line, Waiter
+from drupelet_host.member import Delivered, Member
+from drupelet_host.output import Output, payload_text
+from drupelet_host.parse import split_body
+from drupelet_transports.base import TransportError
+from drupelet_transports.url import parse_url
+
+# How soon a letter, a request, a plugged stick or SIGTERM is noticed.
+MAILBOX_POLL_MS = 100
+# A carrier that was full is tried again after this.
+BUSY_MS = 5
+# By-request sticks have no path to watch.
+STICK_BY_REQUEST = "stick:"
+
+
+class Agent:
+    """One running member. The caller holds the home's lock."""
+
+    def __init__(self, config: Config, output: Output) -> None:
+        self.config = config
+        self.output = output
+        # A wrong URL is the user's mistake: found before the store is touched.
+        live = [peer for peer in config.peers if self._is_live(peer)]
+        self.member = Member(config)
+        now_ms = clock.now_ms()
+        self.brokers = Brokers(config.id)
+        self.lines = [
+            Line(
+                peer,
+                self.member.live_link(peer, CARRIERS[peer.carrier], now_ms),
+                self.brokers,
+                self._carrier_told,
+            )
+            for peer in live
+        ]
+        self.stopping = False
+        self._waiter = Waiter()
+        self._epoch_ms = min([config.epoch_ms, *(peer.epoch_ms for peer in config.peers)])
+        self._epoch_from_ms = now_ms
+        self._mailbox_from_ms = now_ms
+        self._mailbox_version = -1
+        self._letters_wait = True
+        self._sticks_seen: dict[Path, bool] = {}
+        self._delivered = 0
+
+    @staticmethod
+    def _is_live(peer: Peer) -> bool:
+        if peer.url == STICK_BY_REQUEST:
+            return False
+        url = parse_url(peer.url)
+        if url.scheme == "stick":
+            return False
+        if url.scheme not in CARRIERS:
+            raise TransportError(
+                f"peer {peer.name}: {peer.url}: the agent knows serial, mqtt and stick carriers"
+            )
+        return True
+
+    # --- life ---
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; raises StorageError when the store fails."""
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in before:
+            signal.signal(number, self._stop)
+        try:
+            self.output.event(
+                "started",
+                f"{self.config.name} ({self.config.id.hex()}) in group {self.config.group},"
+                f" {len(self.config.peers)} peers",
+                name=self.config.name, id=self.config.id.hex(), boot=self.member.boot,
+                pid=os.getpid(),
+            )  # fmt: skip
+            while not self.stopping:
+                self._waiter.wait(self.lines, self.turn())
+            self._finish()
+        finally:
+            for line in self.lines:
+                line.drop()
+            self.brokers.close()
+            self.member.store.close()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.stopping = True
+
+    def _finish(self) -> None:
+        self.member.close(clock.now_ms())
+        for line in self.lines:
+            line.state = "stopped"
+        self._write_status()
+        self.output.event("stopped", "everything is saved")
+
+    def turn(self) -> int:
+        """One round of work; returns how many ms to sleep unless a carrier has bytes."""
+        now_ms = clock.now_ms()
+        self.brokers.maintain(now_ms)
+        more = False
+        for line in self.lines:
+            line.maintain(now_ms)
+            more |= line.take_in(now_ms)
+        self._events()
+        self._look_into_mailbox(now_ms)
+        if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:
+            self._epoch_from_ms = now_ms
+            self._letters_wait = True
+            self._watch_sticks()
+            self.member.epoch(now_ms)
+            self._events()
+            self._write_status()
+        for line in self.lines:
+            more |= line.hand_out(now_ms)
+        self.member.commit()
+        return 0 if more else self._wait_ms(clock.now_ms())
+
+    def _wait_ms(self, now_ms: int) -> int:
+        waits = [MAILBOX_POLL_MS, self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms)]
+        if any(line.state == UP for line in self.lines):
+            waits.append(self.member.node.wake_ms(now_ms))
+        if any(line.busy for line in self.lines):
+            waits.append(BUSY_MS)
+        waits += [line.wait_ms(now_ms) for line in self.lines]
+        return max(0, min(waits))
+
+    # --- events ---
+
+    def _events(self) -> None:
+        """Tell what entered the log. It is committed before it is told, and taken after."""
+        for event in self.member.events():
+            if event.group == self.member.readings:
+                self._delivered += 1
+                self._tell(event)
+            self.member.took(event)
+
+    def _tell(self, event: Delivered) -> None:
+        via = self.member.names.get(event.source, "?")
+        dependencies, payload = split_body(event.body)
+        self.output.event(
+            "delivered",
+            f"{event.id.hex()[:8]} {via}: {payload_text(payload)}",
+            handle=event.handle, id=event.id.hex(), via=via, again=event.again,
+            timestamp_ms=int.from_bytes(event.timestamp), text=payload_text(payload),
+            dependencies=[id.hex() for id in dependencies],
+        )  # fmt: skip
+
+    def _carrier_told(self, line: Line) -> None:
+        self.output.event(
+            "carrier",
+            f"{line.peer.name} {line.state}" + (f": {line.reason}" if line.reason else ""),
+            peer=line.peer.name, url=line.peer.url, state=line.state, reason=line.reason,
+        )  # fmt: skip
+
+    # --- mailbox and sticks ---
+
+    def _look_into_mailbox(self, now_ms: int) -> None:
+        if elapsed_ms(now_ms, self._mailbox_from_ms) >= MAILBOX_POLL_MS:
+            self._mailbox_from_ms = now_ms
+            version = self.member.data_version()
+            if version != self._mailbox_version:
+                self._mailbox_version = version
+                self._letters_wait = True
+                self._answer_requests()
+        if self._letters_wait:
+            self._letters_wait = self.member.publish_letters(now_ms) > 0
+            self._events()
+
+    def _answer_requests(self) -> None:
+        connection = self.member.store.connection
+        for request in mailbox.requests(connection):
+            if request.kind == "stick":
+                result = self.visit(Path(request.argument))
+            else:
+                result = {"error": f"this agent does not know the request {request.kind!r}"}
+            self.member.store.write(
+                "UPDATE requests SET result = ? WHERE entry = ?",
+                json.dumps(result), request.entry,
+            )  # fmt: skip
+            self.member.commit()
+
+    def visit(self, path: Path) -> dict[str, Any]:
+        """Visit a stick; the report's fields, or `error` with one line."""
+        try:
+            report = stick_visit.visit(self.member, path, self.stick_peers(), self._events)
+        except stick_visit.StickError as error:
+            self.output.event("stick", str(error), path=str(path), error=str(error))
+            return {"error": str(error)}
+        self._events()
+        self.member.save(clock.now_ms())
+        self.output.event("stick", report.text, **report.fields)
+        return report.fields
+
+    def stick_peers(self) -> set[bytes]:
+        """Peers that are reached by stick: something is always left for them."""
+        return {peer.id for peer in self.config.peers if peer.carrier == "stick"}
+
+    def _watch_sticks(self) -> None:
+        """Visit a stick that has just been mounted where a peer's URL says."""
+        for peer in self.config.peers:
+            if peer.carrier != "stick" or peer.url == STICK_BY_REQUEST:
+                continue
+            path = Path(parse_url(peer.url).path)
+            there = path.is_dir()
+            if there and not self._sticks_seen.get(path, False):
+                self.visit(path)
+            self._sticks_seen[path] = there
+
+    # --- status ---
+
+    def _write_status(self) -> None:
+        """Leave word for `drupelet status`; a disk that is full is the store's to report."""
+        path = self.config.status_path
+        part = path.with_name(path.name + ".tmp")
+        try:
+            part.write_text(json.dumps(self.status()), encoding="utf-8")
+            os.replace(part, path)
+        except OSError as error:
+            self.output.event("status", f"{path}: not written ({error.strerror})")
+
+    def status(self) -> dict[str, Any]:
+        """What only the running agent knows."""
+        node = self.member.node
+        lines = {line.peer.id: line for line in self.lines}
+        peers = []
+        for peer in self.config.peers:
+            line = lines.get(peer.id)
+            peers.append(
+                {
+                    "id": peer.id.hex(),
+                    "state": line.state if line else "by stick",
+                    "reason": line.reason if line else "",
+                    "heard_ms": line.heard_ms if line else 0,
+                    "outstanding": node.outstanding(self.member.numbers[peer.id]),
+                }
+            )
+        return {
+            "said_ms": clock.wall_ms(),
+            "counters": {
+                "delivered": node.delivered,
+                "duplicates": node.duplicates,
+                "refused": node.refused,
+                "malformed": node.malformed,
+                "pending": node.pending_count(),
+                "commits": self.member.store.programs,
+            },
+            "peers": peers,
+        }
+
+
+def visit_alone(config: Config, path: Path) -> dict[str, Any]:
+    """Visit a stick without an agent; the caller holds the home's lock. Returns the report.
+
+    Raises StickError or StorageError.
+    """
+    member = Member(config)
+    try:
+        member.publish_letters(clock.now_ms())
+
+        def take_events() -> None:
+            for event in member.events():
+                member.took(event)
+
+        peers = {peer.id for peer in config.peers if peer.carrier == "stick"}
+        report = stick_visit.visit(member, path, peers, take_events)
+        take_events()
+        member.close(clock.now_ms())
+    finally:
+        member.store.close()
+    return report.fields
+
+
+class AgentError(DrupeletError):
+    """The running agent refused a request; its own line says why."""

@@ -1,0 +1,33 @@
+"""The host's clocks: the node's modulo-2^30 milliseconds and wall time in message form."""
+
+import time
+
+from drupelet.limits import NOW_MODULUS_MS, TIMESTAMP_SIZE
+
+_MODULUS_MASK = NOW_MODULUS_MS - 1
+
+
+def now_ms() -> int:
+    """Monotonic milliseconds modulo 2^30, as the core takes them."""
+    return time.monotonic_ns() // 1_000_000 & _MODULUS_MASK
+
+
+def wall_ms() -> int:
+    """Milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def timestamp8(ms: int) -> bytes:
+    """8 bytes, big-endian: the form a message carries (BSP v1 section 2.3)."""
+    return ms.to_bytes(TIMESTAMP_SIZE)
+
+
+def timestamp_text(timestamp: bytes) -> str:
+    """A message timestamp as UTC to the millisecond, or the raw number when it is no date."""
+    ms = int.from_bytes(timestamp)
+    seconds, rest_ms = divmod(ms, 1000)
+    try:
+        moment = time.gmtime(seconds)
+    except (OverflowError, OSError, ValueError):
+        return f"{ms} ms"
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', moment)}.{rest_ms:03d}Z"

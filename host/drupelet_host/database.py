@@ -1,0 +1,131 @@
+"""The SQLite file of one agent home: schema, safe opening, and one-line reasons for failures.
+
+WAL with synchronous=FULL: a COMMIT that returned survives a power cut, and `drupelet log` reads
+while the agent writes. Several processes open the file: the agent owns `log`, others only add
+rows to `outbox` and `requests`.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from drupelet.errors import StorageError
+
+# "DRP1": what `file` and we recognise the database by.
+APPLICATION_ID = 0x44525031
+SCHEMA_VERSION = 1
+# Another process holds the write lock for one commit (an fsync): a slow SD card takes ~0.5 s.
+BUSY_TIMEOUT_S = 10.0
+# quick_check reads the whole file; above this size it would delay the start by seconds.
+CHECK_SIZE_MAX = 64 << 20
+
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE members (kind INTEGER, number INTEGER, key BLOB NOT NULL,
+    PRIMARY KEY (kind, number)) WITHOUT ROWID;
+CREATE TABLE log (handle INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNIQUE,
+    member_group INTEGER NOT NULL, source INTEGER NOT NULL, timestamp BLOB NOT NULL,
+    size INTEGER NOT NULL, state INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX log_waiting ON log (handle) WHERE state = 2;
+CREATE TABLE parts (part INTEGER PRIMARY KEY, key BLOB NOT NULL, total INTEGER NOT NULL,
+    data BLOB NOT NULL);
+CREATE TABLE outbox (entry INTEGER PRIMARY KEY AUTOINCREMENT, timestamp BLOB NOT NULL,
+    payload BLOB NOT NULL);
+CREATE TABLE requests (entry INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,
+    argument TEXT NOT NULL, result TEXT);
+"""
+
+
+def explain(path: Path, error: sqlite3.Error) -> str:
+    """One line for a person: which file, what is wrong, what to do."""
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    reasons = {
+        sqlite3.SQLITE_FULL: "the disk is full; free some space and start again",
+        sqlite3.SQLITE_READONLY: "it cannot be written; check its owner and mode, and the mount",
+        sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check that the folder exists and is yours",
+        sqlite3.SQLITE_NOTADB: "it is not a database; move it away or restore a copy",
+        sqlite3.SQLITE_CORRUPT: "it is damaged; move it away or restore a copy",
+        sqlite3.SQLITE_IOERR: "the disk refused it (full, a size limit, or failing)",
+        sqlite3.SQLITE_BUSY: "another program holds it locked; stop that one first",
+        sqlite3.SQLITE_LOCKED: "another program holds it locked; stop that one first",
+        sqlite3.SQLITE_PERM: "access denied; check its owner and mode",
+    }
+    return f"{path}: {reasons.get(code, str(error))}"
+
+
+def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
+    """Open (and unless `read_only` create) the database; autocommit until a BEGIN.
+
+    Raises StorageError with one clear line.
+    """
+    try:
+        if read_only:
+            if not path.exists():
+                raise StorageError(f"{path}: no store yet; run `drupelet agent` once")
+            connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S,
+                isolation_level=None,
+            )  # fmt: skip
+        else:
+            connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    except sqlite3.Error as error:
+        raise StorageError(explain(path, error)) from error
+    try:
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            _create(connection)
+        _recognise(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise StorageError(explain(path, error)) from error
+    except StorageError:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA user_version").fetchone()[0]:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    # Two processes may have come here at once: the second finds the first one's tables.
+    if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        store_gen = int.from_bytes(os.urandom(4))
+        connection.execute("INSERT INTO meta VALUES ('store_gen', ?)", (store_gen,))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _recognise(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != APPLICATION_ID:
+        raise StorageError(f"{path}: not a drupelet store; move it away or choose another --home")
+    if version != SCHEMA_VERSION:
+        raise StorageError(
+            f"{path}: store version {version}, this program knows {SCHEMA_VERSION};"
+            " use the drupelet release that wrote it"
+        )
+
+
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Look the whole file over, unless it is too long for that; raises StorageError."""
+    if path.stat().st_size > CHECK_SIZE_MAX:
+        return
+    try:
+        answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        raise StorageError(explain(path, error)) from error
+    if answer != "ok":
+        first = str(answer).splitlines()[-1]
+        raise StorageError(f"{path}: damaged ({first}); move it away or restore a copy")
+
+
+def meta_int(connection: sqlite3.Connection, key: str, default: int) -> int:
+    """One number of the meta table."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return int(row[0]) if row else default

@@ -1,0 +1,204 @@
+"""Lines: a live carrier to one peer, kept up. A line that is down comes back by itself.
+
+A carrier that fails is closed, its reason noted, and opened again after a back-off. The node needs
+to know nothing of it: what was lost on the way is sent again in a later epoch.
+"""
+
+import select
+from collections.abc import Callable
+
+from drupelet.errors import E_CAPACITY, OK
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL, Link
+from drupelet.schedule import elapsed_ms
+from drupelet_host import clock
+from drupelet_host.config import Peer
+from drupelet_transports.base import Transport, TransportError
+from drupelet_transports.mqtt_host import MqttHostClient
+from drupelet_transports.serial_host import open_serial
+from drupelet_transports.url import Url, parse_url
+
+CARRIERS = {"serial": CARRIER_SERIAL, "mqtt": CARRIER_MQTT}
+# A cable or broker that is back is noticed within this; the first retries come sooner.
+RETRY_MS_MAX = 5000
+RETRY_MS_MIN = 200
+# One peer's share of a turn, so that a chatty one does not starve the others.
+FRAMES_PER_TURN_MAX = 64
+
+UP = "up"
+DOWN = "down"
+
+
+class Brokers:
+    """The connections to MQTT brokers; peers behind the same broker and prefix share one."""
+
+    def __init__(self, own_id: bytes) -> None:
+        self._own_id = own_id
+        self._clients: dict[tuple[str, int, str], MqttHostClient] = {}
+
+    def client(self, url: Url) -> MqttHostClient:
+        """The client for a broker, made on first use. Raises TransportError."""
+        key = (url.host, url.port, url.path)
+        if key not in self._clients:
+            self._clients[key] = MqttHostClient(url, self._own_id)
+        return self._clients[key]
+
+    def maintain(self, now_ms: int) -> None:
+        """Connect or reconnect where it is time."""
+        for client in self._clients.values():
+            client.maintain(now_ms)
+
+    def close(self) -> None:
+        """Say goodbye to every broker."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+
+class Line:
+    """One peer on one carrier.
+
+    `told` is called with the line whenever it comes up or goes down.
+    """
+
+    def __init__(
+        self, peer: Peer, link: Link, brokers: Brokers, told: Callable[["Line"], None]
+    ) -> None:
+        self.peer = peer
+        self.link = link
+        self.url = parse_url(peer.url)
+        self.state = ""
+        self.reason = ""
+        self.heard_ms = 0  # wall clock of the last frame from the peer
+        self._told = told
+        self._brokers = brokers
+        self._transport: Transport | None = None
+        self._frame_in = bytearray(FRAME_SIZE_MAX)
+        self._frame_out = bytearray(FRAME_SIZE_MAX)
+        self._unsent = 0
+        self._retry_from_ms = 0
+        self._retry_ms = 0
+
+    def maintain(self, now_ms: int) -> None:
+        """Open the carrier if it is down and the time has come."""
+        if self._transport is None:
+            if self.state and elapsed_ms(now_ms, self._retry_from_ms) < self._retry_ms:
+                return
+            try:
+                self._transport = self._open()
+            except TransportError as error:
+                self._lost(str(error), now_ms)
+                return
+        if self.url.scheme == "mqtt":
+            self._follow_broker()
+        else:
+            self._set_state(UP, "")
+
+    def _open(self) -> Transport:
+        if self.url.scheme == "mqtt":
+            return self._brokers.client(self.url).transport(self.peer.id)
+        return open_serial(self.url)
+
+    def _follow_broker(self) -> None:
+        if self._brokers.client(self.url).up:
+            self._set_state(UP, "")
+        else:
+            self._unsent = 0
+            self._set_state(DOWN, f"{self.url.text}: no broker answers; is it running?")
+
+    def _set_state(self, state: str, reason: str) -> None:
+        changed = state != self.state
+        self.state, self.reason = state, reason
+        if state == UP:
+            self._retry_ms = 0
+        if changed:
+            self._told(self)
+
+    def _lost(self, reason: str, now_ms: int) -> None:
+        self.drop()
+        self._retry_from_ms = now_ms
+        self._retry_ms = min(max(RETRY_MS_MIN, self._retry_ms * 2), RETRY_MS_MAX)
+        self._set_state(DOWN, reason)
+
+    def drop(self) -> None:
+        """Close the carrier."""
+        self._unsent = 0
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
+
+    def poll_object(self) -> object | None:
+        """What to wait on for incoming frames; None while there is nothing."""
+        return self._transport.poll_object if self._transport is not None else None
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long the line may be left alone if nothing comes in."""
+        if self._transport is None:
+            return max(0, self._retry_ms - elapsed_ms(now_ms, self._retry_from_ms))
+        return RETRY_MS_MAX
+
+    def take_in(self, now_ms: int) -> bool:
+        """Hand frames that arrived to the node; True when more may wait."""
+        transport = self._transport
+        if transport is None:
+            return False
+        for _ in range(FRAMES_PER_TURN_MAX):
+            size = transport.receive_into(self._frame_in)
+            if size == 0:
+                return False
+            if size < 0:
+                if self.url.scheme != "mqtt":
+                    self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)
+                return False
+            self.heard_ms = clock.wall_ms()
+            self.link.received(transport.last_wire_size)
+            self.link.receive(self._frame_in, size, now_ms)
+        return True
+
+    def hand_out(self, now_ms: int) -> bool:
+        """Send what the node has due for the peer; True when more may be due now."""
+        transport = self._transport
+        if transport is None or self.state != UP:
+            return False
+        for _ in range(FRAMES_PER_TURN_MAX):
+            size = self._unsent or self.link.poll_into(self._frame_out, now_ms)
+            if not size:
+                return False
+            code = transport.send(self._frame_out, size)
+            if code == E_CAPACITY:
+                self._unsent = size  # the carrier is busy: the same frame goes first next turn
+                return False
+            self._unsent = 0
+            if code != OK:
+                if self.url.scheme != "mqtt":
+                    self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)
+                return False
+            self.link.sent(transport.last_wire_size)
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """True while a frame waits for a carrier that was full."""
+        return self._unsent > 0
+
+
+class Waiter:
+    """Sleeps until a carrier has bytes or the time is up."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._watched: set[int] = set()
+
+    def wait(self, lines: list[Line], wait_ms: int) -> None:
+        """Sleep at most `wait_ms`."""
+        wanted = set()
+        for line in lines:
+            source = line.poll_object()
+            if source is not None:
+                wanted.add(source if isinstance(source, int) else source.fileno())  # type: ignore[attr-defined]
+        for fd in self._watched - wanted:
+            self._poll.unregister(fd)
+        for fd in wanted - self._watched:
+            self._poll.register(fd, select.POLLIN)
+        self._watched = wanted
+        self._poll.poll(wait_ms)

@@ -1,0 +1,215 @@
+"""What `log`, `status` and `export-telemetry` read from a home: never a write, agent or not."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
+from drupelet.errors import StorageError
+from drupelet.hashes import group_id_into
+from drupelet.limits import BOX_HEADER_SIZE, ID_SIZE
+from drupelet.store import STATE_DELIVERED, STATE_PENDING
+from drupelet_host import clock, config, database, mailbox
+from drupelet_host.config import Config
+from drupelet_host.output import payload_text
+from drupelet_host.parse import split_body
+
+GROUPS = ("readings", "telemetry")
+# Ids are shown by their first 4 bytes.
+SHORT_ID_SIZE = 4
+_BOX_MAGIC = b"DRBX"
+_MEMBER_GROUP = 1
+_MEMBER_PEER = 2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message of the log, as it is shown."""
+
+    order: int
+    handle: int
+    id: bytes
+    via: str
+    timestamp: bytes
+    payload: bytes
+    dependencies: list[bytes]
+
+    def fields(self) -> dict[str, Any]:
+        """For JSON; `via` is who handed it to us, ourselves for our own."""
+        return {
+            "order": self.order,
+            "handle": self.handle,
+            "id": self.id.hex(),
+            "via": self.via,
+            "timestamp_ms": int.from_bytes(self.timestamp),
+            "time": clock.timestamp_text(self.timestamp),
+            "text": payload_text(self.payload),
+            "payload": self.payload.hex(),
+            "dependencies": [id.hex() for id in self.dependencies],
+        }
+
+
+class LogView:
+    """A home's log, read-only. Raises ConfigError or StorageError with one clear line."""
+
+    def __init__(self, home: Path) -> None:
+        self.config = config.load(home)
+        self.connection = database.connect(self.config.store_path, read_only=True)
+
+    def close(self) -> None:
+        """Free the file."""
+        self.connection.close()
+
+    def _group_number(self, group: str) -> int:
+        client = TELEMETRY_CLIENT_ID
+        if group == "readings":
+            client = self.config.client or READINGS_CLIENT_ID
+        descriptor = self.config.group.encode()
+        id = bytearray(ID_SIZE)
+        group_id_into(id, client, descriptor, len(descriptor))
+        row = self.connection.execute(
+            "SELECT number FROM members WHERE kind = ? AND key = ?", (_MEMBER_GROUP, bytes(id))
+        ).fetchone()
+        return int(row[0]) if row else 0
+
+    def _names(self) -> dict[int, str]:
+        known = self.config.names()
+        names = {0: self.config.name}
+        for number, key in self.connection.execute(
+            "SELECT number, key FROM members WHERE kind = ?", (_MEMBER_PEER,)
+        ):
+            names[number] = known.get(bytes(key).hex(), bytes(key).hex())
+        return names
+
+    def entries(self, group: str = "readings", after: int = 0, order: int = 0) -> Iterator[Entry]:
+        """The log of a group in its order, from behind handle `after`, numbered from `order`+1."""
+        names = self._names()
+        rows = self.connection.execute(
+            "SELECT handle, id, source, timestamp, body FROM log"
+            " WHERE member_group = ? AND state = ? AND handle > ? ORDER BY handle",
+            (self._group_number(group), STATE_DELIVERED, after),
+        )
+        for handle, id, source, timestamp, body in rows:
+            order += 1
+            dependencies, payload = split_body(bytes(body))
+            via = names.get(source, "?")
+            yield Entry(order, handle, bytes(id), via, bytes(timestamp), payload, dependencies)
+
+    def status(self) -> dict[str, Any]:
+        """Identity, what the store holds, and what the agent last said of its carriers."""
+        count = "SELECT count(*) FROM log WHERE state = ? AND member_group = ?"
+        held = {
+            group: self.connection.execute(
+                count, (STATE_DELIVERED, self._group_number(group))
+            ).fetchone()[0]
+            for group in GROUPS
+        }
+        waiting = self.connection.execute(
+            "SELECT count(*) FROM log WHERE state = ?", (STATE_PENDING,)
+        ).fetchone()[0]
+        last = self._last_status()
+        running = config.locked(self.config.home)
+        return {
+            "name": self.config.name,
+            "id": self.config.id.hex(),
+            "group": self.config.group,
+            "home": str(self.config.home),
+            "running": running,
+            "store_gen": database.meta_int(self.connection, "store_gen", 0),
+            "boot": database.meta_int(self.connection, "boot", 0),
+            "delivered": held["readings"],
+            "telemetry": held["telemetry"],
+            "pending": waiting,
+            "outbox": mailbox.waiting(self.connection),
+            "store_bytes": _store_bytes(self.config.store_path),
+            "said_ms": last.get("said_ms", 0),
+            "counters": last.get("counters", {}),
+            "peers": self._peers(last, running),
+        }
+
+    def _last_status(self) -> dict[str, Any]:
+        try:
+            value = json.loads(self.config.status_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}  # no agent ran yet, or it was cut while writing: nothing is known
+        return value if isinstance(value, dict) else {}
+
+    def _peers(self, last: dict[str, Any], running: bool) -> list[dict[str, Any]]:
+        said = {row["id"]: row for row in last.get("peers", [])}
+        peers = []
+        for peer in self.config.peers:
+            row = said.get(peer.id.hex(), {})
+            peers.append(
+                {
+                    "name": peer.name,
+                    "id": peer.id.hex(),
+                    "url": peer.url,
+                    "state": row.get("state", "unknown") if running else "stopped",
+                    "reason": row.get("reason", "") if running else "",
+                    "heard_ms": row.get("heard_ms", 0),
+                    "outstanding": row.get("outstanding"),
+                }
+            )
+        return peers
+
+    def export_telemetry(self, folder: Path) -> int:
+        """Write each black-box segment to a file of its own, and names.json; returns how many.
+
+        Files: `<device>-<boot>-<number>.dbx`, the same bytes every time. Raises StorageError.
+        """
+        written = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for entry in self.entries("telemetry"):
+                name = segment_name(entry.payload)
+                if name:
+                    _replace(folder / name, entry.payload)
+                    written += 1
+            names = json.dumps(self._device_names(), indent=2) + "\n"
+            _replace(folder / "names.json", names.encode())
+        except OSError as error:
+            raise StorageError(
+                f"{error.filename or folder}: cannot be written ({error.strerror})"
+            ) from error
+        return written
+
+    def _device_names(self) -> dict[str, dict[str, str]]:
+        us = {"name": self.config.name, "carrier": "", "board": "host"}
+        return {self.config.id.hex(): us} | {
+            peer.id.hex(): {"name": peer.name, "carrier": peer.carrier, "board": peer.board}
+            for peer in self.config.peers
+        }
+
+
+def segment_name(payload: bytes) -> str:
+    """The file name of a black-box segment, '' when it is none (docs/SPEC.md: black box)."""
+    if len(payload) <= BOX_HEADER_SIZE or not payload.startswith(_BOX_MAGIC):
+        return ""
+    boot = int.from_bytes(payload[6:8], "little")
+    number = int.from_bytes(payload[16:20], "little")
+    return f"{payload[8:12].hex()}-{boot:05d}-{number:08d}.dbx"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    part = path.with_name(path.name + ".tmp")
+    part.write_bytes(content)
+    os.replace(part, path)
+
+
+def _store_bytes(path: Path) -> int:
+    total = 0
+    for name in (path, path.with_name(path.name + "-wal")):
+        try:
+            total += name.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def explain(view: LogView, error: sqlite3.Error) -> StorageError:
+    """One line for a read that failed."""
+    return StorageError(database.explain(view.config.store_path, error))

@@ -1,0 +1,234 @@
+"""One member on this host: store, node, groups, author and black box, without any carrier.
+
+The agent adds carriers to it; `drupelet stick` without an agent visits a stick with it.
+"""
+
+import os
+from dataclasses import dataclass
+
+from drupelet.blackbox import BlackBox
+from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
+from drupelet.errors import OK, StorageError
+from drupelet.limits import BODY_SIZE_MAX
+from drupelet.node import (
+    CARRIER_STICK,
+    BATCH,
+    EVENT_MESSAGE,
+    GROUP_TELEMETRY,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+    SHARED,
+    VISIBLE,
+    Link,
+    Node,
+)
+from drupelet.store import STATE_DELIVERED
+from drupelet_host import clock, mailbox
+from drupelet_host.config import PEERS_CONFIGURED_MAX, Config, Peer
+from drupelet_host.index import DictIndex
+from drupelet_host.store_sqlite import SqliteStore
+
+# Host-sized tables: 1,024 messages on their way to 32 peers take about 200 KB.
+GROUPS_HOST_MAX = 16
+MESSAGES_HOST_MAX = 1024
+OFFERS_HOST_MAX = 1024
+# Events and letters handled in one turn, so that carriers are served in between.
+EVENTS_PER_TURN_MAX = 256
+LETTERS_PER_TURN_MAX = 64
+# Black-box codes and values of the host (docs/SPEC.md: black box).
+_CODE_BOOT = 32
+_CODE_DESCRIPTOR = 34
+_FIELD_EPOCH_MS = 2
+_FIELD_BOARD = 3
+_BOARD_HOST = 9
+_STATE_IDLE = 2
+# What NTP keeps a host's clock to; units of 10 ms.
+_WALL_UNCERTAINTY = 5
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A message that entered the log."""
+
+    handle: int
+    group: int
+    source: int
+    id: bytes
+    timestamp: bytes
+    body: bytes
+    again: bool
+
+
+def _random_byte() -> int:
+    return os.urandom(1)[0]
+
+
+class Member:
+    """Opens the home's store and boots a node on it. The caller holds the home's lock.
+
+    Raises StorageError when the store cannot be used.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.store = SqliteStore(config.store_path)
+        self.store.open()
+        now_ms = clock.now_ms()
+        self.boot = self.store.next_boot()
+        self.box = BlackBox(config.id, self.boot)
+        self.node = Node(
+            self.store, _random_byte, PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX, MESSAGES_HOST_MAX,
+            OFFERS_HOST_MAX, self.box, DictIndex(),
+        )  # fmt: skip
+        descriptor = config.group.encode()
+        self.readings = self.node.join(config.client or READINGS_CLIENT_ID, descriptor)
+        self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
+        self.group_names = {self.readings: "readings", self.telemetry: "telemetry"}
+        self.numbers: dict[bytes, int] = {}
+        self.names = {0: config.name}
+        for peer in config.peers:
+            self._add_peer(peer)
+        self.node.boot(now_ms)
+        self._stick_links: dict[bytes, Link] = {}
+        self.author = Author(self.node, self.readings)
+        self.author.body = bytearray(BODY_SIZE_MAX)
+        self._recover_author()
+        self._begin_box(now_ms)
+
+    def _add_peer(self, peer: Peer) -> None:
+        number = self.node.add_peer(peer.id)
+        self.numbers[peer.id] = number
+        self.names[number] = peer.name
+        self.node.share(self.readings, number, SHARED)
+        # Black boxes end here: they are taken in from every peer and handed to none.
+        self.node.share(self.telemetry, number, VISIBLE)
+
+    def _recover_author(self) -> None:
+        """As `Author.recover`, by two index look-ups instead of a walk over the whole log."""
+        newest = "SELECT max(handle) FROM log WHERE member_group = ? AND source {} 0 AND state = ?"
+        values = (self.readings, STATE_DELIVERED)
+        own = self.store.connection.execute(newest.format("="), values).fetchone()[0] or 0
+        foreign = self.store.connection.execute(newest.format("!="), values).fetchone()[0] or 0
+        if own:
+            self.author.published(own)
+        if foreign > own:
+            self.author.saw(foreign)
+
+    def _begin_box(self, now_ms: int) -> None:
+        box = self.box
+        box.wall(now_ms, clock.wall_ms().to_bytes(6, "little"), _WALL_UNCERTAINTY)
+        box.log(now_ms, _CODE_BOOT, 0, self.boot, 0, 0)
+        box.log(now_ms, _CODE_DESCRIPTOR, _FIELD_BOARD, _BOARD_HOST, 0, 0)
+        epoch_ms = self.config.epoch_ms
+        box.log(
+            now_ms, _CODE_DESCRIPTOR, _FIELD_EPOCH_MS, 0, epoch_ms >> 16, epoch_ms & 0xFFFF
+        )
+        box.state(now_ms, _STATE_IDLE)
+
+    # --- links ---
+
+    def live_link(self, peer: Peer, carrier: int, now_ms: int) -> Link:
+        """A link with epochs to a configured peer."""
+        mode = INTERACTIVE if peer.mode == "interactive" else BATCH
+        number = self.numbers[peer.id]
+        return self.node.link(number, PROFILE_BSP_1, carrier, peer.epoch_ms, mode, now_ms)
+
+    def stick_link(self, peer_id: bytes) -> Link:
+        """The link over which sticks go to and from a configured peer."""
+        link = self._stick_links.get(peer_id)
+        if link is None:
+            number = self.numbers[peer_id]
+            link = self.node.link(
+                number, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH, clock.now_ms()
+            )
+            self._stick_links[peer_id] = link
+        return link
+
+    # --- the client ---
+
+    def events(self) -> list[Delivered]:
+        """What entered the log since the last call, made durable first; then call `took`."""
+        found: list[Delivered] = []
+        while len(found) < EVENTS_PER_TURN_MAX and self.node.next_event() == EVENT_MESSAGE:
+            event = self._delivered(self.node.event_handle, self.node.event_again)
+            if event is None:
+                self.node.done(self.node.event_handle)
+            else:
+                found.append(event)
+        if found:
+            self.commit()
+        return found
+
+    def _delivered(self, handle: int, again: bool) -> Delivered | None:
+        store = self.store
+        if store.load(handle) != OK or store.state != STATE_DELIVERED:
+            return None
+        body = bytearray(store.size)
+        if store.read_into(handle, 0, body, 0, store.size) != store.size:
+            return None
+        return Delivered(
+            handle, store.group, store.source, bytes(store.id), bytes(store.timestamp),
+            bytes(body), again,
+        )  # fmt: skip
+
+    def took(self, event: Delivered) -> None:
+        """The client has taken an event in; the cursor moves with the next `save`."""
+        self.author.saw(event.handle)
+        self.node.done(event.handle)
+
+    def publish_letters(self, now_ms: int) -> int:
+        """Publish what the outbox holds; each leaves it in the transaction that logs it."""
+        letters = mailbox.letters(self.store.connection, LETTERS_PER_TURN_MAX)
+        if not letters:
+            return 0
+        published = 0
+        # What was received so far is committed apart, so a letter's transaction is small.
+        self.commit()
+        for letter in letters:
+            size = self.author.compose(letter.payload, len(letter.payload))
+            assert size > 0, "mailbox.post checked the payload's size"
+            with self.store.together():
+                self.store.write("DELETE FROM outbox WHERE entry = ?", letter.entry)
+                handle = self.node.publish(
+                    self.readings, self.author.body, size, letter.timestamp, now_ms
+                )
+                if handle < 0:
+                    self.store.write(
+                        "INSERT INTO outbox VALUES (?, ?, ?)",
+                        letter.entry, letter.timestamp, letter.payload,
+                    )  # fmt: skip
+            if handle < 0:
+                break  # full for now: the next epoch tries again
+            self.author.published(handle)
+            published += 1
+        return published
+
+    def data_version(self) -> int:
+        """A number that changes when another process has written to the store's file."""
+        return int(self.store.connection.execute("PRAGMA data_version").fetchone()[0])
+
+    # --- durability ---
+
+    def epoch(self, now_ms: int) -> None:
+        """Once per epoch: close counters, move black-box segments into their group, save."""
+        self.box.state(now_ms, _STATE_IDLE)
+        self.node.telemetry(self.telemetry, now_ms, clock.timestamp8(clock.wall_ms()))
+        self.save(now_ms)
+
+    def save(self, now_ms: int) -> None:
+        """Write the node's cursors and commit; raises StorageError."""
+        self.node.save(now_ms)
+        self.commit()
+
+    def commit(self) -> None:
+        """Make everything so far durable; raises StorageError with the store's reason."""
+        if self.store.barrier() != OK:
+            raise StorageError(self.store.failure or f"{self.store.path}: cannot be written")
+
+    def close(self, now_ms: int) -> None:
+        """A clean stop: the black box's last block, cursors, commit."""
+        self.node.telemetry_flush(
+            self.telemetry, now_ms, clock.timestamp8(clock.wall_ms())
+        )
+        self.save(now_ms)
+        self.store.close()

@@ -1,0 +1,503 @@
+"""The host's store: the board store's API over one SQLite file (DESIGN 7).
+
+Everything written since the last `barrier()` is one transaction; `barrier()` commits it. A handle
+is the row number of the log, so it rises in log order and is never used twice. A message that
+waits for its parents is a row too; entering the log gives it a new row.
+
+A write that fails ends the store: SQLite may have rolled back messages that the node already
+counts as stored. From then on every write and barrier returns E_STORAGE, nothing is acknowledged,
+and the agent stops with `failure` as its reason; the next start recovers.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.limits import (
+    BODY_SIZE_MAX,
+    CONTENT_HEADER_SIZE,
+    ID_SIZE,
+    NOW_MODULUS_MS,
+    PARTS_MAX,
+    PIECE_SIZE,
+    TIMESTAMP_SIZE,
+)
+from drupelet.ports import Buffer
+from drupelet.store import STATE_DELETED, STATE_DELIVERED, STATE_PENDING
+from drupelet_host import database
+
+# A store of this many readings takes about 400 MB; settled ones go first when it is full.
+MESSAGES_STORED_MAX = 1_000_000
+# Messages whose parents are missing: as many as the agent has message slots.
+PENDING_STORED_MAX = 1024
+# Removed in one go when the store is full, so that a full store does not pay per message.
+RECLAIM_COUNT = 1024
+# Member numbers are one byte on a board; 0 is ourselves and 255 is kept free.
+MEMBER_NUMBER_MAX = 254
+# 8 B header, 13 B for each of 32 peers, 8 B for each of 1,024 messages in slots; rounded up.
+SAVED_SIZE_MAX = 16384
+# A handle stays a small int on 32-bit boards too.
+HANDLE_MAX = NOW_MODULUS_MS - 1
+# In the database only: the id of a pending message that was deleted, so it has no place in the log.
+_STATE_DROPPED = 4
+# Two incoming parts, one outgoing, one for the black box.
+PART_COUNT = PARTS_MAX + 2
+PART_SIZE_MAX = CONTENT_HEADER_SIZE + BODY_SIZE_MAX
+PART_KEY_SIZE = 8
+
+_PUT = (
+    "INSERT INTO log (id, member_group, source, timestamp, size, state, body)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class _Part:
+    """A body that is still arriving or being composed; flushed with the next commit."""
+
+    def __init__(self) -> None:
+        self.key = b""
+        self.total = 0
+        self.data = bytearray()
+        self.open = False
+        self.dirty = False
+
+
+class SqliteStore:
+    """Same calls, codes and attributes as `drupelet.store.FlashStore`.
+
+    Args:
+        path: the database file; its folder must exist.
+        messages_max: rows of the log, deleted ones included; full means E_CAPACITY.
+        pending_max: messages that wait for parents.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        messages_max: int = MESSAGES_STORED_MAX,
+        pending_max: int = PENDING_STORED_MAX,
+    ) -> None:
+        self.path = Path(path)
+        self.messages_max = messages_max
+        self.pending_max = pending_max
+        self.id = bytearray(ID_SIZE)
+        self.timestamp = bytearray(TIMESTAMP_SIZE)
+        self.group = self.source = self.size = self.state = 0
+        self.saved = bytearray(SAVED_SIZE_MAX)
+        self.saved_size = 0
+        self.settled_handle = 0
+        self.programs = self.erases = self.refused = self.damaged = self.duplicates = 0
+        self.store_gen = 0
+        self.failure = ""
+        self._connection: sqlite3.Connection | None = None
+        self._members: dict[tuple[int, bytes], int] = {}
+        self._parts = [_Part() for _ in range(PART_COUNT)]
+        self._messages = 0
+        self._pending = 0
+        self._body = b""
+        self._body_handle = 0
+        self._dirty = False
+        self._together = False
+
+    # --- life ---
+
+    def open(self) -> int:
+        """Open or create the file and check it; returns 0 damaged places.
+
+        Raises StorageError with one clear line: a database is whole or it is not used.
+        """
+        self.close()
+        connection = database.connect(self.path)
+        try:
+            database.check(connection, self.path)
+            self._recover(connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise StorageError(database.explain(self.path, error)) from error
+        except StorageError:
+            connection.close()
+            raise
+        self._connection = connection
+        self.failure = ""
+        return 0
+
+    def _recover(self, connection: sqlite3.Connection) -> None:
+        self.store_gen = database.meta_int(connection, "store_gen", 0)
+        self._members = {
+            (kind, bytes(key)): number
+            for kind, number, key in connection.execute("SELECT kind, number, key FROM members")
+        }
+        count = "SELECT count(*) FROM log WHERE state {} ?"
+        self._pending = connection.execute(count.format("="), (STATE_PENDING,)).fetchone()[0]
+        self._messages = connection.execute(count.format("!="), (STATE_PENDING,)).fetchone()[0]
+        row = connection.execute("SELECT value FROM meta WHERE key = 'wake'").fetchone()
+        blob = bytes(row[0]) if row else b""
+        self.saved_size = min(len(blob), SAVED_SIZE_MAX)
+        self.saved[: self.saved_size] = blob[: self.saved_size]
+        self._parts = [_Part() for _ in range(PART_COUNT)]
+        for number, key, total, data in connection.execute("SELECT * FROM parts"):
+            if 0 <= number < PART_COUNT:
+                part = self._parts[number]
+                part.key, part.total, part.data = bytes(key), total, bytearray(data)
+        self._body_handle = 0
+        self._dirty = False
+
+    def close(self) -> None:
+        """Close without committing: call `barrier()` first."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For tables of the client that belong into the same transaction."""
+        assert self._connection is not None, "the store is not open"
+        return self._connection
+
+    def next_boot(self) -> int:
+        """Count this start (16 bits, never 0) and make that durable."""
+        boot = (database.meta_int(self.connection, "boot", 0) + 1) & 0xFFFF or 1
+        if self.write("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", boot) < 0:
+            raise StorageError(self.failure)
+        if self.barrier() != OK:
+            raise StorageError(self.failure)
+        return boot
+
+    # --- transactions ---
+
+    def write(self, statement: str, *values: object) -> int:
+        """Run one statement in the open transaction; returns the rows touched or E_STORAGE."""
+        if self.failure:
+            return E_STORAGE
+        try:
+            if not self._dirty:
+                self.connection.execute("BEGIN IMMEDIATE")
+                self._dirty = True
+            return self.connection.execute(statement, values).rowcount
+        except sqlite3.Error as error:
+            return self._fail(error)
+
+    def _fail(self, error: sqlite3.Error) -> int:
+        self.failure = database.explain(self.path, error)
+        self._dirty = False
+        try:
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            pass  # the first failure is the reason; the file is left to the next open
+        return E_STORAGE
+
+    def _row(self, statement: str, *values: object) -> tuple[int, ...] | None:
+        try:
+            row: tuple[int, ...] | None = self.connection.execute(statement, values).fetchone()
+        except sqlite3.Error as error:
+            self._fail(error)
+            return None
+        return row
+
+    def barrier(self) -> int:
+        """Commit: everything written before survives a power cut when this returns OK."""
+        if self.failure:
+            return E_STORAGE
+        for number, part in enumerate(self._parts):
+            if part.dirty and self._write_part(number, part) < 0:
+                return E_STORAGE
+        if not self._dirty or self._together:
+            return OK
+        try:
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            return self._fail(error)
+        self._dirty = False
+        self.programs += 1
+        return OK
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written inside is one transaction; a barrier inside waits for the end.
+
+        Raises StorageError when it could not be committed.
+        """
+        self._together = True
+        try:
+            yield
+        finally:
+            self._together = False
+        if self.barrier() != OK:
+            raise StorageError(self.failure)
+
+    # --- members ---
+
+    def member(self, kind: int, key: Buffer, at: int, size: int) -> int:
+        """The number, for life, of a group (1) or peer (2); E_CAPACITY when all are used."""
+        name = (kind, bytes(key[at : at + size]))
+        number = self._members.get(name, 0)
+        if number:
+            return number
+        number = 1 + max((n for (k, _), n in self._members.items() if k == kind), default=0)
+        if number > MEMBER_NUMBER_MAX:
+            self.refused += 1
+            return E_CAPACITY
+        if self.write("INSERT INTO members VALUES (?, ?, ?)", kind, number, name[1]) < 0:
+            return E_STORAGE
+        self._members[name] = number
+        return number
+
+    # --- messages ---
+
+    def put(
+        self, group: int, source: int, id: Buffer, id_at: int, timestamp: Buffer, ts_at: int,
+        body: Buffer, at: int, size: int, pending: bool,
+    ) -> int:  # fmt: skip
+        """Store a message; returns its handle, or E_CAPACITY or E_STORAGE. Known ids keep theirs."""
+        return self._insert(
+            group,
+            source,
+            bytes(id[id_at : id_at + ID_SIZE]),
+            bytes(timestamp[ts_at : ts_at + TIMESTAMP_SIZE]),
+            bytes(body[at : at + size]),
+            pending,
+        )
+
+    def _insert(
+        self, group: int, source: int, id: bytes, timestamp: bytes, body: bytes, pending: bool
+    ) -> int:
+        if self.failure:
+            return E_STORAGE
+        known = self.find(id, 0)
+        if known:
+            self.duplicates += 1
+            if not pending and self.load(known) == OK and self.state == STATE_PENDING:
+                return self.promote(known)
+            return known
+        if len(body) > BODY_SIZE_MAX or not self._room(pending):
+            self.refused += 1
+            return E_CAPACITY
+        state = STATE_PENDING if pending else STATE_DELIVERED
+        handle = self._add(id, group, source, timestamp, len(body), state, body)
+        if handle > 0:
+            self._count(state, 1)
+        return handle
+
+    def _add(self, *values: object) -> int:
+        if self.write(_PUT, *values) < 0:
+            return E_STORAGE
+        row = self._row("SELECT last_insert_rowid()")
+        return row[0] if row else E_STORAGE
+
+    def _count(self, state: int, change: int) -> None:
+        if state == STATE_PENDING:
+            self._pending += change
+        else:
+            self._messages += change
+
+    def _room(self, pending: bool) -> bool:
+        if pending:
+            return self._pending < self.pending_max
+        if self._messages >= self.messages_max and self.reclaim() != OK:
+            return False
+        row = self._row("SELECT seq FROM sqlite_sequence WHERE name = 'log'")
+        return row is None or row[0] < HANDLE_MAX
+
+    def find(self, id: Buffer, at: int) -> int:
+        """The handle of a message by its id, in whatever state; 0 when it is unknown."""
+        row = self._row("SELECT handle FROM log WHERE id = ?", bytes(id[at : at + ID_SIZE]))
+        return row[0] if row else 0
+
+    def load(self, handle: int) -> int:
+        """Fill the attributes from a row; E_STORAGE when there is none."""
+        try:
+            row = self.connection.execute(
+                "SELECT id, timestamp, member_group, source, size, state FROM log"
+                " WHERE handle = ?",
+                (handle,),
+            ).fetchone()
+        except sqlite3.Error as error:
+            return self._fail(error)
+        if row is None:
+            return E_STORAGE
+        self.id[:] = row[0]
+        self.timestamp[:] = row[1]
+        self.group, self.source, self.size, state = row[2:]
+        self.state = STATE_DELETED if state == _STATE_DROPPED else state
+        return OK
+
+    def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Copy body bytes; returns how many there were, or E_STORAGE."""
+        if self._body_handle != handle:
+            try:
+                row = self.connection.execute(
+                    "SELECT body FROM log WHERE handle = ?", (handle,)
+                ).fetchone()
+            except sqlite3.Error as error:
+                return self._fail(error)
+            if row is None:
+                return E_STORAGE
+            self._body, self._body_handle = bytes(row[0]), handle
+        return _copy_out(self._body, offset, buf, at, size)
+
+    def promote(self, handle: int) -> int:
+        """Move a waiting message into the log; returns its new handle or a code."""
+        if self.load(handle) != OK or self.state != STATE_PENDING:
+            return E_STORAGE
+        if not self._room(False):
+            self.refused += 1
+            return E_CAPACITY
+        row = self._row("SELECT body FROM log WHERE handle = ?", handle)
+        if row is None or self.write("DELETE FROM log WHERE handle = ?", handle) < 0:
+            return E_STORAGE
+        self._pending -= 1
+        entered = self._add(
+            bytes(self.id), self.group, self.source, bytes(self.timestamp), self.size,
+            STATE_DELIVERED, row[0],
+        )  # fmt: skip
+        if entered > 0:
+            self._messages += 1
+            self.state = STATE_DELIVERED
+        return entered
+
+    def next(self, handle: int) -> int:
+        """The next message in log order; 0 at the end."""
+        row = self._row(
+            "SELECT handle FROM log WHERE handle > ? AND state IN (?, ?) ORDER BY handle LIMIT 1",
+            handle,
+            STATE_DELIVERED,
+            STATE_DELETED,
+        )
+        return row[0] if row else 0
+
+    def next_pending(self, handle: int) -> int:
+        """The next message that waits for a parent; 0 at the end."""
+        row = self._row(
+            "SELECT handle FROM log WHERE handle > ? AND state = 2 ORDER BY handle LIMIT 1",
+            handle,
+        )
+        return row[0] if row else 0
+
+    def delete(self, handle: int) -> int:
+        """Drop a body; its id and its place in the log stay known."""
+        if self.load(handle) != OK:
+            return E_STORAGE
+        if self.state == STATE_DELETED:
+            return OK
+        state = STATE_DELETED if self.state == STATE_DELIVERED else _STATE_DROPPED
+        self._count(self.state, -1)
+        self._count(state, 1)
+        self._body_handle = 0
+        touched = self.write(
+            "UPDATE log SET state = ?, body = x'', size = 0 WHERE handle = ?",
+            state,
+            handle,
+        )
+        return OK if touched == 1 else E_STORAGE
+
+    def reclaim(self) -> int:
+        """Remove the oldest settled messages; E_CAPACITY when none is settled."""
+        touched = self.write(
+            "DELETE FROM log WHERE handle IN (SELECT handle FROM log WHERE handle < ?"
+            " AND state != ? ORDER BY handle LIMIT ?)",
+            self.settled_handle,
+            STATE_PENDING,
+            RECLAIM_COUNT,
+        )
+        if touched < 0:
+            return E_STORAGE
+        self._body_handle = 0
+        self._messages -= touched
+        self.erases += touched
+        return OK if touched else E_CAPACITY
+
+    # --- parts ---
+
+    def part_open(self, part: int, key: Buffer, at: int, total: int) -> int:
+        """Begin a part or go on with it; returns its size.
+
+        What is there is kept if the 8-byte key and the total are the same as before, rounded down
+        to whole pieces when the total is known (0: it is being composed).
+        """
+        assert 0 <= total <= PART_SIZE_MAX
+        it = self._parts[part]
+        name = bytes(key[at : at + PART_KEY_SIZE])
+        if it.key == name and it.total == total:
+            if total:
+                del it.data[len(it.data) // PIECE_SIZE * PIECE_SIZE :]
+        else:
+            it.key, it.total, it.data = name, total, bytearray()
+        it.open = it.dirty = True
+        return len(it.data)
+
+    def part_append(self, part: int, buf: Buffer, at: int, size: int) -> int:
+        """Add bytes to an open part; E_CAPACITY when it would outgrow its total."""
+        it = self._parts[part]
+        if not it.open:
+            return E_STORAGE
+        if len(it.data) + size > (it.total or PART_SIZE_MAX):
+            return E_CAPACITY
+        it.data += buf[at : at + size]
+        it.dirty = True
+        return OK
+
+    def part_size(self, part: int) -> int:
+        """Bytes in an open part so far; 0 for one that is not open."""
+        it = self._parts[part]
+        return len(it.data) if it.open else 0
+
+    def part_read_into(self, part: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Copy bytes out of an open part; returns how many there were."""
+        it = self._parts[part]
+        return _copy_out(it.data, offset, buf, at, size) if it.open else 0
+
+    def part_drop(self, part: int) -> int:
+        """Forget a part."""
+        self._parts[part] = _Part()
+        return OK if self.write("DELETE FROM parts WHERE part = ?", part) >= 0 else E_STORAGE
+
+    def _write_part(self, number: int, part: _Part) -> int:
+        part.dirty = False
+        return self.write(
+            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?)",
+            number,
+            part.key,
+            part.total,
+            bytes(part.data),
+        )
+
+    def put_part(
+        self, part: int, group: int, source: int, id: Buffer, id_at: int, pending: bool
+    ) -> int:
+        """Turn a part (group id, timestamp, body) into a message; as `put`."""
+        it = self._parts[part]
+        data = it.data
+        if not it.open or len(data) < CONTENT_HEADER_SIZE:
+            return E_STORAGE
+        handle = self._insert(
+            group,
+            source,
+            bytes(id[id_at : id_at + ID_SIZE]),
+            bytes(data[ID_SIZE:CONTENT_HEADER_SIZE]),
+            bytes(data[CONTENT_HEADER_SIZE:]),
+            pending,
+        )
+        if handle > 0 and self.part_drop(part) != OK:
+            return E_STORAGE
+        return handle
+
+    # --- the node's own state ---
+
+    def save(self, state: Buffer, size: int) -> int:
+        """Replace the saved blob; durable with the next barrier."""
+        if size > SAVED_SIZE_MAX:
+            return E_CAPACITY
+        blob = bytes(state[:size])
+        self.saved[:size] = blob
+        self.saved_size = size
+        touched = self.write("INSERT OR REPLACE INTO meta VALUES ('wake', ?)", blob)
+        return OK if touched >= 0 else E_STORAGE
+
+
+def _copy_out(data: Buffer, offset: int, buf: bytearray, at: int, size: int) -> int:
+    piece = data[offset : offset + size]
+    buf[at : at + len(piece)] = piece
+    return len(piece)

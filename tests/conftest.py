@@ -1,0 +1,68 @@
+"""Fixtures for every room: compiled firmware, both interpreters, and no traffic off this machine."""
+
+import socket
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from drupelet_tools.flash.build import build, micropython_command
+
+settings.register_profile("drupelet", deadline=None, print_blob=True, derandomize=True)
+settings.load_profile("drupelet")
+
+ARCHES = ("x64", "x86")
+
+
+def _is_local(address: object) -> bool:
+    if not isinstance(address, tuple):
+        return True
+    host = str(address[0]).partition("%")[0]
+    if host in ("", "localhost"):
+        return True
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return False
+    return ip.is_loopback or ip.is_multicast or ip.is_unspecified
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a test that connects or sends to another machine."""
+
+    def guarded(name: str) -> None:
+        plain = getattr(socket.socket, name)
+
+        def call(self: socket.socket, *args: object) -> object:
+            address = args[-1] if args else None
+            assert _is_local(address), f"{name} to {address}: tests talk over loopback only"
+            return plain(self, *args)
+
+        monkeypatch.setattr(socket.socket, name, call)
+
+    for name in ("connect", "connect_ex", "sendto"):
+        guarded(name)
+    yield
+
+
+@pytest.fixture(scope="session", params=ARCHES)
+def arch(request: pytest.FixtureRequest) -> str:
+    """Run the test on each MicroPython: x64, and x86 whose objects are a Cortex-M's."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def micropython(arch: str) -> list[str]:
+    """Return the command of the interpreter for `arch`."""
+    return micropython_command(arch)
+
+
+@pytest.fixture(scope="session")
+def firmware(arch: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of the compiled firmware for `arch`, made once for the session."""
+    target = tmp_path_factory.mktemp(f"firmware-{arch}")
+    assert build(target, arch) > 0
+    return target

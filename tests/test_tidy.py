@@ -1,0 +1,306 @@
+"""The tree's own rules: who imports whom, how long things get, what is made from the code."""
+
+import ast
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from drupelet import __version__
+from drupelet_tools import docs
+from drupelet_tools.flash.build import is_host_only
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = "firmware/drupelet"
+TRANSPORTS = "transports/drupelet_transports"
+# Import name -> folder, in the order of the arrows: each may import those before it.
+ROOMS = {
+    "drupelet": CORE,
+    "drupelet_transports": TRANSPORTS,
+    "drupelet_host": "host/drupelet_host",
+    "drupelet_tools": "tools/drupelet_tools",
+}
+CORE_MODULES = {"micropython", "struct", "hashlib", "binascii", "os", "errno"}
+# What firmware/boards and the carriers on a board find in MicroPython beside that.
+BOARD_MODULES = CORE_MODULES | {
+    *("array", "asyncio", "cryptolib", "gc", "io", "json", "machine", "network", "random", "rp2"),
+    *("esp32", "select", "socket", "sys", "termios", "time", "tls", "uctypes", "vfs"),
+}
+FIRMWARE_LINES_MAX = 400
+LINES_MAX = 600
+FUNCTION_LINES_MAX = 50
+LINE_WIDTH_MAX = 99
+
+
+@cache
+def tracked() -> tuple[Path, ...]:
+    """Return every file that is in the repository or would be with `git add .`."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    paths = {ROOT / name for name in listed.decode().split("\0") if name}
+    return tuple(sorted(path for path in paths if path.is_file()))
+
+
+def sources(*folders: str) -> list[Path]:
+    """Return the Python files below these folders of the repository; all without one."""
+    roots = [ROOT / folder for folder in folders] or [ROOT]
+    return [
+        path
+        for path in tracked()
+        if path.suffix == ".py" and any(path.is_relative_to(root) for root in roots)
+    ]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def where(path: Path, node: ast.AST | None = None) -> str:
+    """Return file:line as the reader clicks on it."""
+    line = f":{node.lineno}" if isinstance(node, ast.stmt | ast.expr | ast.ExceptHandler) else ""
+    return f"{path.relative_to(ROOT)}{line}"
+
+
+def none(problems: list[str]) -> None:
+    """Fail with one line per problem."""
+    assert not problems, "\n" + "\n".join(problems)
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Return the modules that one import statement names; `.` stands for a relative one."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return ["." if node.level else node.module or ""]
+    return []
+
+
+def running(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk the nodes that an interpreter runs: the body of `if TYPE_CHECKING:` is left out."""
+    queue = [tree]
+    while queue:
+        node = queue.pop()
+        yield node
+        typing_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        queue += node.orelse if typing_only else ast.iter_child_nodes(node)
+
+
+def test_the_tree_is_there() -> None:
+    for folder in ROOMS.values():
+        assert sources(folder), f"no Python files in {folder}"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_imports_follow_the_arrows(room: str) -> None:
+    order = list(ROOMS)
+    later = set(order[order.index(room) + 1 :]) | {"tests", "conftest", "boards"}
+    none(
+        [
+            f"{where(path, node)}: {room} may not import {name}"
+            for path in sources(ROOMS[room])
+            for node in ast.walk(parsed(path))
+            for name in imported(node)
+            if name.split(".")[0] in later or name == "."
+        ]
+    )
+
+
+def off_board(path: Path, modules: set[str]) -> list[str]:
+    """Return the imports of a file that a board has not got, outside of a caught ImportError."""
+    return [
+        f"{where(path, node)}: a board has no {name}"
+        for node in running(parsed(path))
+        for name in imported(node)
+        if name.split(".")[0] not in modules
+    ]
+
+
+def test_the_core_imports_only_what_a_board_has() -> None:
+    modules = CORE_MODULES | {"drupelet"}
+    paths = [path for path in sources(CORE) if not is_host_only(path)]
+    none([problem for path in paths for problem in off_board(path, modules)])
+
+
+def test_boards_and_their_carriers_import_only_what_a_board_has() -> None:
+    modules = BOARD_MODULES | {"drupelet", "drupelet_transports", "boards"}
+    paths = [p for p in sources("firmware/boards", TRANSPORTS) if not is_host_only(p)]
+    none([problem for path in paths for problem in off_board(path, modules)])
+
+
+def test_the_core_speaks_the_boards_python() -> None:
+    problems = []
+    for path in sources("firmware/drupelet", "firmware/boards"):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Match | ast.TryStar):
+                problems.append(f"{where(path, node)}: MicroPython has no such statement")
+            if isinstance(node, ast.FunctionDef) and node.args.posonlyargs:
+                problems.append(f"{where(path, node)}: MicroPython has no positional-only /")
+            if isinstance(node, ast.ClassDef) and node.keywords:
+                problems.append(f"{where(path, node)}: MicroPython has no metaclasses")
+            if isinstance(node, ast.Tuple | ast.List | ast.Set) and isinstance(node.ctx, ast.Load):
+                if any(isinstance(item, ast.Starred) for item in node.elts):
+                    problems.append(f"{where(path, node)}: MicroPython unpacks no * in a display")
+    none(problems)
+
+
+def test_files_are_short() -> None:
+    problems = []
+    for path in tracked():
+        if path.suffix in (".py", ".pyi") or path.parent == ROOT / "tools":
+            if path.suffix == ".lock":
+                continue
+            count = len(path.read_text("utf-8").splitlines())
+            firmware = path.is_relative_to(ROOT / "firmware")
+            limit = FIRMWARE_LINES_MAX if firmware else LINES_MAX
+            if count > limit:
+                problems.append(f"{where(path)}: {count} lines, at most {limit}")
+    none(problems)
+
+
+def test_functions_are_short() -> None:
+    problems = []
+    for path in sources():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                count = (node.end_lineno or node.lineno) - node.lineno + 1
+                if count > FUNCTION_LINES_MAX:
+                    problems.append(
+                        f"{where(path, node)}: {node.name} has {count} lines,"
+                        f" at most {FUNCTION_LINES_MAX}"
+                    )
+    none(problems)
+
+
+def test_scripts_fit_the_line() -> None:
+    scripts = [p for p in tracked() if p.parent == ROOT / "tools" and p.suffix == ""]
+    assert scripts
+    none(
+        [
+            f"{where(path)}:{number}: {len(line)} columns, at most {LINE_WIDTH_MAX}"
+            for path in [*scripts, ROOT / ".ci/run"]
+            for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+            if len(line) > LINE_WIDTH_MAX
+        ]
+    )
+
+
+def test_scripts_stop_at_the_first_error() -> None:
+    for name in ("setup", "test", "demo", "micropython", "micropython-i386", "../.ci/run"):
+        path = ROOT / "tools" / name
+        assert path.stat().st_mode & 0o111, f"{name} is not executable"
+        assert "\nset -eu\n" in path.read_text("utf-8"), f"{name} lacks set -eu"
+
+
+def test_exceptions_are_caught_by_name() -> None:
+    problems = []
+    for path in sources():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ExceptHandler):
+                kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+                names = {ast.unparse(kind) if kind else "everything" for kind in kinds}
+                if names & {"everything", "Exception", "BaseException"}:
+                    problems.append(
+                        f"{where(path, node)}: catches everything, name what it is for"
+                    )
+    none(problems)
+
+
+def test_public_things_say_what_they_do() -> None:
+    problems = []
+    for path in sources(*ROOMS.values()):
+        for node in parsed(path).body:
+            named = isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
+            if named and not node.name.startswith("_") and not ast.get_docstring(node):
+                problems.append(f"{where(path, node)}: {node.name} has no docstring")
+    none(problems)
+
+
+def test_nothing_of_one_machine_or_registry_is_in_the_tree() -> None:
+    # Put together here, so that this file does not hold what it looks for.
+    hosts = ["py" + "pi.org", "python" + "hosted.org", "npm" + "js.org", "deb." + "debian.org"]
+    folders = "|".join(["wo" + "rk", "ho" + "me", "ro" + "ot", "t" + "mp", "Us" + "ers"])
+    paths = re.compile(rf"(?<![\w.$}}~/>-])/(?:{folders})/[\w.]")
+    problems = []
+    for path in tracked():
+        text = path.read_bytes().decode("utf-8", "replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            found = [host for host in hosts if host in line]
+            found += [match.group() for match in paths.finditer(line)]
+            problems += [f"{where(path)}:{number}: holds {word}" for word in found]
+    none(problems)
+
+
+def test_every_limit_has_a_name_a_const_and_a_reason() -> None:
+    path = ROOT / CORE / "limits.py"
+    found = docs.limits(path.read_text("utf-8"))
+    assert len(found) > 10, "limits.py is not read"
+    problems = [f"{name}: no reason above or beside it" for _, name, why in found if not why]
+    for node in parsed(path).body:
+        if isinstance(node, ast.AnnAssign):
+            problems.append(f"{where(path, node)}: X = const(...) without annotation")
+        if isinstance(node, ast.Assign):
+            call = node.value
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "const"):
+                problems.append(f"{where(path, node)}: not a const()")
+    none(problems)
+
+
+def test_made_files_are_up_to_date() -> None:
+    for path, text in docs.made().items():
+        remedy = f"{where(path)} is old: run python -m drupelet_tools.docs"
+        assert path.is_file() and path.read_text("utf-8") == text, remedy
+
+
+def test_limits_page_lists_every_constant_with_its_value() -> None:
+    from drupelet import limits
+
+    page = (ROOT / "docs/limits.md").read_text("utf-8")
+    documented = dict(re.findall(r"^\| `([A-Z0-9_]+)` \| ([-\d,]+) \|", page, re.M))
+    public = {k: v for k, v in vars(limits).items() if k.isupper() and not k.startswith("_")}
+    assert documented == {name: f"{value:,}" for name, value in public.items()}
+
+
+def test_package_json_lists_the_core() -> None:
+    package = json.loads((ROOT / "firmware/package.json").read_text("utf-8"))
+    assert package["version"] == __version__
+    listed = [target for target, _ in package["urls"]]
+    assert all(target == source for target, source in package["urls"])
+    modules = [path for path in sources(CORE) if not is_host_only(path)]
+    assert listed == sorted(p.relative_to(ROOT / "firmware").as_posix() for p in modules)
+
+
+def test_manifest_freezes_packages_that_exist() -> None:
+    calls: list[tuple[str, str]] = []
+    versions: list[str] = []
+
+    def metadata(*, version: str) -> None:
+        versions.append(version)
+
+    def package(name: str, *, base_path: str, opt: int) -> None:
+        assert opt == 0, "higher levels strip the assertions"
+        calls.append((name, base_path))
+
+    path = ROOT / "firmware/manifest.py"
+    exec(compile(path.read_text("utf-8"), str(path), "exec"), {**locals()})
+    assert versions == [__version__]
+    for name, base_path in calls:
+        assert (ROOT / "firmware" / base_path / name / "__init__.py").is_file(), name
+
+
+def test_the_lock_is_hashed_and_names_no_index() -> None:
+    for name in ("requirements.lock", "tools/uv.lock"):
+        text = (ROOT / name).read_text("utf-8")
+        entries = re.split(r"^(?=[a-z0-9])", text, flags=re.M)[1:]
+        assert entries and all("--hash=sha256:" in entry for entry in entries), name
+        assert "://" not in text and "--index" not in text, name

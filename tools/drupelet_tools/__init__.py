@@ -1,0 +1,1 @@
+"""Tools around the product: demo, telemetry pipeline, simulator, board builds, benchmarks."""

@@ -1,0 +1,95 @@
+"""Writes the files that are made from the code: `python -m drupelet_tools.docs`.
+
+docs/limits.md comes from firmware/drupelet/limits.py, firmware/package.json (what `mip` installs)
+from the modules of firmware/drupelet. tests/test_tidy.py compares both with what this makes.
+"""
+
+import ast
+import json
+import re
+from importlib import import_module
+from pathlib import Path
+
+from drupelet import __version__
+from drupelet_tools.flash.build import ROOT, is_host_only
+
+FIRMWARE = ROOT / "firmware"
+_HEADING = re.compile(r"^# --- (.*?) ---$")
+_LIMITS_HEAD = """# Limits
+
+Every bound of the core, its value and why it has that value. Made from
+`firmware/drupelet/limits.py` by `python -m drupelet_tools.docs`; change it there.
+"""
+
+
+def _reason(lines: list[str], index: int) -> str:
+    """Return the comment beside lines[index], else the block directly above it."""
+    beside = lines[index].partition("  # ")[2]
+    if beside:
+        return beside.strip()
+    first = index
+    while lines[first - 1].startswith("# ") and not _HEADING.match(lines[first - 1]):
+        first -= 1
+    return " ".join(line.removeprefix("# ").strip() for line in lines[first:index])
+
+
+def limits(source: str) -> list[tuple[str, str, str]]:
+    """Return (section, name, reason) of each public constant in the source of limits.py."""
+    lines = source.splitlines()
+    headings = {i: m.group(1) for i, line in enumerate(lines) if (m := _HEADING.match(line))}
+    found = []
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name = node.targets[0].id
+        if name.startswith("_"):
+            continue
+        section = next((headings[i] for i in range(node.lineno - 1, -1, -1) if i in headings), "")
+        found.append((section, name, _reason(lines, node.lineno - 1)))
+    return found
+
+
+def limits_page() -> str:
+    """Return the text of docs/limits.md."""
+    values = vars(import_module("drupelet.limits"))
+    parts = [_LIMITS_HEAD]
+    present = None
+    for section, name, reason in limits((FIRMWARE / "drupelet/limits.py").read_text("utf-8")):
+        if section != present:
+            title = section[:1].upper() + section[1:]
+            parts.append(f"\n## {title}\n\n| limit | value | reason |\n|---|---|---|\n")
+            present = section
+        text = reason.replace("|", "\\|")
+        parts.append(f"| `{name}` | {values[name]:,} | {text} |\n")
+    return "".join(parts)
+
+
+def package_json() -> str:
+    """Return the text of firmware/package.json: every module of the core that a board runs."""
+    modules = sorted(
+        path.relative_to(FIRMWARE).as_posix()
+        for path in (FIRMWARE / "drupelet").rglob("*.py")
+        if not is_host_only(path)
+    )
+    rows = ",\n".join(f"        {json.dumps([module, module])}" for module in modules)
+    return (
+        f'{{\n    "urls": [\n{rows}\n    ],\n    "deps": [],\n    "version": "{__version__}"\n}}\n'
+    )
+
+
+def made() -> dict[Path, str]:
+    """Return path -> text of every file that is made from the code."""
+    return {ROOT / "docs/limits.md": limits_page(), FIRMWARE / "package.json": package_json()}
+
+
+def main() -> None:
+    """Write every made file that is not up to date, and name it."""
+    for path, text in made().items():
+        if not path.is_file() or path.read_text("utf-8") != text:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, "utf-8")
+            print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

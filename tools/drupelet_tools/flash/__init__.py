@@ -1,0 +1,1 @@
+"""What a board runs from: compiled modules, interpreters, images."""

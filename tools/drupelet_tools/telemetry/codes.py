@@ -1,0 +1,86 @@
+"""Numbers of the black-box format by name (docs/SPEC.md 6), as the reader needs them.
+
+The board's writer has constants of its own; a test compares the two lists.
+"""
+
+MAGIC = b"DRBX"
+VERSION = 1
+BLOCK_MAGIC = 0xB1
+WALL_KNOWN = 1  # bit of the header's flags
+UNCERTAINTY_UNIT_MS = 10
+UNCERTAINTY_UNKNOWN = 65535
+
+STATE = 1
+HEAP_LOW = 30
+BATTERY = 31
+BOOT = 32
+ERROR = 33
+DESCRIPTOR = 34
+COUNTER = 40
+
+MESSAGE_EVENTS = {
+    10: "created",
+    11: "offered",
+    12: "requested",
+    13: "sent",
+    14: "acked",
+    15: "delivered",
+    16: "received",
+    17: "duplicate",
+}
+
+STATES = (
+    "deep sleep",
+    "light sleep",
+    "idle",
+    "receive",
+    "send",
+    "flash",
+    "sensor",
+    "state 7",
+)
+STATE_UNKNOWN = -1  # time that neither a counter nor an event accounts for
+
+HEALTH_COUNTERS = {
+    8: "flash_programs",
+    9: "flash_erases",
+    10: "messages_created",
+    11: "messages_delivered",
+    12: "duplicates",
+    13: "retransmits",
+    14: "refused",
+    15: "damaged_frames",
+    16: "malformed_records",
+}
+
+TRAFFIC_BASE = 64  # index = TRAFFIC_BASE + carrier * 32 + direction * 16 + kind
+CARRIERS = ("serial", "mqtt", "stick")
+DIRECTIONS = ("sent", "received")
+# (name, unit) by kind. Kind 1 is the whole on the carrier; 2..7, 13 and 15 are parts of it.
+TRAFFIC_KINDS = (
+    ("frames", "frames"),
+    ("carrier", "bytes"),
+    ("ack", "bytes"),
+    ("message", "bytes"),
+    ("offer", "bytes"),
+    ("request", "bytes"),
+    ("segment", "bytes"),
+    ("link", "bytes"),
+    ("ack", "records"),
+    ("message", "records"),
+    ("offer", "records"),
+    ("request", "records"),
+    ("segment", "records"),
+    ("seal", "bytes"),
+    ("dropped", "frames"),
+    ("telemetry", "bytes"),
+)
+
+BOARD_KINDS = {1: "esp32", 2: "pico-w", 9: "host"}
+DESCRIPTOR_FIELDS = {1: "heap_limit", 2: "epoch_ms", 3: "board_kind"}
+
+
+def device_name(device_id: bytes) -> str:
+    """Hex of an 8-byte device id; a 4-byte id (left-aligned, zeros behind) gives 8 digits."""
+    text = device_id.hex()
+    return text[:8] if text.endswith("00000000") else text

@@ -1,0 +1,223 @@
+"""A local Spark session that starts early, says nothing, and leaves nothing behind.
+
+The JVM takes ten seconds and more to come up, so `start_early` starts it in a thread while
+other things are going on; `wait` gives the session when it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+from pyspark.sql import SparkSession
+
+from drupelet_tools.telemetry.errors import TelemetryError
+
+JAVA_VERSION_MIN = 17
+LOCAL_MASTER = "local[2]"
+# The slowest session seen on two loaded cores took 62 s; a first job another 16 s.
+START_TIMEOUT_S = 150
+STOP_TIMEOUT_S = 10
+
+LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c: %m%n
+"""
+
+
+def check_java() -> None:
+    """Raise TelemetryError unless a Java runtime that Spark can use is there."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    remedy = f"Spark needs Java {JAVA_VERSION_MIN} or later: run tools/setup"
+    if java is None:
+        raise TelemetryError(f"no Java found; {remedy}")
+    try:
+        told = subprocess.run([java, "-XX:-UsePerfData", "-version"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        raise TelemetryError(f"{java} does not run; {remedy}") from None
+    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    if version is None or int(version.group(1)) < JAVA_VERSION_MIN:
+        first = told.stderr.strip().splitlines()[:1]
+        raise TelemetryError(f"{java} is {' '.join(first) or 'unknown'}; {remedy}")
+
+
+def configuration(folder: Path, master: str) -> SparkConf:
+    """What a small local session needs: loopback only, no UI, little compilation."""
+    (folder / "log4j2.properties").write_text(LOG4J, "utf-8")
+    java = [
+        "-XX:TieredStopAtLevel=1",  # sessions live for seconds: C2 would not pay
+        "-XX:+UseSerialGC",
+        "-XX:-UsePerfData",
+        f"-Djava.io.tmpdir={folder}",
+        f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
+    ]
+    conf = SparkConf().setMaster(master).setAppName("drupelet telemetry")
+    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
+    conf.set("spark.sql.shuffle.partitions", "2").set("spark.sql.adaptive.enabled", "false")
+    conf.set("spark.local.dir", str(folder))
+    conf.set("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    conf.set("spark.log.level", "ERROR")
+    if master.startswith("local"):
+        conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
+        conf.set("spark.driver.extraJavaOptions", " ".join(java))
+    return conf
+
+
+class Session:
+    """A Spark session on its way up, running, or stopped."""
+
+    def __init__(self, master: str = LOCAL_MASTER) -> None:
+        self.master = master
+        self._folder = Path(tempfile.mkdtemp(prefix="drupelet-spark-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._spark: SparkSession | None = None
+        self._error: TelemetryError | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float = START_TIMEOUT_S) -> SparkSession:
+        """The session, warmed up. Raises TelemetryError if it did not come up."""
+        self._thread.join(timeout_s)
+        if self._error is not None:
+            raise self._error
+        if self._spark is None or self._thread.is_alive():
+            raise TelemetryError(f"Spark did not start within {timeout_s:.0f} s")
+        return self._spark
+
+    def stop(self, graceful: bool = True) -> None:
+        """End the JVM and remove its folders; may be called at any time, repeatedly.
+
+        Bounded: at most STOP_TIMEOUT_S twice, and under 2 s if not `graceful` (Ctrl-C).
+        """
+        self._stopping.set()
+        if graceful and self._spark is not None:
+            ending = threading.Thread(target=self._spark.stop, daemon=True)
+            ending.start()
+            ending.join(STOP_TIMEOUT_S)
+        self._spark = None
+        self._end_process()
+        # With the JVM gone, whatever the starting thread waits for fails at once.
+        self._thread.join(STOP_TIMEOUT_S if graceful else 1)
+        _forget_gateway()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end_process(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        process.kill()  # it holds nothing that has to be saved
+        process.wait(STOP_TIMEOUT_S)
+        if process.stdin is not None:
+            process.stdin.close()
+
+    def _start(self) -> None:
+        try:
+            check_java()
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+            os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+            os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+            conf = configuration(self._folder, self.master)
+            port, secret = self._launch(conf)
+            os.environ["PYSPARK_GATEWAY_PORT"] = port
+            os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+            try:
+                gateway = launch_gateway(conf)
+            finally:
+                del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+            spark = SparkSession(SparkContext(gateway=gateway, conf=conf))
+            spark.range(0, 2, 1, 2).mapInArrow(_warm, "id long").collect()
+            self._spark = spark
+        except TelemetryError as told:
+            self._error = told
+        except (PySparkException, Py4JError, OSError, ValueError, RuntimeError) as broken:
+            self._error = TelemetryError(f"Spark did not start: {self._reason(broken)}")
+
+    def _launch(self, conf: SparkConf) -> tuple[str, str]:
+        """Start the JVM and return the port and the secret of its gateway.
+
+        Done here and not by `launch_gateway`, so that `stop` can end a JVM that is only on its
+        way up, and so that nothing of what it prints reaches the terminal.
+        """
+        told = self._folder / "gateway"
+        command = [str(Path(_find_spark_home()) / "bin" / "spark-submit")]
+        for key, value in conf.getAll():
+            command += ["--conf", f"{key}={value}"]
+        environment = {
+            **os.environ,
+            "SPARK_CONNECT_MODE": "0",
+            "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
+        }
+        with open(self._folder / "jvm.log", "wb") as log:
+            self._process = subprocess.Popen(
+                [*command, "pyspark-shell"],
+                stdin=subprocess.PIPE,  # the JVM ends when this closes, however we end
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # Ctrl-C is for us to handle
+            )
+        for _ in range(START_TIMEOUT_S * 10):
+            if self._stopping.wait(0.1):
+                raise TelemetryError("Spark was stopped while it started")
+            if told.exists():  # written whole, then renamed
+                with open(told, "rb") as file:
+                    return str(read_int(file)), UTF8Deserializer().loads(file)
+            if self._process.poll() is not None:
+                break
+        raise TelemetryError(f"Spark did not start: {self._reason(RuntimeError('no gateway'))}")
+
+    def _reason(self, broken: BaseException) -> str:
+        """The most telling single line: the JVM's own, else the exception's."""
+        try:
+            log = (self._folder / "jvm.log").read_text("utf-8", "replace")
+        except OSError:
+            log = ""
+        lines = [line for line in log.splitlines() if re.search(r"ERROR|Exception|Error:", line)]
+        return (lines or str(broken).splitlines() or [type(broken).__name__])[0][:300]
+
+
+def _warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make a worker load what the ingest will need; workers are used again."""
+    from drupelet_tools.telemetry import worker
+
+    for batch in batches:
+        assert worker.run_group
+        yield batch
+
+
+def _forget_gateway() -> None:
+    """Make the next context of this process launch a JVM of its own."""
+    gateway = SparkContext._gateway
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    if gateway is not None:
+        gateway.shutdown()
+
+
+def start_early(master: str = LOCAL_MASTER) -> Session:
+    """Start a session in the background; it must be stopped with `stop()`."""
+    return Session(master)

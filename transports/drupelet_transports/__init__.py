@@ -1,0 +1,1 @@
+"""Carriers: everything that moves a frame from one member to another."""

@@ -1,0 +1,427 @@
+"""MQTT carrier of a board: a bounded MQTT 3.1.1 client; runs on MicroPython and CPython.
+
+The client owns the socket; `transport(peer_id)` hands out one carrier per peer. Topics are
+`<prefix>/<receiver 8 hex>/<sender 8 hex>`, QoS 0, never retained, clean session (docs/SPEC.md).
+No call blocks: `maintain` moves the connection on and is to be called at least every `wait_ms`.
+Connecting allocates (at most 1 KB); sending and receiving do not.
+"""
+
+import binascii
+import errno
+import select
+import socket
+
+from drupelet._compat import ON_BOARD, const
+from drupelet.errors import E_CAPACITY, OK
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.memory import copy, equal
+from drupelet.schedule import elapsed_ms
+from drupelet_transports.base import E_CLOSED, Transport
+from drupelet_transports.mqtt_packet import (
+    CONNACK,
+    DISCONNECT,
+    PINGREQ,
+    PUBLISH,
+    PUBLISH_HEAD_SIZE_MAX,
+    QOS_MASK,
+    RETAIN,
+    SUBACK,
+    PacketReader,
+    connect_into,
+    payload_start,
+    publish_into,
+    short_into,
+    subscribe_into,
+)
+from drupelet_transports.url import require_loopback
+
+# What is read from the socket at once; `readinto` has no offset, so bytes pass through here.
+_CHUNK_SIZE = const(64)
+# Reads in one call: two frames of 1,024 bytes. More waits for the next call.
+_CHUNKS_PER_CALL = const(34)
+# From connect to SUBACK, and from PINGREQ to its answer: a slow mobile link answers in time.
+_ANSWER_MS_MAX = const(10000)
+# Wait before a new connection: doubles with each failure up to 64 s, plus up to a quarter.
+_BACKOFF_MS = const(1000)
+_BACKOFF_DOUBLINGS_MAX = const(6)
+# A connection that lived this long was good: the next failure starts from the first wait again.
+_STEADY_MS = const(10000)
+# While a connection is being made, `wait_ms` asks to be back this soon.
+_CONNECT_POLL_MS = const(20)
+# Hexadecimal digits of a device id.
+_HEX_SIZE = const(8)
+
+_DOWN = const(0)
+_CONNECTING = const(1)
+_GREETING = const(2)
+_SUBSCRIBING = const(3)
+_UP = const(4)
+_CLOSED = const(5)
+
+
+def _write(sock: socket.socket, buf: bytearray, at: int, size: int) -> int:
+    """Bytes that the socket took, 0 when it would block; OSError when it is broken."""
+    if ON_BOARD:
+        return sock.write(buf, at, size) or 0  # type: ignore[attr-defined,no-any-return]
+    try:
+        return sock.send(memoryview(buf)[at : at + size])
+    except BlockingIOError:
+        return 0
+
+
+def _read(sock: socket.socket, buf: bytearray) -> int:
+    """Bytes read to the start of `buf`, 0 for the end of the stream, -1 when none are there."""
+    if ON_BOARD:
+        count = sock.readinto(buf)  # type: ignore[attr-defined]
+        return -1 if count is None else count
+    try:
+        return sock.recv_into(buf)
+    except BlockingIOError:
+        return -1
+
+
+class MqttClient:
+    """One connection to a broker for all peers of a device.
+
+    `own_id` has 4 bytes. `random_byte` returns 0..255 and only spreads reconnects and client
+    ids. A frame waits inside the client until its peer's transport is asked, so the owner asks
+    all of them in turn. Counters: `connects`, `disconnects`, `retained` and `misdirected`
+    frames that were dropped, `skipped` packets too long to be ours.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        prefix: str,
+        own_id: bytes,
+        random_byte: "Callable[[], int]",
+        keepalive_s: int = 60,
+    ) -> None:
+        self._address = require_loopback(host)
+        self._port = port
+        self._random_byte = random_byte
+        self._keepalive_s = keepalive_s
+        self._head = (prefix + "/").encode()
+        self._own_hex = binascii.hexlify(own_id)
+        self._inbox = self._head + self._own_hex + b"/"
+        salt = bytes([random_byte(), random_byte(), random_byte(), random_byte()])
+        self._client_id = b"d" + self._own_hex + binascii.hexlify(salt)
+        body_size_max = 2 + len(self._inbox) + _HEX_SIZE + FRAME_SIZE_MAX
+        self._reader = PacketReader(body_size_max)
+        self._chunk = bytearray(_CHUNK_SIZE)
+        self._tx = bytearray(PUBLISH_HEAD_SIZE_MAX + body_size_max)
+        self._poll = select.poll()
+        self._sock: "socket.socket | None" = None
+        self._transports: "list[MqttTransport]" = []
+        self._holder: "MqttTransport | None" = None
+        self._state = _DOWN
+        self._now_ms = self._since_ms = 0
+        self._backoff_ms = 0
+        self._failures = 0
+        self.connects = self.disconnects = 0
+        self.retained = self.misdirected = 0
+        self._reset()
+
+    def transport(self, peer_id: bytes) -> "MqttTransport":
+        """The carrier to and from one peer; ask once per peer."""
+        made = MqttTransport(self, binascii.hexlify(peer_id))
+        made.poll_object = self._sock
+        self._transports.append(made)
+        return made
+
+    @property
+    def skipped(self) -> int:
+        """Packets longer than any frame of ours; they were read past."""
+        return self._reader.skipped
+
+    @property
+    def up(self) -> bool:
+        """Whether frames can be sent and received now."""
+        return self._state == _UP
+
+    def maintain(self, now_ms: int) -> int:
+        """Connect, keep alive, reconnect; OK when the connection is up, else E_CLOSED."""
+        self._now_ms = now_ms
+        if self._state == _DOWN:
+            if elapsed_ms(now_ms, self._since_ms) >= self._backoff_ms:
+                self._open()
+        elif self._state != _CLOSED:
+            if self._state == _CONNECTING:
+                self._greet()
+            self.pump()
+            self._check_answers()
+        return OK if self._state == _UP else E_CLOSED
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long `maintain` may wait if no bytes arrive."""
+        if self._state == _CLOSED:
+            return self._keepalive_s * 1000
+        if self._state == _DOWN:
+            return max(0, self._backoff_ms - elapsed_ms(now_ms, self._since_ms))
+        if self._state == _UP and self._tx_at == self._tx_end:
+            if self._pinging:
+                return max(0, _ANSWER_MS_MAX - elapsed_ms(now_ms, self._ping_ms))
+            return max(0, self._keepalive_s * 500 - self._idle_ms(now_ms))
+        return _CONNECT_POLL_MS
+
+    def close(self) -> None:
+        """Say DISCONNECT, as before deep sleep, and close; transports answer E_CLOSED from now."""
+        if self._state > _CONNECTING and self._state != _CLOSED:
+            self._flush()
+            if self._sock is not None and self._tx_at == self._tx_end:
+                self._queue(short_into(self._tx, DISCONNECT))
+        self._drop()
+        self._state = _CLOSED
+
+    def publish(self, topic: bytes, frame: "bytes | bytearray", size: int) -> int:
+        """Send one frame; the packet's size, or E_CLOSED or E_CAPACITY: nothing was sent."""
+        if self._state != _UP:
+            return E_CLOSED
+        self._flush()
+        if self._tx_at < self._tx_end:
+            return E_CAPACITY
+        count = publish_into(self._tx, topic, frame, size)
+        self._queue(count)
+        return count if self._state == _UP else E_CLOSED
+
+    def take(self, transport: "MqttTransport", frame: bytearray) -> int:
+        """The size of one frame from that transport's peer, now in `frame`; 0 for none."""
+        if self._state == _CLOSED:
+            return E_CLOSED
+        if self._holder is None:
+            self.pump()
+        if self._holder is not transport:
+            return 0
+        reader = self._reader
+        start = payload_start(reader.body, reader.size)
+        count = reader.size - start
+        copy(frame, 0, reader.body, start, count)
+        transport.last_wire_size = reader.wire_size
+        self._holder = None
+        reader.release()
+        return count
+
+    def forget(self, transport: "MqttTransport") -> None:
+        """Drop what arrives for this peer from now on."""
+        if self._holder is transport:
+            self._holder = None
+            self._reader.release()
+        if transport in self._transports:
+            self._transports.remove(transport)
+
+    def pump(self) -> None:
+        """Send what waits and read until a frame is held or nothing is left; bounded."""
+        self._flush()
+        chunks = 0
+        while self._holder is None and self._sock is not None and self._state > _CONNECTING:
+            if self._at == self._end:
+                if chunks == _CHUNKS_PER_CALL or not self._fill():
+                    return
+                chunks += 1
+            self._at = self._reader.feed(self._chunk, self._at, self._end)
+            if self._reader.broken:
+                self._drop()
+            elif self._reader.ready:
+                self._take_packet()
+
+    # --- connection ---
+
+    def _reset(self) -> None:
+        self._reader.reset()
+        self._holder = None
+        self._at = self._end = 0
+        self._tx_at = self._tx_end = 0
+        self._pinging = False
+        self._heard_ms = self._sent_ms = self._ping_ms = self._now_ms
+
+    def _open(self) -> None:
+        self._since_ms = self._now_ms
+        self._reset()
+        try:
+            info = socket.getaddrinfo(self._address, self._port, 0, socket.SOCK_STREAM)[0]
+            self._sock = socket.socket(info[0], info[1])
+            self._sock.setblocking(False)
+            self._sock.connect(info[-1])
+        except OSError as error:
+            if error.errno != errno.EINPROGRESS:
+                self._drop()
+                return
+        self._poll.register(self._sock, select.POLLOUT)
+        self._state = _CONNECTING
+        self._greet()
+
+    def _greet(self) -> None:
+        """Send CONNECT once the socket is connected."""
+        poll = getattr(self._poll, "ipoll", None) or self._poll.poll
+        for _ in poll(0):
+            self._poll.unregister(self._sock)
+            self._state = _GREETING
+            for transport in self._transports:
+                transport.poll_object = self._sock
+            self._queue(connect_into(self._tx, self._client_id, self._keepalive_s))
+            return
+
+    def _drop(self) -> None:
+        """Close the socket and begin the wait before the next connection."""
+        if self._sock is not None:
+            if self._state == _CONNECTING:
+                self._poll.unregister(self._sock)
+            self._sock.close()
+            self._sock = None
+        if self._state == _UP:
+            self.disconnects += 1
+            if elapsed_ms(self._now_ms, self._since_ms) >= _STEADY_MS:
+                self._failures = 0
+        for transport in self._transports:
+            transport.poll_object = None
+        self._reset()
+        self._state = _DOWN
+        self._since_ms = self._now_ms
+        wait_ms = _BACKOFF_MS << min(self._failures, _BACKOFF_DOUBLINGS_MAX)
+        self._backoff_ms = wait_ms + ((wait_ms * self._random_byte()) >> 10)
+        self._failures += 1
+
+    def _idle_ms(self, now_ms: int) -> int:
+        """How long one of the two directions has been silent."""
+        return max(elapsed_ms(now_ms, self._heard_ms), elapsed_ms(now_ms, self._sent_ms))
+
+    def _check_answers(self) -> None:
+        if self._state == _DOWN or self._holder is not None:
+            return  # a frame nobody has taken yet holds up the answers behind it
+        now_ms = self._now_ms
+        if self._state != _UP:
+            if elapsed_ms(now_ms, self._since_ms) >= _ANSWER_MS_MAX:
+                self._drop()
+        elif self._pinging:
+            if elapsed_ms(now_ms, self._ping_ms) >= _ANSWER_MS_MAX:
+                self._drop()
+        elif self._idle_ms(now_ms) >= self._keepalive_s * 500:
+            self._pinging = True
+            self._ping_ms = now_ms
+            if self._tx_at == self._tx_end:
+                self._queue(short_into(self._tx, PINGREQ))
+
+    # --- bytes ---
+
+    def _queue(self, size: int) -> None:
+        self._tx_at = 0
+        self._tx_end = size
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._tx_at < self._tx_end and self._sock is not None:
+            try:
+                count = _write(self._sock, self._tx, self._tx_at, self._tx_end - self._tx_at)
+            except OSError:
+                self._drop()
+                return
+            if not count:
+                return
+            self._tx_at += count
+            self._sent_ms = self._now_ms
+
+    def _fill(self) -> bool:
+        """Read the next bytes; False when there are none."""
+        assert self._sock is not None
+        try:
+            count = _read(self._sock, self._chunk)
+        except OSError:
+            count = 0
+        if count < 0:
+            return False
+        if count == 0:
+            self._drop()
+            return False
+        self._at = 0
+        self._end = count
+        return True
+
+    def _take_packet(self) -> None:
+        """Act on the packet that is ready; a frame for a peer is held, the rest released."""
+        reader = self._reader
+        kind = reader.kind
+        state = self._state
+        self._heard_ms = self._now_ms
+        self._pinging = False
+        if kind & 0xF0 == PUBLISH:
+            self._holder = self._addressee() if state == _UP else None
+            if self._holder is not None:
+                return
+        elif kind == CONNACK and state == _GREETING:
+            if reader.size != 2 or reader.body[1]:
+                self._drop()  # refused; the broker's reason changes nothing here
+                return
+            self._state = _SUBSCRIBING
+            self._queue(subscribe_into(self._tx, 1, self._inbox + b"+"))
+        elif kind == SUBACK and state == _SUBSCRIBING:
+            if reader.size != 3 or reader.body[2] & 0x80:
+                self._drop()
+                return
+            self._state = _UP
+            self._since_ms = self._now_ms
+            self.connects += 1
+        reader.release()
+
+    def _addressee(self) -> "MqttTransport | None":
+        """Whose frame the PUBLISH is that is ready; None when it is to be dropped."""
+        reader = self._reader
+        body = reader.body
+        if reader.kind & RETAIN:
+            self.retained += 1  # the broker's copy of something old: a replay
+            return None
+        size = len(self._inbox)
+        start = 2 + size + _HEX_SIZE
+        payload_size = reader.size - start
+        if (
+            not reader.kind & QOS_MASK
+            and payload_start(body, reader.size) == start
+            and 0 < payload_size <= FRAME_SIZE_MAX
+            and equal(body, 2, self._inbox, 0, size)
+        ):
+            for transport in self._transports:
+                if equal(body, 2 + size, transport.peer_hex, 0, _HEX_SIZE):
+                    return transport
+        self.misdirected += 1
+        return None
+
+    def topic_to(self, peer_hex: bytes) -> bytes:
+        """The topic that carries frames from this device to a peer."""
+        return self._head + peer_hex + b"/" + self._own_hex
+
+
+class MqttTransport(Transport):
+    """One peer behind the broker; see MqttClient."""
+
+    def __init__(self, client: MqttClient, peer_hex: bytes) -> None:
+        self.frame_size_max = FRAME_SIZE_MAX
+        self.duplex = True
+        self.last_wire_size = 0
+        self.poll_object: "socket.socket | None" = None
+        self.peer_hex = peer_hex
+        self._topic = client.topic_to(peer_hex)
+        self._client: "MqttClient | None" = client
+
+    def send(self, frame: "bytes | bytearray", size: int) -> int:
+        """OK once the frame is on its way; negative while the broker is away or busy."""
+        if self._client is None:
+            return E_CLOSED
+        assert 0 < size <= self.frame_size_max
+        code = self._client.publish(self._topic, frame, size)
+        if code < 0:
+            return code
+        self.last_wire_size = code
+        return OK
+
+    def receive_into(self, frame: bytearray) -> int:
+        """The size of one frame from the peer, 0 for none, E_CLOSED after `close`."""
+        if self._client is None:
+            return E_CLOSED
+        return self._client.take(self, frame)
+
+    def close(self) -> None:
+        """Stop using this peer; the client's connection stays."""
+        if self._client is not None:
+            self._client.forget(self)
+            self._client = None
+            self.poll_object = None

@@ -1,0 +1,165 @@
+"""MQTT 3.1.1 packets in bounded memory: written into a buffer, read as a stream.
+
+OASIS MQTT 3.1.1; section numbers below are of that text. Only what QoS 0 needs. Nothing here
+allocates after construction, and no length that a broker claims decides how much is kept.
+"""
+
+from drupelet._compat import const
+from drupelet.memory import copy, get_u16, put_u16
+
+# Control packet types (2.2.1) with their fixed flags (2.2.2), as they stand in the first byte.
+CONNECT = const(0x10)
+CONNACK = const(0x20)
+PUBLISH = const(0x30)
+SUBSCRIBE = const(0x82)
+SUBACK = const(0x90)
+PINGREQ = const(0xC0)
+PINGRESP = const(0xD0)
+DISCONNECT = const(0xE0)
+
+# PUBLISH flags (3.3.1).
+RETAIN = const(0x01)
+QOS_MASK = const(0x06)
+
+# First byte and at most two length bytes (16,383, far above a frame), topic length.
+PUBLISH_HEAD_SIZE_MAX = const(5)
+
+# Section 2.2.3: the remaining length has at most four bytes of seven bits.
+_LENGTH_SHIFT_MAX = const(21)
+
+# Parser states.
+_KIND = const(0)
+_LENGTH = const(1)
+_BODY = const(2)
+_SKIP = const(3)
+
+# Variable header of CONNECT (3.1.2): protocol name, level 4, clean session.
+_CONNECT_HEAD = b"\x00\x04MQTT\x04\x02"
+
+
+def connect_into(out: bytearray, client_id: bytes, keepalive_s: int) -> int:
+    """Write CONNECT with a clean session and no will (3.1); the packet's size."""
+    remaining = 12 + len(client_id)
+    assert remaining < 128
+    out[0] = CONNECT
+    out[1] = remaining
+    copy(out, 2, _CONNECT_HEAD, 0, 8)
+    put_u16(out, 10, keepalive_s)
+    put_u16(out, 12, len(client_id))
+    copy(out, 14, client_id, 0, len(client_id))
+    return 14 + len(client_id)
+
+
+def subscribe_into(out: bytearray, packet_id: int, topic: bytes) -> int:
+    """Write SUBSCRIBE to one topic filter at QoS 0 (3.8); the packet's size."""
+    remaining = 5 + len(topic)
+    assert remaining < 128
+    out[0] = SUBSCRIBE
+    out[1] = remaining
+    put_u16(out, 2, packet_id)
+    put_u16(out, 4, len(topic))
+    copy(out, 6, topic, 0, len(topic))
+    out[6 + len(topic)] = 0
+    return 7 + len(topic)
+
+
+def publish_into(out: bytearray, topic: bytes, payload: "bytes | bytearray", size: int) -> int:
+    """Write PUBLISH at QoS 0, not retained (3.3), with `payload[:size]`; the packet's size."""
+    remaining = 2 + len(topic) + size
+    assert remaining < 16384
+    out[0] = PUBLISH
+    at = 2
+    if remaining < 128:
+        out[1] = remaining
+    else:
+        out[1] = 128 | (remaining & 127)
+        out[2] = remaining >> 7
+        at = 3
+    put_u16(out, at, len(topic))
+    copy(out, at + 2, topic, 0, len(topic))
+    at += 2 + len(topic)
+    copy(out, at, payload, 0, size)
+    return at + size
+
+
+def short_into(out: bytearray, kind: int) -> int:
+    """Write a packet that is nothing but its header: PINGREQ, DISCONNECT; its size."""
+    out[0] = kind
+    out[1] = 0
+    return 2
+
+
+class PacketReader:
+    """Finds packets in a byte stream and keeps one at a time, whole, in `body`.
+
+    `feed` until `ready`; then `kind` (first byte with flags), `body[:size]` and `wire_size` hold
+    the packet until `release`. A packet longer than `body` is read past and counted in
+    `skipped`. `broken` says that the stream breaks MQTT itself: nothing after it means anything.
+    """
+
+    def __init__(self, body_size_max: int) -> None:
+        self.body = bytearray(body_size_max)
+        self.skipped = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new connection."""
+        self.broken = False
+        self.release()
+
+    def release(self) -> None:
+        """The packet has been used; look for the next."""
+        self.ready = False
+        self.kind = 0
+        self.size = 0
+        self.wire_size = 0
+        self._state = _KIND
+        self._have = 0
+
+    def feed(self, chunk: bytearray, at: int, end: int) -> int:
+        """Take from `chunk[at:end]` until a packet is ready; the index of the first byte left."""
+        while at < end and not self.ready and not self.broken:
+            if self._state == _KIND:
+                self.kind = chunk[at]
+                at += 1
+                self.wire_size = 1
+                self._state = _LENGTH
+            elif self._state == _LENGTH:
+                self._take_length(chunk[at])
+                at += 1
+            else:
+                count = min(end - at, self.size - self._have)
+                if self._state == _BODY:
+                    copy(self.body, self._have, chunk, at, count)
+                at += count
+                self._have += count
+                if self._have == self.size:
+                    self._finish()
+        return at
+
+    def _take_length(self, byte: int) -> None:
+        shift = 7 * (self.wire_size - 1)
+        self.wire_size += 1
+        self.size |= (byte & 127) << shift
+        if byte & 128:
+            self.broken = shift == _LENGTH_SHIFT_MAX
+            return
+        self.wire_size += self.size
+        self._state = _BODY if self.size <= len(self.body) else _SKIP
+        if not self.size:
+            self.ready = True
+
+    def _finish(self) -> None:
+        if self._state == _BODY:
+            self.ready = True
+        else:
+            self.skipped += 1
+            self.release()
+
+
+def payload_start(body: bytearray, size: int) -> int:
+    """Where the payload of a QoS 0 PUBLISH body begins (3.3.2), or -1: the topic does not fit."""
+    if size < 2:
+        return -1
+    start = 2 + get_u16(body, 0)
+    return start if start <= size else -1

@@ -1,0 +1,182 @@
+"""Carrier URLs: one string names the carrier, where it is and how it is used.
+
+    serial:///dev/ttyACM0?baud=115200
+    mqtt://localhost:1883/prefix
+    stick:///media/usb
+    udp://239.0.0.1:7447
+    loop:
+
+Runs on boards and hosts. A wrong URL is the user's mistake: TransportError with one line that
+names the URL and the remedy.
+"""
+
+from drupelet._compat import const
+from drupelet_transports.base import TransportError
+
+# The longest URL that is looked at: a path of 200 characters and every option fit.
+_URL_SIZE_MAX = const(256)
+# IANA's port of MQTT without TLS.
+_MQTT_PORT = const(1883)
+# A prefix is in front of every topic and so costs its size in every frame.
+_PREFIX_SIZE_MAX = const(32)
+
+_SCHEMES = ("serial", "mqtt", "stick", "udp", "loop")
+
+
+class Url:
+    """The parts of a carrier URL; `port` is 0 where none was given, `host` and `path` ''."""
+
+    def __init__(self, text: str, scheme: str) -> None:
+        self.text = text
+        self.scheme = scheme
+        self.host = ""
+        self.port = 0
+        self.path = ""
+        self.options: "dict[str, str]" = {}
+
+    def option_number(self, name: str, default: int) -> int:
+        """The option as a number above 0, or `default` where the URL has none; TransportError."""
+        text = self.options.get(name)
+        if text is None:
+            return default
+        value = int(text) if _is_digits(text) and len(text) <= 9 else 0
+        if value <= 0:
+            raise _wrong(self.text, name + " must be a number above 0, as in ?" + name + "=115200")
+        return value
+
+
+def parse_url(text: str) -> Url:
+    """Take a carrier URL apart and check what can be checked without opening it.
+
+    Raises TransportError with one line for the user.
+    """
+    if len(text) > _URL_SIZE_MAX:
+        raise TransportError("carrier URL is longer than 256 characters: shorten the path")
+    colon = text.find(":")
+    scheme = text[:colon] if colon > 0 else ""
+    if scheme not in _SCHEMES:
+        raise _wrong(text, "start it with serial:// mqtt:// stick:// udp:// or loop:")
+    url = Url(text, scheme)
+    rest = text[colon + 1 :]
+    mark = rest.find("?")
+    if mark >= 0:
+        _parse_options(url, rest[mark + 1 :])
+        rest = rest[:mark]
+    if rest.startswith("//"):
+        rest = rest[2:]
+        slash = rest.find("/")
+        _parse_authority(url, rest if slash < 0 else rest[:slash])
+        rest = "" if slash < 0 else rest[slash:]
+    url.path = _unquote(url, rest)
+    _check(url)
+    return url
+
+
+def require_loopback(host: str) -> str:
+    """The numeric address to connect to, if `host` is this machine; else TransportError.
+
+    Links are not sealed yet: whoever runs or reaches a broker could read and forge every message.
+    `localhost` becomes 127.0.0.1 here, so no resolver has a say in where the frames go.
+    """
+    if host == "localhost":
+        return "127.0.0.1"
+    if host == "::1" or _is_loopback_v4(host):
+        return host
+    raise TransportError(
+        "broker " + host + " refused: links are not sealed yet, so frames would cross the network"
+        " readable; use a broker on this machine (localhost, 127.0.0.1 or [::1])"
+    )
+
+
+def _is_loopback_v4(host: str) -> bool:
+    parts = host.split(".")
+    if len(parts) != 4 or parts[0] != "127":
+        return False
+    for part in parts:
+        if not _is_digits(part) or len(part) > 3 or int(part) > 255:
+            return False
+    return True
+
+
+def _is_digits(text: str) -> bool:
+    for char in text:
+        if char not in "0123456789":
+            return False
+    return len(text) > 0
+
+
+def _wrong(text: str, remedy: str) -> TransportError:
+    return TransportError("carrier URL " + text + ": " + remedy)
+
+
+def _parse_options(url: Url, text: str) -> None:
+    for pair in text.split("&"):
+        equals = pair.find("=")
+        if equals <= 0:
+            raise _wrong(url.text, "write options as ?name=value&name=value")
+        url.options[pair[:equals]] = pair[equals + 1 :]
+
+
+def _parse_authority(url: Url, text: str) -> None:
+    if "@" in text:
+        raise _wrong(url.text, "leave out the user and password, they are not supported")
+    if text.startswith("["):
+        end = text.find("]")
+        if end < 0:
+            raise _wrong(url.text, "close the address with ]")
+        url.host = text[1:end]
+        port = text[end + 1 :]
+    else:
+        colon = text.find(":")
+        url.host = text if colon < 0 else text[:colon]
+        port = "" if colon < 0 else text[colon:]
+    if not port:
+        return
+    value = int(port[1:]) if _is_digits(port[1:]) and len(port) <= 6 else 0
+    if port[0] != ":" or not 0 < value < 65536:
+        raise _wrong(url.text, "the port must be a number from 1 to 65535")
+    url.port = value
+
+
+def _unquote(url: Url, path: str) -> str:
+    """Decode %XX; a path with a space may be written either way."""
+    pieces = path.split("%")
+    if len(pieces) == 1:
+        return path
+    raw = bytearray(pieces[0].encode())
+    for piece in pieces[1:]:
+        try:
+            raw.append(int(piece[:2], 16))
+        except ValueError:
+            raise _wrong(url.text, "write a percent sign as %25")
+        raw.extend(piece[2:].encode())
+    try:
+        return bytes(raw).decode()
+    except ValueError:  # UnicodeError on boards and hosts alike
+        raise _wrong(url.text, "the path is not UTF-8")
+
+
+def _check(url: Url) -> None:
+    known = ("baud",) if url.scheme == "serial" else ()
+    for name in url.options:
+        if name not in known:
+            raise _wrong(url.text, "there is no option " + name + ", leave it out")
+    if url.scheme in ("serial", "stick"):
+        if url.host or not url.path.startswith("/") or len(url.path) < 2:
+            raise _wrong(url.text, "give a whole path after three slashes, as in stick:///media/usb")
+    elif url.scheme == "mqtt":
+        _check_mqtt(url)
+    elif url.scheme == "udp" and not (url.host and url.port):
+        raise _wrong(url.text, "give address and port, as in udp://239.0.0.1:7447")
+
+
+def _check_mqtt(url: Url) -> None:
+    if not url.host:
+        raise _wrong(url.text, "name the broker, as in mqtt://localhost:1883/prefix")
+    url.port = url.port or _MQTT_PORT
+    url.path = url.path.strip("/")
+    if not url.path or len(url.path) > _PREFIX_SIZE_MAX:
+        raise _wrong(url.text, "give a topic prefix of 1 to 32 characters after the port")
+    for char in url.path:
+        if not ("a" <= char <= "z" or "A" <= char <= "Z" or char in "0123456789_-/"):
+            raise _wrong(url.text, "the topic prefix may hold letters, digits, _ - and / only")
