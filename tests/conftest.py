@@ -1,7 +1,6 @@
-"""Fixtures for every room: compiled firmware, both interpreters, and no traffic off this machine."""
+"""Fixtures for every room: compiled firmware, both interpreters, loopback as the only network."""
 
 import socket
-from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def _is_local(address: object) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail a test that connects or sends to another machine."""
 
     def guarded(name: str) -> None:
@@ -45,7 +44,6 @@ def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     for name in ("connect", "connect_ex", "sendto"):
         guarded(name)
-    yield
 
 
 @pytest.fixture(scope="session", params=ARCHES)

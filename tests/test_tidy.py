@@ -27,7 +27,19 @@ ROOMS = {
 CORE_MODULES = {"micropython", "struct", "hashlib", "binascii", "os", "errno"}
 # What firmware/boards and the carriers on a board find in MicroPython beside that.
 BOARD_MODULES = CORE_MODULES | {
-    *("array", "asyncio", "cryptolib", "gc", "io", "json", "machine", "network", "random", "rp2"),
+    *(
+        "array",
+        "asyncio",
+        "cryptolib",
+        "ffi",
+        "gc",
+        "io",
+        "json",
+        "machine",
+        "network",
+        "random",
+        "rp2",
+    ),
     *("esp32", "select", "socket", "sys", "termios", "time", "tls", "uctypes", "vfs"),
 }
 FIRMWARE_LINES_MAX = 400
@@ -148,9 +160,11 @@ def test_the_core_speaks_the_boards_python() -> None:
                 problems.append(f"{where(path, node)}: MicroPython has no positional-only /")
             if isinstance(node, ast.ClassDef) and node.keywords:
                 problems.append(f"{where(path, node)}: MicroPython has no metaclasses")
-            if isinstance(node, ast.Tuple | ast.List | ast.Set) and isinstance(node.ctx, ast.Load):
-                if any(isinstance(item, ast.Starred) for item in node.elts):
-                    problems.append(f"{where(path, node)}: MicroPython unpacks no * in a display")
+            display = isinstance(node, ast.Tuple | ast.List | ast.Set)
+            if display and any(isinstance(item, ast.Starred) for item in node.elts):
+                if not isinstance(node, ast.Set) and isinstance(node.ctx, ast.Store):
+                    continue
+                problems.append(f"{where(path, node)}: MicroPython unpacks no * in a display")
     none(problems)
 
 

@@ -43,7 +43,9 @@ class Device:
         self.source = source
         self.author = author
         self.epoch_ms = epoch_ms
-        self.own = 0
+        self.own = 0  # readings that we have taken, over all boots
+        self.logged = 0  # readings of anybody in the log
+        self._recovered = 0
         self.heap_low = gc.mem_free()
         self._readings = readings
         self._telemetry = telemetry
@@ -70,9 +72,8 @@ class Device:
         store = self.node.store
         handle = store.next(0)
         while handle:
-            self.author.saw(handle)
-            if store.load(handle) == OK and store.group == self._readings and not store.source:
-                self.own += 1
+            self._recovered = handle
+            self._saw(handle)
             handle = store.next(handle)
 
     def step(self) -> int:
@@ -120,7 +121,6 @@ class Device:
             handle = self._publish_long(head, size, now_ms)
         if handle > 0:
             self.author.published(handle)
-            self.own += 1
 
     def _publish_long(self, head: int, size: int, now_ms: int) -> int:
         node = self.node
@@ -185,8 +185,18 @@ class Device:
         for _ in range(_EVENTS_PER_TURN):
             if node.next_event() != EVENT_MESSAGE:
                 break
-            self.author.saw(node.event_handle)
+            if node.event_handle > self._recovered:
+                self._saw(node.event_handle)
             node.done(node.event_handle)
+
+    def _saw(self, handle: int) -> None:
+        """Count a message of the log, and let our next reading come after it."""
+        store = self.node.store
+        self.author.saw(handle)
+        if store.group == self._readings:
+            self.logged += 1
+            if not store.source:
+                self.own += 1
 
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""

@@ -42,7 +42,7 @@ class Author:
             handle = store.next(handle)
 
     def saw(self, handle: int) -> None:
-        """A message of the log: what we write next comes after it."""
+        """A message of the log: what we write next comes after it. The store has loaded it."""
         store = self._node.core.store
         if store.load(handle) != 0 or store.group != self._group:
             return

@@ -33,7 +33,7 @@ class Files:
         """Descriptor for reading and appending; E_STORAGE when missing and not to be created."""
         raise NotImplementedError
 
-    def append(self, fd: int, buf: "bytes | bytearray", at: int, size: int) -> int:
+    def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         """Add `buf[at:at+size]` at the end. After a failure the end of the file is undefined."""
         raise NotImplementedError
 
@@ -97,7 +97,7 @@ class RamFiles(Files):
                 return fd
         return E_CAPACITY
 
-    def append(self, fd: int, buf: "bytes | bytearray", at: int, size: int) -> int:
+    def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         name = self._open[fd]
         end = self._sizes[name]
         if self.used + size > self.capacity or 0 < self._file_size < end + size:

@@ -1,4 +1,4 @@
-"""An append-only log of records in segment files, and a filter for the ids in it.
+"""An append-only log of records in segment files.
 
 A record, little-endian; a segment begins with a HEAD record and ends where its file ends:
 
@@ -11,10 +11,9 @@ truncated, writing goes on in a new segment. docs/spec-store.md draws every reco
 """
 
 from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.errors import E_CAPACITY, OK
 from drupelet.limits import SCRATCH_SIZE
-from drupelet.memory import copy, crc32_into, equal, fill, get_u16_le, get_u32_le
-from drupelet.memory import put_u16_le, put_u32_le
+from drupelet.memory import copy, crc32_into, equal, get_u16_le, get_u32_le, put_u16_le, put_u32_le
 
 KIND_HEAD = const(1)
 KIND_WAKE = const(2)
@@ -24,6 +23,16 @@ KIND_MESSAGE_FILE = const(5)
 KIND_PENDING = const(6)
 KIND_PENDING_FILE = const(7)
 KIND_TOMBSTONE = const(8)
+
+# Where the fields of a message record are (docs/spec-store.md).
+AT_SOURCE = const(4)
+AT_SIZE = const(6)
+AT_REF = const(8)
+AT_TIMESTAMP = const(12)
+AT_ID = const(20)
+AT_BODY = const(52)
+MESSAGE_HEAD_SIZE = const(56)  # up to the number of a body file
+MESSAGE_PAYLOAD = const(48)  # what every payload has before the body
 
 RECORD_EXTRA = const(8)  # length, kind, tag and crc around a payload
 _HEAD_SIZE = const(16)  # the HEAD record: magic and segment number as payload
@@ -38,46 +47,8 @@ if TYPE_CHECKING:
     from drupelet.files import Files
 
 
-class IdFilter:
-    """Which ids may be in the log: no false negatives, 4 bits per id (a Bloom filter).
-
-    An id is a hash already: its first 8 bytes give the 4 bit numbers. `twist` makes another key
-    of the same id.
-    """
-
-    def __init__(self, size: int) -> None:
-        assert 0 < size <= 8192 and not size & (size - 1), "a power of two, 16-bit bit numbers"
-        self._bits = bytearray(size)
-        self._mask = size * 8 - 1
-        self.count = 0
-
-    def clear(self) -> None:
-        """Forget everything."""
-        fill(self._bits, 0, len(self._bits), 0)
-        self.count = 0
-
-    def crowded(self) -> bool:
-        """True when a search for an unknown id begins to cost flash reads (about 1 in 20)."""
-        return self.count * 6 > self._mask
-
-    def add(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> None:
-        """Note an id."""
-        self.count += 1
-        for i in range(at, at + 8, 2):
-            bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
-            self._bits[bit >> 3] |= 1 << (bit & 7)
-
-    def has(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> bool:
-        """False: certainly not noted."""
-        for i in range(at, at + 8, 2):
-            bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
-            if not self._bits[bit >> 3] & 1 << (bit & 7):
-                return False
-        return True
-
-
 class RecordLog:
-    """The segments of one store; a single writer, one segment open for writing, one for reading."""
+    """The segments of a store: one writer, one segment open for writing and one for reading."""
 
     def __init__(self, files: "Files", segment_size: int, segments_max: int) -> None:
         assert 64 <= segment_size <= 65535
@@ -110,8 +81,8 @@ class RecordLog:
         )
         if len(numbers) > self.segments_max:
             return E_CAPACITY
+        self._newest = numbers[-1] if numbers else 0
         for number in numbers:
-            self._newest = number
             self.count += 1
             put_u32_le(self._rows, self.count * _ROW - _ROW, number)
             self._check_segment(self.count - 1, number)
@@ -175,9 +146,9 @@ class RecordLog:
         assert _HEAD_SIZE + RECORD_EXTRA + size <= self.segment_size
         if self.count > segments:
             return E_CAPACITY
-        if self._number and not self._torn:
-            if self._end + RECORD_EXTRA + size <= self.segment_size:
-                return OK
+        end = self._end + RECORD_EXTRA + size
+        if self._number and not self._torn and end <= self.segment_size:
+            return OK
         if self.count >= segments or (self._newest + 2) * self.segment_size > _HANDLE_END:
             return E_CAPACITY
         return self._rotate()
@@ -321,9 +292,9 @@ class RecordLog:
         """Index of a closed segment of nothing but wake states, without the one at `handle`."""
         for index in range(self.count):
             number = self.number(index)
-            if number != self._number and number != handle // self.segment_size:
-                if not self._rows[index * _ROW + 6]:
-                    return index
+            kept = number == self._number or number == handle // self.segment_size
+            if not kept and not self._rows[index * _ROW + 6]:
+                return index
         return -1
 
     def is_written(self, index: int) -> bool:
@@ -340,8 +311,8 @@ class RecordLog:
         self.count -= 1
         self.erases += 1
         self.at = 0
-        for row in range(index * _ROW, self.count * _ROW, _ROW):
-            copy(self._rows, row, self._rows, row + _ROW, _ROW)
+        row = index * _ROW
+        copy(self._rows, row, self._rows, row + _ROW, self.count * _ROW - row)
         return OK
 
     # --- rows and records ---

@@ -36,7 +36,8 @@ def group_id_into(
     `client_id` has 32 bytes, `descriptor` the first `size` of its buffer. Groups are made while
     a node is set up: this allocates a hash of its own.
     """
-    assert len(client_id) == _ID_SIZE and 0 <= size <= DESCRIPTOR_SIZE_MAX
+    assert len(client_id) == _ID_SIZE
+    assert 0 <= size <= DESCRIPTOR_SIZE_MAX
     length = bytearray(4)
     put_u32(length, 0, size)
     digest = Blake2s()

@@ -13,7 +13,7 @@ port has the emitter, bytecode where it has not, slices and `binascii` on CPytho
                                                   at out[at]; goes on from there if not seed_zero
     crc16(data, start, size, crc) -> int          CRC-16/CCITT-FALSE; begin with crc 0xFFFF
 
-Positions outside a buffer are our own mistake and stop at an assertion: check a peer's sizes first.
+A position outside a buffer is our own mistake, caught by assertion: check a peer's sizes first.
 A value is at most 2^30 - 1 wherever an int is taken or given: larger ones live on the heap of a
 32-bit board.
 """

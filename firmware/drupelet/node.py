@@ -41,12 +41,14 @@ from drupelet.link import (
 from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED, VISIBLE
 from drupelet.memory import copy
 from drupelet.slots import PENDING
+from drupelet.telemetry import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.ports import BoxPort, IndexPort, StorePort
+    from drupelet.blackbox import BlackBox
+    from drupelet.ports import IndexPort, StorePort
 
 EVENT_NONE = const(0)
 EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a crash
@@ -56,6 +58,8 @@ _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
 # The part file in which a long message of our own is put together.
 _PART_PUBLISH = PARTS_MAX
+# Blocks of a black-box segment: 1 KiB, so that little is lost when the power goes.
+_BOX_BLOCKS = const(2)
 
 __all__ = [
     "BATCH",
@@ -81,7 +85,7 @@ class Node:
     def __init__(
         self, store: "StorePort", random_byte: "Callable[[], int]", peers_max: int = PEERS_MAX,
         groups_max: int = GROUPS_MAX, messages_max: int = MESSAGES_MAX,
-        offers_max: int = OFFERS_MAX, blackbox: "BoxPort | None" = None,
+        offers_max: int = OFFERS_MAX, blackbox: "BlackBox | None" = None,
         index: "IndexPort | None" = None,
     ) -> None:  # fmt: skip
         self.core = Core(
@@ -89,6 +93,7 @@ class Node:
         )
         self.store = store
         self._random_byte = random_byte
+        self._recorder = Recorder(self, blackbox, _BOX_BLOCKS) if blackbox is not None else None
         self._links: "list[Link]" = []
         self.event_handle = 0
         self.event_again = False
@@ -187,16 +192,20 @@ class Node:
 
     def publish_begin(self, group: int, timestamp: "bytes | bytearray") -> int:
         """Begin a message that is handed in piece by piece; OK or a negative code."""
+        return self.compose(_PART_PUBLISH, group, timestamp)
+
+    def compose(self, part: int, group: int, timestamp: "bytes | bytearray") -> int:
+        """Begin a content in a part file: group id and timestamp; the body is appended to it."""
         core = self.core
         store = self.store
         slot = core.members.group_slot(group)
-        store.part_drop(_PART_PUBLISH)
-        code = store.part_open(_PART_PUBLISH, core.id, 0, 0)
+        store.part_drop(part)
+        code = store.part_open(part, core.id, 0, 0)
         if code < 0:
             return code
         copy(core.scratch, 0, core.members.group_ids, slot * ID_SIZE, ID_SIZE)
         copy(core.scratch, ID_SIZE, timestamp, 0, TIMESTAMP_SIZE)
-        return store.part_append(_PART_PUBLISH, core.scratch, 0, CONTENT_HEADER_SIZE)
+        return store.part_append(part, core.scratch, 0, CONTENT_HEADER_SIZE)
 
     def publish_append(self, body: "bytes | bytearray", at: int, size: int) -> int:
         """Add `size` bytes to the body that `publish_begin` began."""
@@ -243,6 +252,18 @@ class Node:
         if handle > window.consumed:
             window.consumed = handle
             window.dirty = True
+
+    # --- black box ---
+
+    def telemetry(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
+        """Once per epoch: move finished black-box blocks toward the telemetry group."""
+        recorder = self._recorder
+        return recorder.step(group, now_ms, timestamp) if recorder is not None else OK
+
+    def telemetry_flush(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
+        """Publish the black box as far as it is written."""
+        recorder = self._recorder
+        return recorder.flush(group, now_ms, timestamp) if recorder is not None else OK
 
     # --- time ---
 

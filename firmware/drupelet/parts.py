@@ -141,7 +141,7 @@ class Parts:
         good = good and equal(chunk, 0, self._head, 0, PART_HEAD_SIZE)
         if good and cut:
             # Files only grow, so what is kept moves to a new one.
-            good = self._copy(fd, PART_HEAD_SIZE + kept)
+            good = self._copy_part(fd, PART_HEAD_SIZE + kept)
             files.close(fd)
             good = good and files.rename(_TEMPORARY, name) == OK
             fd = files.open(name, False) if good else -1
@@ -152,7 +152,7 @@ class Parts:
         self._fds[part] = fd
         return True
 
-    def _copy(self, fd: int, size: int) -> bool:
+    def _copy_part(self, fd: int, size: int) -> bool:
         files = self._files
         files.remove(_TEMPORARY)
         target = files.open(_TEMPORARY, True)

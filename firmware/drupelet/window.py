@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drupelet.ports import StorePort
     from drupelet.slots import MessageSlots
 
-_BUSY = const(ACK | ACKING | REQUEST)
+_BUSY = ACK | ACKING | REQUEST
 # What is saved before sleep (docs/SPEC.md 5): version, boot, consumed handle, peer rows, messages.
 _VERSION = const(1)
 _HEADER_SIZE = const(8)

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from drupelet.errors import DrupeletError
 from drupelet.schedule import elapsed_ms
 from drupelet_host import clock, mailbox, stick_visit
 from drupelet_host.config import Config, Peer
@@ -27,14 +26,20 @@ from drupelet_transports.url import parse_url
 MAILBOX_POLL_MS = 100
 # A carrier that was full is tried again after this.
 BUSY_MS = 5
+# A broker on this machine answers within this or is not there.
+CONTACT_MS_MAX = 4000
+CONTACT_POLL_MS = 20
 # By-request sticks have no path to watch.
 STICK_BY_REQUEST = "stick:"
 
 
 class Agent:
-    """One running member. The caller holds the home's lock."""
+    """One running member. The caller holds the home's lock.
 
-    def __init__(self, config: Config, output: Output) -> None:
+    patient: start even if a carrier is not there yet.
+    """
+
+    def __init__(self, config: Config, output: Output, patient: bool = False) -> None:
         self.config = config
         self.output = output
         # A wrong URL is the user's mistake: found before the store is touched.
@@ -52,6 +57,7 @@ class Agent:
             for peer in live
         ]
         self.stopping = False
+        self._patient = patient
         self._waiter = Waiter()
         self._epoch_ms = min([config.epoch_ms, *(peer.epoch_ms for peer in config.peers)])
         self._epoch_from_ms = now_ms
@@ -89,6 +95,8 @@ class Agent:
                 name=self.config.name, id=self.config.id.hex(), boot=self.member.boot,
                 pid=os.getpid(),
             )  # fmt: skip
+            if not self._patient:
+                self._first_contact()
             while not self.stopping:
                 self._waiter.wait(self.lines, self.turn())
             self._finish()
@@ -100,8 +108,27 @@ class Agent:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _stop(self, number: int, frame: FrameType | None) -> None:
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stopping = True
+
+    def _first_contact(self) -> None:
+        """Have every carrier up once; TransportError for one that is not there.
+
+        Later losses are waited out: a name that never was right would be waited for in vain.
+        """
+        begun_ms = clock.now_ms()
+        while not self.stopping:
+            now_ms = clock.now_ms()
+            self.brokers.maintain(now_ms)
+            for line in self.lines:
+                line.maintain(now_ms)
+            down = [line for line in self.lines if line.state != UP]
+            if not down:
+                return
+            for line in down:
+                if line.url.scheme == "serial" or elapsed_ms(now_ms, begun_ms) > CONTACT_MS_MAX:
+                    raise TransportError(f"{line.reason} (--wait starts without it)")
+            self._waiter.wait(self.lines, CONTACT_POLL_MS)
 
     def _finish(self) -> None:
         self.member.close(clock.now_ms())
@@ -129,16 +156,18 @@ class Agent:
             self._write_status()
         for line in self.lines:
             more |= line.hand_out(now_ms)
-        self.member.commit()
+        self.member.save(now_ms)
         return 0 if more else self._wait_ms(clock.now_ms())
 
     def _wait_ms(self, now_ms: int) -> int:
         waits = [MAILBOX_POLL_MS, self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms)]
-        if any(line.state == UP for line in self.lines):
-            waits.append(self.member.node.wake_ms(now_ms))
-        if any(line.busy for line in self.lines):
-            waits.append(BUSY_MS)
-        waits += [line.wait_ms(now_ms) for line in self.lines]
+        waits.append(self.brokers.wait_ms(now_ms))
+        for line in self.lines:
+            waits.append(line.wait_ms(now_ms))
+            if line.busy:
+                waits.append(BUSY_MS)
+            elif line.state == UP:
+                waits.append(line.link.wake_ms(now_ms))
         return max(0, min(waits))
 
     # --- events ---
@@ -285,7 +314,3 @@ def visit_alone(config: Config, path: Path) -> dict[str, Any]:
     finally:
         member.store.close()
     return report.fields
-
-
-class AgentError(DrupeletError):
-    """The running agent refused a request; its own line says why."""

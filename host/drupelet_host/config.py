@@ -46,6 +46,10 @@ class ConfigError(DrupeletError):
     """The configuration is missing or wrong; the text names the file, the key and the remedy."""
 
 
+class LockedError(CapacityError):
+    """An agent already owns the home."""
+
+
 @dataclass(frozen=True)
 class Peer:
     """Another member that this one has a carrier to."""
@@ -250,7 +254,9 @@ def render(config: Config) -> str:
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    return (
+        '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    )
 
 
 def create(config: Config) -> Path:
@@ -269,7 +275,7 @@ def create(config: Config) -> Path:
 
 @contextmanager
 def lock(home: Path) -> Iterator[None]:
-    """Own the home; raises CapacityError when another agent does (freed by the kernel on exit)."""
+    """Own the home; raises LockedError when another agent does (freed by the kernel on exit)."""
     path = home / "agent.lock"
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -279,7 +285,7 @@ def lock(home: Path) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CapacityError(
+            raise LockedError(
                 f"{home}: an agent already owns this home; stop it or choose another --home"
             ) from None
         yield
@@ -292,5 +298,5 @@ def locked(home: Path) -> bool:
     try:
         with lock(home):
             return False
-    except CapacityError:
+    except LockedError:
         return True

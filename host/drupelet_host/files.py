@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
@@ -42,7 +43,7 @@ class HostFiles(Files):
             return _code(error)
         return fd
 
-    def append(self, fd: int, buf: bytes | bytearray, at: int, size: int) -> int:
+    def append(self, fd: int, buf: bytes | bytearray | memoryview, at: int, size: int) -> int:
         try:
             wrote = os.write(self._open[fd], memoryview(buf)[at : at + size])
         except OSError as error:
@@ -66,10 +67,9 @@ class HostFiles(Files):
 
     def close(self, fd: int) -> None:
         real, self._open[fd] = self._open[fd], -1
-        try:
+        # Whatever was flushed is safe, and nothing else was promised.
+        with suppress(OSError):
             os.close(real)
-        except OSError:
-            pass  # whatever was flushed is safe, and nothing else was promised
 
     def size(self, name: str) -> int:
         try:

@@ -6,6 +6,7 @@ to know nothing of it: what was lost on the way is sent again in a later epoch.
 
 import select
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from drupelet.errors import E_CAPACITY, OK
 from drupelet.limits import FRAME_SIZE_MAX
@@ -14,9 +15,10 @@ from drupelet.schedule import elapsed_ms
 from drupelet_host import clock
 from drupelet_host.config import Peer
 from drupelet_transports.base import Transport, TransportError
-from drupelet_transports.mqtt_host import MqttHostClient
-from drupelet_transports.serial_host import open_serial
 from drupelet_transports.url import Url, parse_url
+
+if TYPE_CHECKING:
+    from drupelet_transports.mqtt_host import MqttClient
 
 CARRIERS = {"serial": CARRIER_SERIAL, "mqtt": CARRIER_MQTT}
 # A cable or broker that is back is noticed within this; the first retries come sooner.
@@ -34,19 +36,26 @@ class Brokers:
 
     def __init__(self, own_id: bytes) -> None:
         self._own_id = own_id
-        self._clients: dict[tuple[str, int, str], MqttHostClient] = {}
+        self._clients: dict[tuple[str, int, str], MqttClient] = {}
 
-    def client(self, url: Url) -> MqttHostClient:
+    def client(self, url: Url) -> "MqttClient":
         """The client for a broker, made on first use. Raises TransportError."""
+        from drupelet_transports.mqtt_host import MqttClient
+
         key = (url.host, url.port, url.path)
         if key not in self._clients:
-            self._clients[key] = MqttHostClient(url, self._own_id)
+            self._clients[key] = MqttClient(url.host, url.port, url.path, self._own_id)
         return self._clients[key]
 
     def maintain(self, now_ms: int) -> None:
         """Connect or reconnect where it is time."""
         for client in self._clients.values():
             client.maintain(now_ms)
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long `maintain` may wait if no bytes come in."""
+        waits = [client.wait_ms(now_ms) for client in self._clients.values()]
+        return min(waits, default=RETRY_MS_MAX)
 
     def close(self) -> None:
         """Say goodbye to every broker."""
@@ -76,6 +85,7 @@ class Line:
         self._frame_in = bytearray(FRAME_SIZE_MAX)
         self._frame_out = bytearray(FRAME_SIZE_MAX)
         self._unsent = 0
+        self._damaged = 0
         self._retry_from_ms = 0
         self._retry_ms = 0
 
@@ -97,6 +107,8 @@ class Line:
     def _open(self) -> Transport:
         if self.url.scheme == "mqtt":
             return self._brokers.client(self.url).transport(self.peer.id)
+        from drupelet_transports.serial_host import open_serial
+
         return open_serial(self.url)
 
     def _follow_broker(self) -> None:
@@ -126,6 +138,7 @@ class Line:
         if self._transport is not None:
             self._transport.close()
             self._transport = None
+            self._damaged = 0
 
     def poll_object(self) -> object | None:
         """What to wait on for incoming frames; None while there is nothing."""
@@ -151,9 +164,14 @@ class Line:
                     self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)
                 return False
             self.heard_ms = clock.wall_ms()
+            self._count_damaged(transport)
             self.link.received(transport.last_wire_size)
             self.link.receive(self._frame_in, size, now_ms)
         return True
+
+    def _count_damaged(self, transport: Transport) -> None:
+        self.link.damaged(transport.damaged - self._damaged)
+        self._damaged = transport.damaged
 
     def hand_out(self, now_ms: int) -> bool:
         """Send what the node has due for the peer; True when more may be due now."""
@@ -178,8 +196,9 @@ class Line:
 
     @property
     def busy(self) -> bool:
-        """True while a frame waits for a carrier that was full."""
-        return self._unsent > 0
+        """True while bytes wait for a carrier that was full."""
+        transport = self._transport
+        return self._unsent > 0 or (transport is not None and transport.pending_size > 0)
 
 
 class Waiter:
@@ -194,8 +213,10 @@ class Waiter:
         wanted = set()
         for line in lines:
             source = line.poll_object()
-            if source is not None:
-                wanted.add(source if isinstance(source, int) else source.fileno())  # type: ignore[attr-defined]
+            fd = source if isinstance(source, int) else getattr(source, "fileno", int)()
+            # A socket that was closed meanwhile has no number any more.
+            if source is not None and fd >= 0:
+                wanted.add(fd)
         for fd in self._watched - wanted:
             self._poll.unregister(fd)
         for fd in wanted - self._watched:

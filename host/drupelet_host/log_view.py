@@ -14,7 +14,6 @@ from drupelet.hashes import group_id_into
 from drupelet.limits import BOX_HEADER_SIZE, ID_SIZE
 from drupelet.store import STATE_DELIVERED, STATE_PENDING
 from drupelet_host import clock, config, database, mailbox
-from drupelet_host.config import Config
 from drupelet_host.output import payload_text
 from drupelet_host.parse import split_body
 

@@ -37,14 +37,21 @@ class Request:
     argument: str
 
 
-def _add(connection: sqlite3.Connection, table: str, bound: int, values: tuple[object, ...]) -> int:
-    columns = {"outbox": "timestamp, payload", "requests": "kind, argument"}[table]
+_COUNT_OUTBOX = "SELECT count(*) FROM outbox"
+_COUNT_REQUESTS = "SELECT count(*) FROM requests"
+_ADD_OUTBOX = "INSERT INTO outbox (timestamp, payload) VALUES (?, ?)"
+_ADD_REQUEST = "INSERT INTO requests (kind, argument) VALUES (?, ?)"
+
+
+def _add(
+    connection: sqlite3.Connection, count: str, bound: int, insert: str, *values: object
+) -> int:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        count = connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        if count >= bound:
-            raise CapacityError(f"{table}: {count} entries wait already; start the agent first")
-        cursor = connection.execute(f"INSERT INTO {table} ({columns}) VALUES (?, ?)", values)
+        waiting = connection.execute(count).fetchone()[0]
+        if waiting >= bound:
+            raise CapacityError(f"{waiting} entries wait already; start the agent first")
+        cursor = connection.execute(insert, values)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
@@ -64,7 +71,7 @@ def post(connection: sqlite3.Connection, payload: bytes, wall_ms: int | None = N
         )
     stamp = clock.timestamp8(clock.wall_ms() if wall_ms is None else wall_ms)
     assert len(stamp) == TIMESTAMP_SIZE
-    return _add(connection, "outbox", OUTBOX_MAX, (stamp, payload))
+    return _add(connection, _COUNT_OUTBOX, OUTBOX_MAX, _ADD_OUTBOX, stamp, payload)
 
 
 def letters(connection: sqlite3.Connection, count: int) -> list[Letter]:
@@ -77,12 +84,12 @@ def letters(connection: sqlite3.Connection, count: int) -> list[Letter]:
 
 def waiting(connection: sqlite3.Connection) -> int:
     """Messages that wait."""
-    return int(connection.execute("SELECT count(*) FROM outbox").fetchone()[0])
+    return int(connection.execute(_COUNT_OUTBOX).fetchone()[0])
 
 
 def ask(connection: sqlite3.Connection, kind: str, argument: str) -> int:
     """Ask the running agent for something; returns the entry to wait for."""
-    return _add(connection, "requests", REQUESTS_MAX, (kind, argument))
+    return _add(connection, _COUNT_REQUESTS, REQUESTS_MAX, _ADD_REQUEST, kind, argument)
 
 
 def requests(connection: sqlite3.Connection) -> list[Request]:

@@ -7,12 +7,13 @@ import os
 from dataclasses import dataclass
 
 from drupelet.blackbox import BlackBox
+
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
 from drupelet.errors import OK, StorageError
 from drupelet.limits import BODY_SIZE_MAX
 from drupelet.node import (
-    CARRIER_STICK,
     BATCH,
+    CARRIER_STICK,
     EVENT_MESSAGE,
     GROUP_TELEMETRY,
     INTERACTIVE,
@@ -120,9 +121,7 @@ class Member:
         box.log(now_ms, _CODE_BOOT, 0, self.boot, 0, 0)
         box.log(now_ms, _CODE_DESCRIPTOR, _FIELD_BOARD, _BOARD_HOST, 0, 0)
         epoch_ms = self.config.epoch_ms
-        box.log(
-            now_ms, _CODE_DESCRIPTOR, _FIELD_EPOCH_MS, 0, epoch_ms >> 16, epoch_ms & 0xFFFF
-        )
+        box.log(now_ms, _CODE_DESCRIPTOR, _FIELD_EPOCH_MS, 0, epoch_ms >> 16, epoch_ms & 0xFFFF)
         box.state(now_ms, _STATE_IDLE)
 
     # --- links ---
@@ -138,9 +137,7 @@ class Member:
         link = self._stick_links.get(peer_id)
         if link is None:
             number = self.numbers[peer_id]
-            link = self.node.link(
-                number, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH, clock.now_ms()
-            )
+            link = self.node.link(number, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH, clock.now_ms())
             self._stick_links[peer_id] = link
         return link
 
@@ -227,8 +224,6 @@ class Member:
 
     def close(self, now_ms: int) -> None:
         """A clean stop: the black box's last block, cursors, commit."""
-        self.node.telemetry_flush(
-            self.telemetry, now_ms, clock.timestamp8(clock.wall_ms())
-        )
+        self.node.telemetry_flush(self.telemetry, now_ms, clock.timestamp8(clock.wall_ms()))
         self.save(now_ms)
         self.store.close()

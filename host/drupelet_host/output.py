@@ -2,7 +2,6 @@
 
 import json
 import sys
-from typing import Any
 
 
 class Output:
@@ -11,7 +10,7 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
-    def event(self, kind: str, text: str, **fields: Any) -> None:
+    def event(self, kind: str, text: str, **fields: object) -> None:
         """One line; `fields` are the JSON object's keys beside `event`."""
         if self.as_json:
             print(json.dumps({"event": kind, **fields}), flush=True)
@@ -28,7 +27,7 @@ def payload_text(payload: bytes) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """One JSON document."""
     print(json.dumps(value, indent=2), flush=True)
 

@@ -40,7 +40,7 @@ MEMBER_NUMBER_MAX = 254
 SAVED_SIZE_MAX = 16384
 # A handle stays a small int on 32-bit boards too.
 HANDLE_MAX = NOW_MODULUS_MS - 1
-# In the database only: the id of a pending message that was deleted, so it has no place in the log.
+# In the database only: a pending message that was deleted has no place in the log.
 _STATE_DROPPED = 4
 # Two incoming parts, one outgoing, one for the black box.
 PART_COUNT = PARTS_MAX + 2
@@ -251,7 +251,7 @@ class SqliteStore:
         self, group: int, source: int, id: Buffer, id_at: int, timestamp: Buffer, ts_at: int,
         body: Buffer, at: int, size: int, pending: bool,
     ) -> int:  # fmt: skip
-        """Store a message; returns its handle, or E_CAPACITY or E_STORAGE. Known ids keep theirs."""
+        """Take a message in; its handle, or E_CAPACITY or E_STORAGE. A known one keeps its own."""
         return self._insert(
             group,
             source,

@@ -4,10 +4,10 @@ import random
 import struct
 
 import pytest
-from telemetry import box_writer as box
 
 from drupelet_tools.telemetry.decode import Copy, decode, read_header
 from drupelet_tools.telemetry.summary import summarise
+from telemetry import box_writer as box
 
 DEVICE = bytes.fromhex("a1b2c3d4")
 WALL = 1_795_000_000_000
@@ -231,9 +231,9 @@ def test_message_events_with_wall_times():
         (3_000, box.SENT, 3, 2, word),
         (4_000, box.ACKED, 3, 0, word),
     ]
-    rows = summarise(
-        log_of(*box.segments(DEVICE, 1, events, wall_ms=WALL, uncertainty_ms=30))
-    )["messages"]
+    rows = summarise(log_of(*box.segments(DEVICE, 1, events, wall_ms=WALL, uncertainty_ms=30)))[
+        "messages"
+    ]
     assert [(r["event"], r["wall_ms"] - WALL, r["count"], r["sends_max"]) for r in rows] == [
         ("created", 1_000, 1, 0),
         ("sent", 2_000, 2, 2),
@@ -284,8 +284,12 @@ def test_health():
 def test_no_damage_gets_through():
     """Any bytes: every block is either exactly one that was written or a reason."""
     datas = box.segments(DEVICE, 1, box.Duty().run(100, 10).events, wall_ms=WALL)
-    good = set(zip(*(getattr(log_of(*datas), n).tolist() for n in ("time_ms", "code", "a", "c")),
-                   strict=True))
+    good = set(
+        zip(
+            *(getattr(log_of(*datas), n).tolist() for n in ("time_ms", "code", "a", "c")),
+            strict=True,
+        )
+    )
     rng = random.Random(7)
     for _ in range(300):
         spoilt = bytearray(rng.choice(datas))

@@ -1,13 +1,13 @@
 """Identities and errors of the modelled charge."""
 
 import pytest
-from telemetry import box_writer as box
-from telemetry.test_decode import log_of
 
 from drupelet_tools.telemetry import energy
 from drupelet_tools.telemetry.energy import charges, load_board, parse_board
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.summary import summarise
+from telemetry import box_writer as box
+from telemetry.test_decode import log_of
 
 TABLE = """
 board = "x"

@@ -35,6 +35,10 @@ from drupelet_transports.mqtt_packet import (
 )
 from drupelet_transports.url import require_loopback
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # What is read from the socket at once; `readinto` has no offset, so bytes pass through here.
 _CHUNK_SIZE = const(64)
 # Reads in one call: two frames of 1,024 bytes. More waits for the next call.
@@ -275,6 +279,7 @@ class MqttClient:
                 self._failures = 0
         for transport in self._transports:
             transport.poll_object = None
+        self._note_pending(0)
         self._reset()
         self._state = _DOWN
         self._since_ms = self._now_ms
@@ -316,10 +321,15 @@ class MqttClient:
             except OSError:
                 self._drop()
                 return
+            self._note_pending(self._tx_end - self._tx_at - count)
             if not count:
                 return
             self._tx_at += count
             self._sent_ms = self._now_ms
+
+    def _note_pending(self, size: int) -> None:
+        for transport in self._transports:
+            transport.pending_size = size
 
     def _fill(self) -> bool:
         """Read the next bytes; False when there are none."""
@@ -394,15 +404,12 @@ class MqttTransport(Transport):
     """One peer behind the broker; see MqttClient."""
 
     def __init__(self, client: MqttClient, peer_hex: bytes) -> None:
-        self.frame_size_max = FRAME_SIZE_MAX
-        self.duplex = True
-        self.last_wire_size = 0
-        self.poll_object: "socket.socket | None" = None
+        super().__init__(FRAME_SIZE_MAX)
         self.peer_hex = peer_hex
         self._topic = client.topic_to(peer_hex)
         self._client: "MqttClient | None" = client
 
-    def send(self, frame: "bytes | bytearray", size: int) -> int:
+    def send(self, frame: bytearray, size: int) -> int:
         """OK once the frame is on its way; negative while the broker is away or busy."""
         if self._client is None:
             return E_CLOSED

@@ -45,13 +45,13 @@ class BoardFiles(Files):
         for fd in range(len(self._open)):
             if self._open[fd] is None:
                 try:
-                    self._open[fd] = open(self._folder + name, "a+b")
+                    self._open[fd] = open(self._folder + name, "a+b")  # noqa: SIM115
                 except OSError as error:
                     return _code(error)
                 return fd
         return E_CAPACITY
 
-    def append(self, fd: int, buf: "bytes | bytearray", at: int, size: int) -> int:
+    def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         """Add `buf[at:at+size]` at the end; this `write` with an offset is MicroPython's own."""
         try:
             return OK if self._open[fd].write(buf, at, size) == size else E_CAPACITY

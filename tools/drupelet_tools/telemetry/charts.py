@@ -91,8 +91,8 @@ def _bars(
     used = {row["kind"] for row in rows}
     domain = [kind for kind in kinds if kind in used]
     scale = alt.Scale(domain=domain, range=[colours[kinds.index(kind)] for kind in domain])
-    return (
-        alt.Chart(alt.Data(values=rows))
+    made: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
         .mark_bar()
         .encode(
             x=alt.X(f"{unit}:Q", title=title, stack="zero"),
@@ -111,6 +111,7 @@ def _bars(
         )
         .properties(width=WIDTH, height=STEP * bars)
     )
+    return made
 
 
 def _latency_chart(figures: Figures) -> alt.Chart | None:
@@ -122,8 +123,8 @@ def _latency_chart(figures: Figures) -> alt.Chart | None:
     if not rows:
         return None
     names = list(dict.fromkeys(row["device"] for row in rows))
-    return (
-        alt.Chart(alt.Data(values=rows))
+    made: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
             x=alt.X("seconds:Q", title="Created to delivered (s)"),
@@ -148,6 +149,7 @@ def _latency_chart(figures: Figures) -> alt.Chart | None:
         )
         .properties(width=WIDTH, height=260)
     )
+    return made
 
 
 def specification(chart: alt.Chart | alt.LayerChart) -> str:
@@ -172,5 +174,5 @@ def picture(chart: alt.Chart | alt.LayerChart) -> str:
 
 def bundle() -> str:
     """Vega, Vega-Lite and the embedder as one script, for a report without a network."""
-    script: str = vl_convert.javascript_bundle()
+    script: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # it is optional
     return script.replace("</script", "<\\/script")

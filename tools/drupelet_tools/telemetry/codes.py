@@ -9,6 +9,8 @@ BLOCK_MAGIC = 0xB1
 WALL_KNOWN = 1  # bit of the header's flags
 UNCERTAINTY_UNIT_MS = 10
 UNCERTAINTY_UNKNOWN = 65535
+# A clock that was never set starts in 1970, 2000 or 2021, by port: 2022 is the first plausible.
+WALL_MS_MIN = 1_640_995_200_000
 
 STATE = 1
 HEAP_LOW = 30

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from drupelet_tools.telemetry.errors import TelemetryError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 app = typer.Typer(
     help="Black boxes to tables and a report.", no_args_is_help=True, add_completion=False
@@ -53,7 +56,7 @@ def ingest(
         inputs.find_files(paths, lake.resolve())
         started: list[session.Session] = []
 
-        def spark() -> session.SparkSession:
+        def spark() -> SparkSession:
             typer.echo("starting Spark …", err=True)
             started.append(session.start_early(master))
             return started[0].wait()

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from drupelet.limits import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
@@ -23,7 +24,6 @@ from drupelet.limits import (
     EVENT_SIZE,
     EVENTS_PER_BLOCK,
 )
-
 from drupelet_tools.telemetry import codes
 
 #  0     4        5      6     8          16      20           26           28..32
@@ -180,13 +180,14 @@ def read_header(data: bytes) -> Header | str:
         return "header crc"
     if version != codes.VERSION:
         return f"unknown version {version}"
-    known = bool(flags & codes.WALL_KNOWN)
+    wall_ms = wall_high << 16 | wall_low
+    known = bool(flags & codes.WALL_KNOWN) and wall_ms >= codes.WALL_MS_MIN
     spread = uncertainty * codes.UNCERTAINTY_UNIT_MS
     return Header(
         device=codes.device_name(device),
         boot=boot,
         number=number,
-        wall_ms=wall_high << 16 | wall_low if known else None,
+        wall_ms=wall_ms if known else None,
         wall_uncertainty_ms=(
             spread if known and uncertainty != codes.UNCERTAINTY_UNKNOWN else None
         ),
@@ -213,9 +214,7 @@ def decode(copies: Sequence[Copy]) -> Log:
 def _distinct(copies: Sequence[Copy]) -> list[Copy]:
     """Copies with equal bytes once, in an order that does not depend on arrival."""
     unique = {(c.header.key, zlib.crc32(c.data), len(c.data)): c for c in reversed(copies)}
-    return [
-        unique[key] for key in sorted(unique, key=lambda key: (key[0], -key[2], key[1]))
-    ]
+    return [unique[key] for key in sorted(unique, key=lambda key: (key[0], -key[2], key[1]))]
 
 
 def _damage(copy: Copy, block: int | None, reason: str) -> Damage:
@@ -300,9 +299,7 @@ def _segments(copies: list[Copy]) -> list[Segment]:
     return [found[key] for key in sorted(found)]
 
 
-def _flatten(
-    cut: _Cut, segments: list[Segment], damages: list[Damage], good: Ints
-) -> Log:
+def _flatten(cut: _Cut, segments: list[Segment], damages: list[Damage], good: Ints) -> Log:
     """Good blocks in order to events with their absolute times."""
     index_of = {segment.header.key: at for at, segment in enumerate(segments)}
     owned = [index_of.get(copy.header.key, -1) for copy in cut.copies]
@@ -391,9 +388,7 @@ def _spread(head: Header) -> float:
     return float("inf") if head.wall_uncertainty_ms is None else head.wall_uncertainty_ms
 
 
-def _fill(
-    segments: list[Segment], segment_of: Ints, row_segment: Ints, time_ms: Ints
-) -> None:
+def _fill(segments: list[Segment], segment_of: Ints, row_segment: Ints, time_ms: Ints) -> None:
     good_counts = np.bincount(segment_of, minlength=len(segments))
     event_counts = np.bincount(row_segment, minlength=len(segments))
     ends = np.cumsum(event_counts)

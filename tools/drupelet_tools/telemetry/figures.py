@@ -111,7 +111,7 @@ def traffic_figures(rows: list[Row]) -> Row:
             sums[row["carrier"], row["direction"], row["kind"]] += row["value"]
         else:
             records[f"{row['kind']} {row['unit']} {row['direction']}"] += row["value"]
-    lines = []
+    lines: list[Row] = []
     for carrier, direction in sorted({key[:2] for key in sums}):
         kinds = {key[2]: value for key, value in sums.items() if key[:2] == (carrier, direction)}
         whole = kinds.pop("carrier", 0)
@@ -210,8 +210,11 @@ def _wait(birth: Row, arrival: Row | None) -> Row:
     spreads = (birth["wall_uncertainty_ms"], arrival["wall_uncertainty_ms"])
     # Both ends of a device's own clock: the spreads add up.
     spread = None if None in spreads else sum(spreads)
-    return {"wait_ms": arrival["wall_ms"] - birth["wall_ms"], "uncertainty_ms": spread,
-            "clock": True}
+    return {
+        "wait_ms": arrival["wall_ms"] - birth["wall_ms"],
+        "uncertainty_ms": spread,
+        "clock": True,
+    }
 
 
 def quantiles(waits: list[Row]) -> Row:
@@ -241,11 +244,12 @@ def _curve(waits: list[Row]) -> list[tuple[float, float]]:
     known = sorted(row["wait_ms"] for row in timed if row["wait_ms"] is not None)
     step = max(1, len(known) // CURVE_POINTS_MAX)
     picked = sorted({*range(0, len(known), step), len(known) - 1} - {-1})
-    return [(known[at] / 1000, (at + 1) / len(timed)) for at in picked]
+    start = [(known[0] / 1000, 0.0)] if known else []
+    return start + [(known[at] / 1000, (at + 1) / len(timed)) for at in picked]
 
 
 def _fleet(devices: list[Row], waits: dict[str, list[Row]]) -> Row:
-    """Whole-fleet figures: every byte once (as sent), every delivery at a member but its author."""
+    """Every byte once, where it was sent; every delivery but the one at the author."""
     sent = sum(row["traffic"]["client_bytes_sent"] for row in devices)
     delivered = sum(row["delivered"] for row in devices)
     away = delivered - sum(row["created"] for row in devices)

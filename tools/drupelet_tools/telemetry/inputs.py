@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drupelet.limits import BOX_HEADER_SIZE
-
 from drupelet_tools.telemetry.codes import device_name
 from drupelet_tools.telemetry.decode import Header, read_header
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -30,11 +29,15 @@ UNNAMED = ""  # device of a segment whose header is damaged
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a segment lies: `size` bytes at `offset` of the file `path`."""
+    """Where a segment lies: `size` bytes at `offset` of the file `path`.
+
+    `reason` says why it is no segment, where the place itself tells.
+    """
 
     path: str
     offset: int
     size: int
+    reason: str = ""
 
     def read(self) -> bytes:
         """The segment's bytes; short if the file has become shorter."""
@@ -105,8 +108,8 @@ def _scan_pack(path: str, data: bytes) -> Iterator[Found]:
         size = PACK_LENGTH.unpack_from(data, at)[0] if start <= len(data) else 0
         if not 0 < size <= min(SEGMENT_SIZE_MAX, len(data) - start):
             # Nothing behind a bad length can be trusted to be where it seems to be.
-            rest = Source(path, at, len(data) - at)
-            yield Found(rest, f"pack: bad length at {at}")
+            reason = f"pack: bad length at {at}"
+            yield Found(Source(path, at, len(data) - at, reason), reason)
             return
         header = read_header(data[start : start + BOX_HEADER_SIZE])
         yield Found(Source(path, start, size), header)

@@ -44,7 +44,8 @@ class _Work:
     @property
     def size(self) -> int:
         """Bytes to decode."""
-        return sum(row["size"] for row in self.old) + sum(source.size for source in self.new)
+        known: int = sum(row["size"] for row in self.old)
+        return known + sum(source.size for source in self.new)
 
 
 def ingest(
@@ -162,9 +163,7 @@ def _run(
     return sorted((Part(**answer) for answer in answers), key=lambda part: part.id)
 
 
-def _task(
-    lake: str, run: str
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(lake: str, run: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that each worker runs over its plan numbers."""
 
     def run_plans(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

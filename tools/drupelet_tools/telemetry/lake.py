@@ -128,11 +128,10 @@ TABLES: dict[str, pa.Schema] = {
         ("offset", _LONG),
         ("pack", _TEXT),
         ("pack_offset", _LONG),
+        ("reason", _TEXT),
     ),
 }
-DEVICES = _schema(
-    ("device", _TEXT), ("name", _TEXT), ("carriers", _TEXT), ("board", _TEXT)
-)
+DEVICES = _schema(("device", _TEXT), ("name", _TEXT), ("carriers", _TEXT), ("board", _TEXT))
 
 
 @dataclass(slots=True)

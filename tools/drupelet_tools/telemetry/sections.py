@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.charts import BYTE_KINDS
 from drupelet_tools.telemetry.figures import Figures
 
 Row = dict[str, Any]
-DASH = "–"
+DASH = "\N{EN DASH}"
 
 COUNTED = """\
 <p class="note"><b>Bytes per message</b> counts everything that crossed a device's links in both
@@ -122,8 +123,11 @@ def _tiles(found: Figures) -> str:
     fleet = found["fleet"]
     wait = fleet["latency"]
     tiles = [
-        ("Delivered" + (" / expected" if fleet["expected"] is not None else ""),
-         _delivered(fleet), ""),
+        (
+            "Delivered" + (" / expected" if fleet["expected"] is not None else ""),
+            _delivered(fleet),
+            "",
+        ),
         ("Repeats stopped", number(fleet["duplicates"]), ""),
         ("Bytes per message", number(fleet["bytes_per_message"]), "B"),
         ("Charge, modelled", significant(fleet["mah_modelled"]), "mAh"),
@@ -164,18 +168,19 @@ def _figure(name: str, picture: str, label: str) -> str:
 
 
 def _bytes(found: Figures, picture: str) -> str:
+    lines = [(d, line) for d in found["devices"] for line in d["traffic"]["lines"]]
+    kinds = [kind for kind in BYTE_KINDS if any(line.get(kind) for _, line in lines)]
     heads = ["Device", "<Carrier", "<Direction", "Link total (B)"]
-    heads += [f"{kind.capitalize()} (B)" for kind in BYTE_KINDS]
+    heads += [f"{kind.capitalize()} (B)" for kind in kinds]
     rows = [
         (
             _name(device),
             line["carrier"],
             line["direction"],
             number(line["bytes"]),
-            *(number(line.get(kind, 0)) for kind in BYTE_KINDS),
+            *(number(line.get(kind, 0)) for kind in kinds),
         )
-        for device in found["devices"]
-        for line in device["traffic"]["lines"]
+        for device, line in lines
     ]
     chart = _figure("bytes", picture, "Bytes on each link by record type, in kilobytes")
     return (
@@ -187,42 +192,63 @@ def _bytes(found: Figures, picture: str) -> str:
 
 
 def _charge(found: Figures, picture: str) -> str:
-    heads = ["Device", "<Power state", "Time (s)", "Charge (mAh)", "Low (mAh)", "High (mAh)",
-             "<Source of the current"]  # fmt: skip
+    modelled = [row for row in found["devices"] if row["mah_modelled"] is not None]
+    without = [_name(row) for row in found["devices"] if row["mah_modelled"] is None]
+    chart = _figure("charge", picture, "Modelled charge of each device by power state, in mAh")
+    parts = [f"<h2>Charge by power state</h2>{MODELLED}{chart}"]
+    if modelled:
+        parts.append(_charge_table(modelled))
+    parts += [_currents(board) for board in found["tables"]]
+    if without:
+        named = ", ".join(without)
+        parts.append(f'<p class="note">No current table, so no charge, for: {named}.</p>')
+    return "".join(parts)
+
+
+def _charge_table(devices: list[Row]) -> str:
+    """Charge with the time below it, a column per state that occurs."""
+    names = {row["state"]: row["name"] for device in devices for row in device["charge"]}
+    states = sorted(names, key=lambda state: (state < 0, state))
+    heads = ["Device", "Total (mAh)", "Low (mAh)", "High (mAh)"]
+    heads += [f"{names[state].capitalize()} (mAh, s)" for state in states]
+    rows = []
+    for device in devices:
+        own = {row["state"]: row for row in device["charge"]}
+        cells = [
+            f"{significant(own[state]['mah']) if state >= 0 else DASH}"
+            f"<br><small>{number(own[state]['ms'] / 1000, 1)} s</small>"
+            if state in own
+            else DASH
+            for state in states
+        ]
+        totals = (device[f"mah_modelled{end}"] for end in ("", "_low", "_high"))
+        rows.append([_name(device), *(significant(value) for value in totals), *cells])
+    return table("Modelled charge, and time in the state", heads, rows)
+
+
+def _currents(board: Row) -> str:
+    """The current table of a board, with the source of each figure."""
+    heads = ["Power state", "<Carrier", "Current (mA)", "Low (mA)", "High (mA)", "<Source"]
     rows = [
         (
-            _name(device),
-            escape(row["name"]),
-            number(row["ms"] / 1000, 1),
-            significant(row["mah"]),
-            significant(row["low_mah"]),
-            significant(row["high_mah"]),
-            ('<span class="warn">no figure</span> ' if row["unknown"] else "")
+            escape(codes.STATES[int(state)]),
+            escape(", ".join(row["carriers"])) or "any",
+            significant(row["typical_ma"]),
+            significant(row["low_ma"]),
+            significant(row["high_ma"]),
+            ('<span class="warn">stand-in</span> ' if row["unknown"] else "")
             + escape(row["source"]),
         )
-        for device in found["devices"]
-        for row in device["charge"]
+        for state, currents in sorted(board["currents"].items())
+        for row in currents
     ]
-    sources = "".join(
-        f"<li><b>{escape(board['label'])}</b>, table {escape(board['version'])}, "
-        f"{board['voltage_v']} V: {escape(board['source'])}."
-        + (
-            f" Board leakage: {escape(board['leakage']['source'])}; left out."
-            if board["leakage"]["unknown"]
-            else ""
-        )
-        + "</li>"
-        for board in found["tables"]
+    leakage = board["leakage"]
+    left_out = f" Board leakage left out: {leakage['source']}." if leakage["unknown"] else ""
+    caption = (
+        f"Currents used: {board['label']}, {board['voltage_v']} V, table {board['version']}. "
+        f"Sources: {board['source']}.{left_out}"
     )
-    without = [_name(row) for row in found["devices"] if row["mah_modelled"] is None]
-    missing = (
-        f'<p class="note">No current table, so no charge, for: {", ".join(without)}.</p>'
-        if without
-        else ""
-    )
-    chart = _figure("charge", picture, "Modelled charge of each device by power state, in mAh")
-    listed = table("Modelled charge by power state", heads, rows) if rows else ""
-    return f"<h2>Charge by power state</h2>{MODELLED}{chart}{listed}<ul class='note'>{sources}</ul>{missing}"
+    return table(caption, heads, rows)
 
 
 def _latency(found: Figures, picture: str) -> str:

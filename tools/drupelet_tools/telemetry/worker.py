@@ -64,7 +64,7 @@ class _Writer:
         return Source(str(self.root / row["pack"]), row["pack_offset"], row["size"]).read()
 
     def _source_row(self, device: str, source: Source, data: bytes) -> Row:
-        header = read_header(data)
+        header = source.reason or read_header(data)
         known = None if isinstance(header, str) else header
         return {
             "device": device,
@@ -78,12 +78,13 @@ class _Writer:
             "offset": source.offset,
             "pack": self.pack_path,
             "pack_offset": append_to_pack(self.pack, data),
+            "reason": source.reason,
         }
 
     def _sum_up(self, sources: list[Row], contents: list[bytes]) -> None:
         copies = []
         for row, data in zip(sources, contents, strict=True):
-            header = read_header(data)
+            header = row["reason"] or read_header(data)
             if isinstance(header, str):
                 damage = Damage(
                     row["device"], None, None, None, row["file"], row["offset"], header

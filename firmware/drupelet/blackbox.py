@@ -1,0 +1,286 @@
+"""The black box: what a device did, in 512-byte blocks that any reader can check on its own.
+
+A segment is a 32-byte header and 1 to BOX_BLOCKS_MAX blocks, little-endian:
+
+    header  0..3   4        5      6..7  8..15   16..19   20..25       26..27       28..31
+            DRBX   version  flags  boot  device  segment  wall anchor  uncertainty  crc32 of 0..27
+    block   0      1      2..3    4..5  6..11             12..15                 16 + 12 n
+            0xB1   count  number  boot  t0 ms since boot  crc32 (itself zero)    events, zeros
+    event   0..3            4     5  6..7  8..11
+            dt ms after t0  code  a  b     c
+
+The wall anchor is the wall clock in ms since the Unix epoch at the first block's t0; flags bit 0
+says that it is known; the uncertainty is in units of 10 ms. Counters are cumulative since boot: a
+lost block costs resolution, never totals.
+
+Events go in by `log`, `log_id`, `state`, `count`; blocks come out without a callback:
+
+    while box.ready:                     # `header` first when box.starts
+        append box.block; box.take()     # the segment ends with it when box.ends (asked before)
+"""
+
+from drupelet._compat import const
+from drupelet.limits import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+    BOX_BLOCKS_MAX,
+    BOX_HEADER_SIZE,
+    COUNTERS_MAX,
+    EVENT_SIZE,
+    EVENTS_PER_BLOCK,
+)
+from drupelet.memory import add_u48_le, copy, crc32_into, fill, put_u16_le, put_u32_le
+from drupelet.schedule import elapsed_ms
+
+# Event codes, and what a, b and c hold.
+CODE_STATE = const(1)  # a: power state entered
+CODE_CREATED = const(10)  # 10..17: c is the first 4 bytes of the message id
+CODE_OFFERED = const(11)  # a: peer
+CODE_REQUESTED = const(12)  # a: peer that we asked
+CODE_SENT = const(13)  # a: peer, b: send count
+CODE_ACKED = const(14)  # a: peer that acknowledged to us
+CODE_DELIVERED = const(15)  # a: source peer
+CODE_RECEIVED = const(16)  # a: peer
+CODE_DUPLICATE = const(17)  # a: peer
+CODE_HEAP_LOW = const(30)  # c: lowest free bytes
+CODE_BATTERY = const(31)  # b: mV
+CODE_BOOT = const(32)  # a: reset cause, b: boot number
+CODE_ERROR = const(33)  # a: error code index, b: detail
+CODE_DESCRIPTOR = const(34)  # a: field (1 heap limit in c, 2 epoch_ms in c, 3 board kind in b)
+CODE_COUNTER = const(40)  # a: counter, b: its bits 32..47, c: its bits 0..31
+
+# Power states.
+STATE_DEEP_SLEEP = const(0)
+STATE_LIGHT_SLEEP = const(1)
+STATE_IDLE = const(2)
+STATE_RECEIVE = const(3)
+STATE_SEND = const(4)
+STATE_FLASH = const(5)
+STATE_SENSOR = const(6)
+
+# Counters. 0..7: ms in the power state of that number.
+COUNT_PROGRAMS = const(8)
+COUNT_ERASES = const(9)
+COUNT_CREATED = const(10)
+COUNT_DELIVERED = const(11)
+COUNT_DUPLICATES = const(12)
+COUNT_RETRANSMITS = const(13)
+COUNT_REFUSED = const(14)
+COUNT_DAMAGED = const(15)
+COUNT_MALFORMED = const(16)
+COUNT_LOST = const(17)  # events that found no room here
+# 64 + carrier * 32 + direction * 16 + kind; docs/spec-store.md lists the kinds.
+COUNT_CARRIERS = const(64)
+
+_BLOCK_MAGIC = const(0xB1)
+_VERSION = const(1)
+_WALL_KNOWN = const(1)
+_UNCERTAIN = const(0xFFFF)
+_NO_STATE = const(255)
+# An event this long after its block began opens a new block: dt stays a small int.
+_DT_END_MS = const(1 << 28)
+# More than this between two calls is a clock that went back.
+_ELAPSED_END_MS = const(1 << 29)
+
+
+class BlackBox:
+    """Events and counters of one device since one boot; two blocks and the counters in RAM."""
+
+    def __init__(self, device_id: bytes, boot: int, blocks: int = 4) -> None:
+        assert 0 < len(device_id) <= 8 and 0 < blocks <= BOX_BLOCKS_MAX
+        self.boot = boot
+        self.lost = 0
+        self.ready = False  # `block` is finished and waits for `take`
+        self.starts = False  # it is its segment's first: `header` goes before it
+        self.ends = False  # it is its segment's last
+        self.header = bytearray(BOX_HEADER_SIZE)
+        copy(self.header, 8, device_id, 0, len(device_id))
+        self.block = bytearray(BLOCK_SIZE)
+        self._writing = bytearray(BLOCK_SIZE)
+        self._blocks = blocks
+        self._count = 0  # events in the block that is written
+        self._block_number = 0
+        self.segment_number = 0
+        self._dt_ms = 0
+        self._now = bytearray(6)  # ms since boot, little-endian
+        self._last_ms = -1
+        self._offset = bytearray(6)  # wall clock less ms since boot, modulo 2^48
+        self._wall_known = False
+        self._uncertainty = _UNCERTAIN
+        self._crc = bytearray(4)
+        self._state = _NO_STATE
+        self._counters = bytearray(6 * COUNTERS_MAX)
+        self._changed = bytearray(COUNTERS_MAX)
+
+    # --- events in ---
+
+    def log(self, now_ms: int, code: int, a: int, b: int, high: int, low: int) -> None:
+        """Note an event; c is handed in as its two 16-bit halves. Full: counted as lost."""
+        at = self._event(now_ms, code, a, b)
+        if at:
+            put_u16_le(self._writing, at, low)
+            put_u16_le(self._writing, at + 2, high)
+            self._close_if_full()
+
+    def log_id(
+        self,
+        now_ms: int,
+        code: int,
+        a: int,
+        b: int,
+        ids: "bytes | bytearray | memoryview",
+        at: int,
+    ) -> None:
+        """Note an event whose c is the first 4 bytes of the message id at ids[at]."""
+        target = self._event(now_ms, code, a, b)
+        if target:
+            for i in range(4):
+                self._writing[target + i] = ids[at + 3 - i]
+            self._close_if_full()
+
+    def state(self, now_ms: int, power_state: int) -> None:
+        """Enter a power state; the time until now counts for the one before."""
+        self._tick(now_ms)
+        if power_state != self._state:
+            self._state = power_state
+            self.log(now_ms, CODE_STATE, power_state, 0, 0, 0)
+
+    def count(self, index: int, amount: int) -> None:
+        """Add 0 <= amount < 2^29 to a counter."""
+        if amount:
+            add_u48_le(self._counters, index * 6, amount)
+            self._changed[index] = 1
+
+    def wall(self, now_ms: int, anchor: "bytes | bytearray", uncertainty: int) -> None:
+        """Tell the wall clock: 6 bytes little-endian, ms since the Unix epoch; units of 10 ms."""
+        self._tick(now_ms)
+        borrow = 0
+        for i in range(6):
+            value = anchor[i] - self._now[i] - borrow
+            self._offset[i] = value & 255
+            borrow = 1 if value < 0 else 0
+        self._wall_known = True
+        self._uncertainty = uncertainty
+
+    def flush_counters(self, now_ms: int) -> bool:
+        """Write the counters that changed; False: blocks are full, `take` and call again."""
+        self._tick(now_ms)
+        counters = self._counters
+        for index in range(len(self._changed)):
+            if self._changed[index]:
+                if not self._has_room():
+                    return False
+                self._changed[index] = 0
+                at = index * 6
+                target = self._event(now_ms, CODE_COUNTER, index, 0)
+                copy(self._writing, target - 2, counters, at + 4, 2)
+                copy(self._writing, target, counters, at, 4)
+                self._close_if_full()
+        return True
+
+    # --- blocks out ---
+
+    def take(self) -> None:
+        """The owner has stored `block`."""
+        self.ready = self.starts = self.ends = False
+        self._close_if_full()
+
+    def finish(self) -> bool:
+        """End the segment with what there is; False while a block waits for `take`.
+
+        True: either a last block is ready now, or the last one had been taken already.
+        """
+        if self.ready:
+            return False
+        if self._count:
+            self._close(True)
+        elif self._block_number:
+            self._next_segment()
+        return True
+
+    # --- how it is done ---
+
+    def _tick(self, now_ms: int) -> None:
+        elapsed = elapsed_ms(now_ms, self._last_ms) if self._last_ms >= 0 else 0
+        if elapsed >= _ELAPSED_END_MS:
+            return
+        self._last_ms = now_ms
+        add_u48_le(self._now, 0, elapsed)
+        if self._dt_ms < _DT_END_MS:
+            self._dt_ms += elapsed
+        if self._state != _NO_STATE:
+            self.count(self._state, elapsed)
+
+    def _has_room(self) -> bool:
+        return not self.ready or (self._count < EVENTS_PER_BLOCK and self._dt_ms < _DT_END_MS)
+
+    def _event(self, now_ms: int, code: int, a: int, b: int) -> int:
+        """Begin an event; the offset of its c, 0 if it is lost."""
+        self._tick(now_ms)
+        if not self._has_room():
+            self.lost += 1
+            self.count(COUNT_LOST, 1)
+            return 0
+        if self._count and self._dt_ms >= _DT_END_MS:
+            self._close(False)
+        if not self._count:
+            copy(self._writing, 6, self._now, 0, 6)
+            self._dt_ms = 0
+        at = BLOCK_HEADER_SIZE + self._count * EVENT_SIZE
+        self._count += 1
+        block = self._writing
+        put_u32_le(block, at, self._dt_ms)
+        block[at + 4] = code
+        block[at + 5] = a
+        put_u16_le(block, at + 6, b)
+        return at + 8
+
+    def _close_if_full(self) -> None:
+        if self._count == EVENTS_PER_BLOCK and not self.ready:
+            self._close(False)
+
+    def _close(self, last: bool) -> None:
+        """Finish the block that is written and go on in the other one."""
+        block = self._writing
+        block[0] = _BLOCK_MAGIC
+        block[1] = self._count
+        put_u16_le(block, 2, self._block_number)
+        put_u16_le(block, 4, self.boot & 0xFFFF)
+        fill(block, 12, 4, 0)
+        crc32_into(self._crc, 0, block, 0, BLOCK_SIZE, True)
+        copy(block, 12, self._crc, 0, 4)
+        self._writing = self.block
+        self.block = block
+        fill(self._writing, 0, BLOCK_SIZE, 0)
+        self._count = 0
+        self.ready = True
+        self.starts = self._block_number == 0
+        if self.starts:
+            self._make_header()
+        self._block_number += 1
+        self.ends = last or self._block_number == self._blocks
+        if self.ends:
+            self._next_segment()
+
+    def _next_segment(self) -> None:
+        self.segment_number += 1
+        self._block_number = 0
+
+    def _make_header(self) -> None:
+        header = self.header
+        header[0] = 0x44  # D
+        header[1] = 0x52  # R
+        header[2] = 0x42  # B
+        header[3] = 0x58  # X
+        header[4] = _VERSION
+        header[5] = _WALL_KNOWN if self._wall_known else 0
+        put_u16_le(header, 6, self.boot & 0xFFFF)
+        put_u32_le(header, 16, self.segment_number)
+        carry = 0
+        for i in range(6):
+            if self._wall_known:
+                carry += self.block[6 + i] + self._offset[i]
+            header[20 + i] = carry & 255
+            carry >>= 8
+        put_u16_le(header, 26, self._uncertainty)
+        crc32_into(header, 28, header, 0, 28, True)

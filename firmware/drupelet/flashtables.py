@@ -1,0 +1,251 @@
+"""What a store knows in RAM about its log: ids, pending messages, members, body files.
+
+Every table is made again from the records by `index`. A row is 8 bytes and begins with its key;
+0 is a free row.
+
+    pending   handle u32 | place of the record u32     a handle outlives the moves of its record
+    bodies    file number u32 | place of the record u32
+    members   place of the record u32 | kind u8 | number u8 | 2 unused
+"""
+
+from drupelet._compat import const
+from drupelet.errors import OK
+from drupelet.flashlog import (
+    AT_BODY,
+    AT_ID,
+    AT_REF,
+    KIND_MEMBER,
+    KIND_MESSAGE,
+    KIND_MESSAGE_FILE,
+    KIND_PENDING,
+    KIND_PENDING_FILE,
+    KIND_TOMBSTONE,
+    KIND_WAKE,
+    MESSAGE_HEAD_SIZE,
+    RecordLog,
+    body_name,
+)
+from drupelet.limits import ID_SIZE, MEMBERS_MAX
+from drupelet.memory import equal, fill, find, get_u32_le, put_u32_le
+from drupelet.parts import Parts
+
+_ROW = const(8)
+_TWIST = const(0x5A)  # makes the filter's key of a deleted id
+
+# The port is only a type here: importing it would load RamFiles into a board's heap.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.files import Files
+
+
+class IdFilter:
+    """Which ids may be in the log: no false negatives, 4 bits per id (a Bloom filter).
+
+    An id is a hash already: its first 8 bytes give the 4 bit numbers. `twist` makes another key
+    of the same id.
+    """
+
+    def __init__(self, size: int) -> None:
+        assert 0 < size <= 8192 and not size & (size - 1), "a power of two, 16-bit bit numbers"
+        self._bits = bytearray(size)
+        self._mask = size * 8 - 1
+        self.count = 0
+
+    def clear(self) -> None:
+        """Forget everything."""
+        fill(self._bits, 0, len(self._bits), 0)
+        self.count = 0
+
+    def crowded(self) -> bool:
+        """True when a search for an unknown id begins to cost flash reads (about 1 in 20)."""
+        return self.count * 6 > self._mask
+
+    def add(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> None:
+        """Note an id."""
+        self.count += 1
+        for i in range(at, at + 8, 2):
+            bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
+            self._bits[bit >> 3] |= 1 << (bit & 7)
+
+    def has(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> bool:
+        """False: certainly not noted."""
+        for i in range(at, at + 8, 2):
+            bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
+            if not self._bits[bit >> 3] & 1 << (bit & 7):
+                return False
+        return True
+
+
+class Tables(Parts):
+    """The log of a store and the tables that lead into it."""
+
+    def __init__(
+        self, files: "Files", log: RecordLog, pending_max: int, body_files_max: int,
+        filter_size: int,
+    ) -> None:  # fmt: skip
+        Parts.__init__(self, files)
+        self._log = log
+        self._filter = IdFilter(filter_size)
+        self._pending = bytearray(_ROW * pending_max)
+        self._bodies = bytearray(_ROW * body_files_max)
+        self._members = bytearray(_ROW * MEMBERS_MAX)
+        self._body_newest = 0
+        self._wake = 0
+        self._small = bytearray(4)
+        self._key = bytearray(4)
+
+    # --- records ---
+
+    def _look(self, handle: int) -> bool:
+        """Read the head of the record that a handle stands for into the log's scratch."""
+        log = self._log
+        row = self._find_row(self._pending, handle)
+        place = handle if row < 0 else get_u32_le(self._pending, row + 4)
+        if handle <= 0 or not log.look(place) or log.kind < KIND_MESSAGE:
+            return False
+        return log.read_into(place, 0, log.scratch, 0, MESSAGE_HEAD_SIZE) == MESSAGE_HEAD_SIZE
+
+    def _has_id(self, handle: int, id: "bytes | bytearray | memoryview", at: int) -> bool:
+        self._log.read_into(handle, AT_ID, self._log.scratch, 0, ID_SIZE)
+        return equal(self._log.scratch, 0, id, at, ID_SIZE)
+
+    def _ref(self, handle: int) -> int:
+        self._log.read_into(handle, AT_REF, self._log.scratch, 0, 4)
+        return get_u32_le(self._log.scratch, 0)
+
+    def _stands_for(self, place: int) -> int:
+        """Handle of the message that a record belongs to."""
+        self._log.look(place)
+        kind = self._log.kind
+        ref = self._ref(place)
+        if is_pending(kind):
+            return ref or place
+        if kind == KIND_TOMBSTONE and self._look(ref):
+            return ref
+        return place
+
+    def _is_deleted(self, handle: int, id: "bytes | bytearray", at: int) -> bool:
+        """True when a later record says so; the filter keeps this off the flash."""
+        if not self._filter.has(id, at, _TWIST):
+            return False
+        handle_after = self._log.step(handle)
+        while handle_after:
+            if self._log.kind == KIND_TOMBSTONE and self._ref(handle_after) == handle:
+                return True
+            handle_after = self._log.step(handle_after)
+        return False
+
+    # --- tables ---
+
+    def _index(self) -> None:
+        """Make the tables from the records."""
+        self._filter.clear()
+        fill(self._pending, 0, len(self._pending), 0)
+        handle = self._log.step(0)
+        while handle:
+            self._apply(handle)
+            handle = self._log.step(handle)
+
+    def _apply(self, handle: int) -> None:
+        log = self._log
+        log.look(handle)
+        kind = log.kind
+        head = log.scratch
+        log.read_into(handle, 0, head, 0, min(log.length, MESSAGE_HEAD_SIZE))
+        if kind == KIND_WAKE:
+            self._wake = handle
+        elif kind == KIND_MEMBER:
+            self._note_member(handle, log.tag, head[4])
+        if kind < KIND_MESSAGE or kind > KIND_TOMBSTONE:
+            return
+        self._filter.add(head, AT_ID, 0)
+        ref = get_u32_le(head, AT_REF)
+        if is_pending(kind):
+            self._set_pending(ref or handle, handle)
+        elif ref and self._find_row(self._pending, ref) >= 0:
+            self._set_pending(ref, 0)
+        if kind == KIND_TOMBSTONE:
+            self._filter.add(head, AT_ID, _TWIST)
+            row = self._find_row(self._bodies, get_u32_le(head, AT_BODY))
+            if row >= 0:
+                put_u32_le(self._bodies, row + 4, 0)
+        elif has_file(kind):
+            row = self._find_row(self._bodies, get_u32_le(head, AT_BODY))
+            if row >= 0:
+                put_u32_le(self._bodies, row + 4, handle)
+
+    def _find_row(self, table: bytearray, value: int) -> int:
+        """Offset of the row that begins with this value (0: of a free row); -1 for none."""
+        put_u32_le(self._key, 0, value)
+        index = find(table, _ROW, len(table) // _ROW, self._key, 0, 4)
+        return index * _ROW if index >= 0 else -1
+
+    def _find_place(self, table: bytearray, place: int) -> int:
+        """Offset of the row whose record is at `place`; -1 for none."""
+        for row in range(0, len(table), 8):
+            if get_u32_le(table, row + 4) == place:
+                return row
+        return -1
+
+    def _set_pending(self, handle: int, place: int) -> None:
+        """Note where a pending message is; place 0: it is pending no more."""
+        row = self._find_row(self._pending, handle)
+        if row < 0:
+            row = self._find_row(self._pending, 0)
+        if row < 0:
+            self._log.damaged += 1  # the table was larger when this was written
+            return
+        put_u32_le(self._pending, row, handle if place else 0)
+        put_u32_le(self._pending, row + 4, place)
+
+    def _note_member(self, place: int, kind: int, number: int) -> None:
+        table = self._members
+        row = 0
+        while row < len(table) and get_u32_le(table, row):
+            if table[row + 4] == kind and table[row + 5] == number:
+                break
+            row += _ROW
+        if row < len(table):
+            put_u32_le(table, row, place)
+            table[row + 4] = kind
+            table[row + 5] = number
+
+    # --- body files ---
+
+    def _set_body(self, number: int, place: int) -> None:
+        row = self._find_row(self._bodies, number)
+        if row < 0:
+            row = self._find_row(self._bodies, 0)
+        if row >= 0:
+            put_u32_le(self._bodies, row, number)
+            put_u32_le(self._bodies, row + 4, place)
+        self._body_newest = max(self._body_newest, number)
+
+    def _move_body(self, place: int, to: int) -> None:
+        row = self._find_place(self._bodies, place)
+        if row >= 0:
+            put_u32_le(self._bodies, row + 4, to)
+
+    def _sweep(self) -> None:
+        """Remove the body files that no message in the log refers to."""
+        first = self._log.number(0) * self._log.segment_size if self._log.count else 1
+        for row in range(0, len(self._bodies), 8):
+            number = get_u32_le(self._bodies, row)
+            if number and get_u32_le(self._bodies, row + 4) < first:
+                self._log.release(-number)
+                if self._files.remove(body_name(number)) == OK:
+                    fill(self._bodies, row, _ROW, 0)
+
+    def _number(self, number: int) -> bytearray:
+        put_u32_le(self._small, 0, number)
+        return self._small
+
+
+def is_pending(kind: int) -> bool:
+    """True for the kinds of record that hold a pending message."""
+    return KIND_PENDING <= kind <= KIND_PENDING_FILE
+
+
+def has_file(kind: int) -> bool:
+    """True for the kinds of record whose body is in a file: the odd ones of the four."""
+    return KIND_MESSAGE_FILE <= kind and kind & 1 == 1

@@ -1,0 +1,363 @@
+"""The `drupelet` command.
+
+Exit status: 0 done, 1 refused or failed with one line on standard error, 2 wrong usage, 130
+interrupted. `main` is the only place that turns our exceptions into these.
+"""
+
+import json
+import os
+import sqlite3
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import drupelet
+from drupelet.errors import CapacityError, DrupeletError, StorageError
+from drupelet_host import config, database, mailbox, output
+
+# How long `drupelet stick` waits for the agent: a full stick of 32 KB bodies takes seconds.
+STICK_WAIT_S = 60.0
+# How often the log is looked at again with --follow, and a request's answer.
+LOOK_EVERY_S = 0.1
+COMMANDS_GROUP = "drupelet.commands"
+
+EXIT_FAILED = 1
+
+app = typer.Typer(
+    help="Data sync for devices that are mostly asleep and mostly offline.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        "--home",
+        metavar="DIR",
+        help="The agent's home; by default $XDG_STATE_HOME/drupelet or ~/.local/state/drupelet.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _home(home: Path | None) -> Path:
+    return home if home is not None else config.default_home()
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Option(help="This member's name.")],
+    group: Annotated[str, typer.Option(help="The group: the same text at every member.")],
+    id: Annotated[
+        str, typer.Option(help="8 hex digits, unique; random if not given.", show_default=False)
+    ] = "",
+    home: Home = None,
+) -> None:
+    """Make a home with a drupelet.toml to which peers are added by hand."""
+    folder = _home(home)
+    number = id or os.urandom(4).hex()
+    try:
+        own_id = bytes.fromhex(number)
+    except ValueError:
+        own_id = b""
+    made = config.create(config.Config(home=folder, name=name, id=own_id, group=group))
+    try:
+        config.load(folder)
+    except config.ConfigError:
+        made.unlink()
+        raise
+    print(f"{made}: member {name} ({number}); add a [[peers]] table for each carrier")
+
+
+@app.command()
+def agent(
+    home: Home = None,
+    as_json: AsJson = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Start even if a device or broker is not there yet.")
+    ] = False,
+) -> None:
+    """Be a member: serve the carriers until SIGTERM or Ctrl-C.
+
+    Prints one line per event (started, delivered, carrier, stick, stopped).
+    """
+    from drupelet_host.agent import Agent
+
+    folder = _home(home)
+    settings = config.load(folder)
+    with config.lock(folder):
+        Agent(settings, output.Output(as_json), wait).run()
+
+
+@app.command()
+def put(
+    text: Annotated[str | None, typer.Argument(help="The message.", show_default=False)] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="Take the message from a file.",
+                     show_default=False),
+    ] = None,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Publish a message: now if the agent runs, else as soon as it does."""
+    payload = _payload(text, file)
+    folder = _home(home)
+    settings = config.load(folder)
+    connection = database.connect(settings.store_path)
+    try:
+        entry = mailbox.post(connection, payload)
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(settings.store_path, error)) from error
+    finally:
+        connection.close()
+    running = config.locked(folder)
+    if as_json:
+        output.print_json({"entry": entry, "size": len(payload), "running": running})
+    else:
+        when = "the agent publishes it" if running else "published as soon as the agent runs"
+        print(f"{len(payload)} bytes accepted; {when}")
+
+
+def _payload(text: str | None, file: Path | None) -> bytes:
+    if (text is None) == (file is None):
+        raise typer.BadParameter("give either TEXT or --file FILE")
+    if text is not None:
+        payload = os.fsencode(text)
+    else:
+        assert file is not None
+        try:
+            with file.open("rb") as source:
+                payload = source.read(mailbox.PAYLOAD_SIZE_MAX + 1)
+        except OSError as error:
+            raise StorageError(f"{file}: cannot be read ({error.strerror})") from error
+    if not payload:
+        raise CapacityError("an empty message says nothing; give it some text")
+    if len(payload) > mailbox.PAYLOAD_SIZE_MAX:
+        raise CapacityError(f"too long: at most {mailbox.PAYLOAD_SIZE_MAX} bytes; split it")
+    return payload
+
+
+@app.command()
+def log(
+    home: Home = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on as messages arrive.")] = False,
+    group: Annotated[str, typer.Option(help="readings or telemetry.")] = "readings",
+) -> None:
+    """Show the log in its order: who handed it to us, when it was written, text, dependencies."""
+    from drupelet_host.log_view import GROUPS, LogView
+
+    if group not in GROUPS:
+        raise typer.BadParameter(f"must be one of {', '.join(GROUPS)}", param_hint="--group")
+    view = LogView(_home(home))
+    last = order = 0
+    try:
+        while True:
+            entries = list(view.entries(group, last, order))
+            if entries:
+                last, order = entries[-1].handle, entries[-1].order
+            _show_log(entries, as_json, follow)
+            if not follow:
+                return
+            time.sleep(LOOK_EVERY_S)
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(view.config.store_path, error)) from error
+    finally:
+        view.close()
+
+
+def _show_log(entries: list[Any], as_json: bool, follow: bool) -> None:
+    if as_json:
+        for entry in entries:
+            print(json.dumps(entry.fields()), flush=True)
+    elif follow:
+        for entry in entries:
+            shown = entry.fields()
+            print(f"{entry.order:>6} {shown['time']} {entry.via}: {shown['text']}", flush=True)
+    else:
+        rows = []
+        for entry in entries:
+            shown = entry.fields()
+            after = " ".join(id[:8] for id in shown["dependencies"])
+            row = (entry.order, shown["id"][:8], entry.via, shown["time"], shown["text"], after)
+            rows.append(tuple(str(cell) for cell in row))
+        _table(("#", "id", "via", "written (UTC)", "text", "after"), rows)
+
+
+@app.command()
+def status(home: Home = None, as_json: AsJson = False) -> None:
+    """Show identity, peers and carriers, what is delivered and what is still owed."""
+    from drupelet_host.log_view import LogView
+
+    view = LogView(_home(home))
+    try:
+        said = view.status()
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(view.config.store_path, error)) from error
+    finally:
+        view.close()
+    if as_json:
+        output.print_json(said)
+        return
+    state = "running" if said["running"] else "not running"
+    print(f"{said['name']} ({said['id']}) in group {said['group']}, agent {state}")
+    print(
+        f"{said['delivered']} messages in the log, {said['telemetry']} black-box segments,"
+        f" {said['pending']} wait for a parent, {said['outbox']} in the outbox,"
+        f" store {said['store_bytes'] / 1024:.0f} KiB"
+    )
+    if said["counters"]:
+        print("since its start: " + ", ".join(f"{n} {k}" for k, n in said["counters"].items()))
+    rows = []
+    for peer in said["peers"]:
+        heard = _ago(peer["heard_ms"])
+        owed = "?" if peer["outstanding"] is None else str(peer["outstanding"])
+        note = peer["reason"] or peer["url"]
+        rows.append((peer["name"], peer["id"], peer["state"], heard, owed, note))
+    _table(("peer", "id", "carrier", "heard", "owed", "where"), rows)
+
+
+def _ago(wall_ms: int) -> str:
+    if not wall_ms:
+        return "never"
+    seconds = max(0, int(datetime.now(UTC).timestamp() - wall_ms / 1000))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    # Piped output keeps whole lines: a narrow default width would cut them.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    console.print(table)
+
+
+@app.command()
+def stick(
+    path: Annotated[Path, typer.Argument(help="Where the stick is mounted.", show_default=False)],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Exchange with a USB stick; wait for "safe to unplug"."""
+    folder = _home(home)
+    settings = config.load(folder)
+    # The agent may run elsewhere: it gets the whole path.
+    where = path.absolute()
+    try:
+        with config.lock(folder):
+            from drupelet_host.agent import visit_alone
+
+            report = visit_alone(settings, where)
+    except config.LockedError:
+        report = _ask_agent(settings, where)
+    if "error" in report:
+        raise DrupeletError(str(report["error"]))
+    if as_json:
+        output.print_json(report)
+    else:
+        print(
+            f"read {report['bundles_read']} files ({report['frames_read']} frames,"
+            f" {report['messages']} new messages)"
+        )
+        print(f"wrote {report['bundles_written']} files ({report['frames_written']} frames)")
+        for problem in report["problems"]:
+            output.complain(problem)
+        if report["safe_to_unplug"]:
+            print("safe to unplug")
+    if not report["safe_to_unplug"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _ask_agent(settings: config.Config, path: Path) -> dict[str, Any]:
+    connection = database.connect(settings.store_path)
+    try:
+        entry = mailbox.ask(connection, "stick", str(path))
+        deadline = time.monotonic() + STICK_WAIT_S
+        while time.monotonic() < deadline:
+            answer = mailbox.answer(connection, entry)
+            if answer is not None:
+                result: dict[str, Any] = json.loads(answer)
+                return result
+            if not config.locked(settings.home):
+                break
+            time.sleep(LOOK_EVERY_S / 2)
+        mailbox.withdraw(connection, entry)
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(settings.store_path, error)) from error
+    finally:
+        connection.close()
+    raise DrupeletError(f"{path}: the agent gave no answer; look at what it prints, then repeat")
+
+
+@app.command("export-telemetry")
+def export_telemetry(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where to write.", show_default=False)
+    ],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the devices' black-box segments (*.dbx) and names.json for `drupelet telemetry`."""
+    from drupelet_host.log_view import LogView
+
+    view = LogView(_home(home))
+    try:
+        segments = view.export_telemetry(folder)
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(view.config.store_path, error)) from error
+    finally:
+        view.close()
+    if as_json:
+        output.print_json({"segments": segments, "folder": str(folder)})
+    else:
+        print(f"{segments} segments in {folder}")
+
+
+@app.command()
+def version(as_json: AsJson = False) -> None:
+    """Show the version."""
+    if as_json:
+        output.print_json({"version": drupelet.__version__})
+    else:
+        print(drupelet.__version__)
+
+
+def load_commands() -> None:
+    """Add the verbs of other rooms: functions `register(app)` in the group COMMANDS_GROUP."""
+    for entry in entry_points(group=COMMANDS_GROUP):
+        entry.load()(app)
+
+
+def main() -> None:
+    """Run the command line and exit; no traceback for anything but our own mistakes.
+
+    typer itself ends with 2 for wrong usage and 130 for Ctrl-C.
+    """
+    load_commands()
+    try:
+        app()
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        output.complain(f"{name}{error.strerror or error}")
+    except (DrupeletError, sqlite3.Error) as error:
+        output.complain(str(error))
+    sys.exit(EXIT_FAILED)

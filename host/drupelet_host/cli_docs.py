@@ -1,0 +1,65 @@
+"""Writes docs/cli.md from what `--help` says: `python -m drupelet_host.cli_docs > docs/cli.md`."""
+
+import typer
+
+from drupelet_host import cli
+
+_HEAD = """# The `drupelet` command
+
+Made by `python -m drupelet_host.cli_docs > docs/cli.md`; a test compares it with the program.
+
+Exit status: 0 done, 1 refused or failed with one line on standard error, 2 wrong usage, 130
+interrupted. `--json` prints the same facts for programs.
+"""
+
+_WIDTH = 80
+_CONFIG = """
+## drupelet.toml
+
+| key | value |
+|---|---|
+| `name` | this member's name: letters, digits, `.`, `-`, `_` |
+| `id` | 8 hex digits, unique among the members |
+| `group` | the group's descriptor: the same text at every member |
+| `client` | `"readings"` (default), or 64 hex digits of another client's id |
+| `epoch_ms` | default of every peer; 1000 if not given |
+| `[[peers]]` | one table for each member that this one has a carrier to |
+| `name`, `id` | of the peer |
+| `url` | `serial:///dev/ttyACM0?baud=115200`, `mqtt://localhost:1883/prefix`, \
+`stick:///media/usb` (visited when it is mounted) or `stick:` (visited by `drupelet stick`) |
+| `mode` | `interactive` (offer, then send what is asked for; default) or `batch` (send at once) |
+| `epoch_ms` | one payload leaves for this peer in each slice of time of this length |
+| `board` | what it runs on, for the telemetry report |
+"""
+
+
+def render() -> str:
+    """The whole page, the same bytes whatever the terminal."""
+    cli.load_commands()
+    command = typer.main.get_command(cli.app)
+    pages = [_HEAD]
+    options = {"resilient_parsing": True, "terminal_width": _WIDTH}
+    with command.make_context("drupelet", [], **options) as context:
+        pages.append(_page("drupelet", command.get_help(context)))
+        pages += _pages(command, context, "drupelet")
+    return "".join(pages) + _CONFIG
+
+
+def _pages(command: object, context: object, name: str) -> list[str]:
+    pages: list[str] = []
+    for verb in command.list_commands(context):  # type: ignore[attr-defined]
+        child = command.get_command(context, verb)  # type: ignore[attr-defined]
+        full = f"{name} {verb}"
+        with child.make_context(verb, [], parent=context, resilient_parsing=True) as inner:
+            pages.append(_page(full, child.get_help(inner)))
+            if hasattr(child, "list_commands"):
+                pages += _pages(child, inner, full)
+    return pages
+
+
+def _page(name: str, text: str) -> str:
+    return f"\n## {name}\n\n```\n{text.strip()}\n```\n"
+
+
+if __name__ == "__main__":
+    print(render(), end="")

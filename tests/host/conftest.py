@@ -1,0 +1,186 @@
+"""Homes, agents as processes, and a cable: two pseudo-terminals with a relay between them."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drupelet.errors import StorageError
+from drupelet_host import config
+from drupelet_host.config import Config, Peer
+from drupelet_host.log_view import LogView
+
+COMMAND = [sys.executable, "-m", "drupelet_host"]
+# Two cores that others use too; nothing here waits for a time to pass, only for facts.
+WAIT_S = 60.0
+
+
+def wait_for(fact: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
+    """Look until `fact()` is true and return it; fail after `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        value = fact()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"no {what} within {wait_s} s")
+
+
+class Home:
+    """A home folder and the commands on it."""
+
+    def __init__(self, folder: Path, name: str, id: bytes, peers: tuple[Peer, ...] = ()) -> None:
+        self.path = folder
+        self.name = name
+        self.id = id
+        self.process: subprocess.Popen[bytes] | None = None
+        config.create(Config(folder, name, id, "orchard", 50, None, peers))
+
+    def run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run one command to its end."""
+        return subprocess.run(
+            [*COMMAND, words[0], "--home", str(self.path), *words[1:]],
+            capture_output=True, text=True, timeout=WAIT_S, check=False, **options,
+        )  # fmt: skip
+
+    def put(self, text: str) -> None:
+        done = self.run("put", text)
+        assert done.returncode == 0, done.stderr
+
+    def log(self) -> list[dict[str, Any]]:
+        """The log as `drupelet log --json` shows it, without the cost of a process."""
+        try:
+            view = LogView(self.path)
+        except StorageError:
+            return []  # the agent has not made its store yet
+        try:
+            return [entry.fields() for entry in view.entries()]
+        finally:
+            view.close()
+
+    def status(self) -> dict[str, Any]:
+        done = self.run("status", "--json")
+        assert done.returncode == 0, done.stderr
+        status: dict[str, Any] = json.loads(done.stdout)
+        return status
+
+    def start(self, *words: str) -> None:
+        """Start the agent and wait for its first line."""
+        assert self.process is None
+        with (self.path / "out.txt").open("ab") as out, (self.path / "err.txt").open("ab") as err:
+            before = len(self.events("started"))
+            self.process = subprocess.Popen(
+                [*COMMAND, "agent", "--home", str(self.path), "--json", *words],
+                stdout=out, stderr=err,
+            )  # fmt: skip
+        wait_for(lambda: len(self.events("started")) > before or self._died(), "agent")
+
+    def _died(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.path / "err.txt").read_text()
+        return False
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """What the agents of this home printed so far."""
+        path = self.path / "out.txt"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        events = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [event for event in events if event["event"] == kind]
+
+    def kill(self) -> None:
+        """End the agent with no warning."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def stop(self) -> float:
+        """End the agent the clean way; returns how long it took."""
+        assert self.process is not None
+        begun = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(WAIT_S)
+        self.process = None
+        assert code == 0, (self.path / "err.txt").read_text()
+        return time.monotonic() - begun
+
+
+class Cable:
+    """Two serial devices that are joined; bytes flow while it is plugged."""
+
+    def __init__(self) -> None:
+        self._masters: list[int] = []
+        self._slaves: list[int] = []
+        self.devices: list[str] = []
+        for _ in range(2):
+            master, slave = pty.openpty()
+            tty.setraw(slave, termios.TCSANOW)
+            os.set_blocking(master, False)
+            self._masters.append(master)
+            self._slaves.append(slave)  # held open: a device stays when its user dies
+            self.devices.append(os.ttyname(slave))
+        self.plugged = True
+        self._over = False
+        self._thread = threading.Thread(target=self._relay)
+        self._thread.start()
+
+    def url(self, end: int) -> str:
+        return f"serial://{self.devices[end]}?baud=115200"
+
+    def _relay(self) -> None:
+        poll = select.poll()
+        for master in self._masters:
+            poll.register(master, select.POLLIN)
+        while not self._over:
+            for fd, _ in poll.poll(50):
+                data = os.read(fd, 4096)
+                other = self._masters[1 - self._masters.index(fd)]
+                if self.plugged:
+                    self._push(other, data)
+
+    @staticmethod
+    def _push(fd: int, data: bytes) -> None:
+        try:
+            os.write(fd, data)
+        except BlockingIOError:
+            return  # nobody reads at that end: a cable drops what it cannot hold
+
+    def close(self) -> None:
+        self._over = True
+        self._thread.join()
+        for fd in self._masters + self._slaves:
+            os.close(fd)
+
+
+@pytest.fixture
+def cable() -> Iterator[Cable]:
+    made = Cable()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make_home(tmp_path: Path) -> Iterator[Callable[..., Home]]:
+    """Make homes; agents that still run at the end are killed."""
+    homes: list[Home] = []
+
+    def make(name: str, number: int, *peers: Peer) -> Home:
+        homes.append(Home(tmp_path / name, name, number.to_bytes(4), peers))
+        return homes[-1]
+
+    yield make
+    for home in homes:
+        if home.process is not None:
+            home.kill()

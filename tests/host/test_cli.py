@@ -1,0 +1,250 @@
+"""The command line by subprocess: answers, exit status, and one line for what goes wrong."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import drupelet
+from drupelet_host.config import Peer
+from host.conftest import COMMAND, Home, wait_for
+
+MakeHome = Callable[..., Home]
+A, B = 0xA0000001, b"\xb0\0\0\2"
+
+
+def run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+        [*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False, **options
+    )
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    """Exit status 1, nothing on standard output, one line with every part."""
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    for part in parts:
+        assert part in done.stderr
+
+
+def test_version() -> None:
+    assert run("version").stdout.strip() == drupelet.__version__
+    assert json.loads(run("version", "--json").stdout) == {"version": drupelet.__version__}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["nonsense"], ["put"], ["log", "--group", "x"], ["stick"], ["put", "a", "--file", "b"]],
+)
+def test_wrong_usage_is_status_2(words: list[str]) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_init_put_log_status(tmp_path: Path) -> None:
+    home = ["--home", str(tmp_path / "home")]
+    made = run("init", *home, "--name", "field", "--group", "orchard", "--id", "0a0b0c0d")
+    assert made.returncode == 0
+    assert run("put", *home, "hello").returncode == 0
+    status = json.loads(run("status", *home, "--json").stdout)
+    assert (status["name"], status["id"], status["outbox"]) == ("field", "0a0b0c0d", 1)
+    assert (status["running"], status["delivered"]) == (False, 0)
+    assert "agent not running" in run("status", *home).stdout
+    assert_refused(run("init", *home, "--name", "b", "--group", "g"), "is there already")
+    assert_refused(run("init", "--home", str(tmp_path / "x"), "--name", "b c", "--group", "g"))
+    assert not (tmp_path / "x" / "drupelet.toml").exists()
+
+
+def test_a_missing_home(tmp_path: Path) -> None:
+    for words in (["agent"], ["put", "x"], ["log"], ["status"], ["stick", "/tmp"]):
+        done = run(words[0], "--home", str(tmp_path / "no"), *words[1:])
+        assert_refused(done, str(tmp_path / "no"), "drupelet init")
+
+
+def test_no_store_yet(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    assert_refused(home.run("log"), "no store yet")
+
+
+def test_what_cannot_be_put(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A)
+    assert_refused(home.run("put", ""), "empty message")
+    assert_refused(home.run("put", "--file", str(tmp_path / "none")), "none: cannot be read")
+    assert_refused(home.run("put", "--file", str(tmp_path)), "cannot be read")
+    (tmp_path / "big").write_bytes(b"x" * 40000)
+    assert_refused(home.run("put", "--file", str(tmp_path / "big")), "too long")
+
+
+def test_a_damaged_store(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    (home.path / "store.db").write_bytes(b"garbage" * 1000)
+    for words in (["agent"], ["put", "x"], ["log"], ["status"]):
+        assert_refused(home.run(*words), "store.db", "not a database")
+
+
+def test_a_serial_device_that_is_not_there(make_home: MakeHome) -> None:
+    home = make_home("a", A, Peer("b", B, "serial:///dev/nothing-here"))
+    done = home.run("agent")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "there is no device /dev/nothing-here" in done.stderr
+    home.start("--wait")
+    assert "no device" in wait_for(lambda: home.events("carrier"), "carrier")[0]["reason"]
+    home.stop()
+
+
+def test_a_broker_that_is_not_there(make_home: MakeHome) -> None:
+    home = make_home("a", A, Peer("b", B, "mqtt://127.0.0.1:1/t"))
+    done = home.run("agent")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "no broker answers" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("mqtt://192.0.2.1:1883/t", "not sealed"),
+        ("gopher://x", "gopher"),
+        ("udp://239.0.0.1:7447", "serial, mqtt and stick"),
+    ],
+)
+def test_a_carrier_that_is_refused(make_home: MakeHome, url: str, complaint: str) -> None:
+    home = make_home("a", A, Peer("b", B, url))
+    done = home.run("agent")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert complaint in done.stderr
+
+
+def small_files() -> None:
+    """As a full disk: no file of the child grows beyond 100 KB."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+
+def test_a_full_disk(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A)
+    (tmp_path / "big").write_bytes(b"x" * 30000)
+    answers = [
+        home.run("put", "--file", str(tmp_path / "big"), preexec_fn=small_files) for _ in range(6)
+    ]
+    refused = [done for done in answers if done.returncode]
+    assert refused
+    for done in refused:
+        assert_refused(done, "store.db", "disk")
+    accepted = len(answers) - len(refused)
+    assert home.status()["outbox"] == accepted
+    agent = home.run("agent", preexec_fn=small_files)
+    assert agent.returncode == 1
+    assert len(agent.stderr.splitlines()) == 1
+    assert "disk" in agent.stderr
+    # With room again nothing that was accepted is missing, and nothing is there twice.
+    home.start()
+    wait_for(lambda: len(home.log()) == accepted, "messages")
+    home.stop()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere; see the next test")
+def test_an_unwritable_home(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    home.path.chmod(0o500)
+    assert_refused(home.run("put", "x"), str(home.path))
+    home.path.chmod(0o700)
+
+
+def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = run("init", "--home", str(tmp_path / "file" / "h"), "--name", "a", "--group", "g")
+    assert_refused(done, "cannot be made")
+    done = run("init", "--home", "/proc/1/h", "--name", "a", "--group", "g")
+    assert_refused(done, "cannot be made")
+
+
+def test_a_stick_that_is_not_there(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    assert_refused(home.run("stick", str(tmp_path / "usb")), "usb", "plug it in")
+    home.start()
+    assert_refused(home.run("stick", str(tmp_path / "usb")), "usb", "plug it in")
+    home.stop()
+
+
+def test_export_where_nothing_can_be_written(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A)
+    home.put("x")
+    (tmp_path / "file").write_text("in the way")
+    assert_refused(home.run("export-telemetry", str(tmp_path / "file")), "cannot be written")
+    assert_refused(home.run("export-telemetry", "/proc/x"), "cannot be written")
+
+
+def test_the_own_black_box_is_exported(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:", board="esp32"))
+    home.put("something to log")
+    for _ in range(2):
+        home.start()
+        wait_for(home.log, "message")
+        home.stop()
+    out = tmp_path / "out"
+    done = home.run("export-telemetry", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in out.glob("*.dbx"))
+    assert json.loads(done.stdout)["segments"] == len(names) >= 1
+    assert names[0].startswith("a0000001-00001-")
+    assert (out / names[0]).read_bytes().startswith(b"DRBX")
+    assert json.loads((out / "names.json").read_text()) == {
+        "a0000001": {"name": "a", "carrier": "", "board": "host"},
+        "b0000002": {"name": "b", "carrier": "stick", "board": "esp32"},
+    }
+    before = {name: (out / name).read_bytes() for name in names}
+    home.run("export-telemetry", str(out))
+    assert {name: (out / name).read_bytes() for name in names} == before
+
+
+def test_ctrl_c_ends_a_follow_with_130(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    home.put("x")
+    home.start()
+    wait_for(home.log, "message")
+    home.stop()
+    follow = subprocess.Popen(
+        [*COMMAND, "log", "--home", str(home.path), "--follow", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert follow.stdout is not None
+    assert json.loads(follow.stdout.readline())["text"] == "x"
+    follow.send_signal(2)
+    _, complaint = follow.communicate(timeout=60)
+    assert follow.returncode == 130
+    assert "Traceback" not in complaint
+
+
+def test_the_log_as_a_table(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    home.put("[bold]not markup[/bold] \x1b[31m")
+    home.put("second")
+    home.start()
+    wait_for(lambda: len(home.log()) == 2, "messages")
+    home.stop()
+    table = home.run("log").stdout
+    assert "[bold]not markup[/bold] \\x1b[31m" in table
+    assert "\x1b" not in table
+    first = home.log()[0]["id"][:8]
+    assert first in table.splitlines()[-1]
+
+
+def test_docs_are_what_the_program_says() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "drupelet_host.cli_docs"],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    page = Path(__file__).parents[2] / "docs" / "cli.md"
+    assert page.read_text() == done.stdout, (
+        "run: python -m drupelet_host.cli_docs > docs/cli.md"
+    )

@@ -1,0 +1,104 @@
+"""The configuration: what is accepted, and one clear line for everything else."""
+
+from pathlib import Path
+
+import pytest
+
+from drupelet_host import config
+from drupelet_host.config import Config, ConfigError, Peer
+
+GOOD = """
+name = "host"
+id = "0a0b0c0d"
+group = "orchard"
+[[peers]]
+name = "a"
+id = "A0000001"
+url = "serial:///dev/ttyACM0?baud=115200"
+mode = "batch"
+epoch_ms = 500
+"""
+
+
+def load(folder: Path, text: str) -> Config:
+    (folder / config.CONFIG_NAME).write_text(text)
+    return config.load(folder)
+
+
+def test_a_good_file(tmp_path: Path) -> None:
+    settings = load(tmp_path, GOOD)
+    assert (settings.name, settings.id, settings.group) == ("host", b"\n\x0b\x0c\r", "orchard")
+    peer = settings.peers[0]
+    assert (peer.id, peer.mode, peer.epoch_ms, peer.carrier) == (
+        b"\xa0\0\0\1", "batch", 500, "serial",
+    )  # fmt: skip
+
+
+def test_what_is_rendered_is_read_back(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    peers = tuple(
+        Peer(f"p{n}", n.to_bytes(4), f"stick:///media/{n}", "batch", 100 + n, "esp32")
+        for n in range(3)
+    )
+    made = Config(home, "host", b"\1\2\3\4", 'a "quoted" \\ group\n\x7f é', 70, bytes(32), peers)
+    config.create(made)
+    assert config.load(home) == made
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_home_is_not_replaced(tmp_path: Path) -> None:
+    made = Config(tmp_path / "home", "host", bytes(4), "g")
+    config.create(made)
+    with pytest.raises(ConfigError, match="is there already"):
+        config.create(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "name: missing"),
+        ("name = 5", "name: must be a text"),
+        ("nonsense", "not valid TOML"),
+        ("\xff", "not valid TOML"),
+        (GOOD.replace('"0a0b0c0d"', '"xyz"'), "id: must be 8 hex digits"),
+        (GOOD.replace('"host"', '"a b"'), "name: use 1 to 32 letters"),
+        (GOOD.replace('"batch"', '"slow"'), "peer 1: mode: must be one of interactive, batch"),
+        (GOOD.replace("500", "5"), "peer 1: epoch_ms: must be a whole number from 20"),
+        (GOOD.replace("500", "true"), "peer 1: epoch_ms: must be a whole number"),
+        (GOOD + "colour = 3", "peer 1: colour: unknown key"),
+        ('colour = "red"\n' + GOOD, "colour: unknown key"),
+        (GOOD.replace('"A0000001"', '"0a0b0c0d"'), "the id 0a0b0c0d is used twice"),
+        (GOOD.replace('"a"', '"host"'), "the name 'host' is used twice"),
+        ("peers = 3\n" + GOOD.partition("[[")[0], r"peers: must be tables"),
+        ('client = "12"\n' + GOOD, "client: must be"),
+        (GOOD + 34 * GOOD.partition("[[")[2].join(("[[", "")), "at most 32, here are 35"),
+    ],
+)
+def test_a_bad_file_gets_one_line(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / config.CONFIG_NAME).write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        config.load(tmp_path)
+    assert str(tmp_path / config.CONFIG_NAME) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_home_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="drupelet init"):
+        config.load(tmp_path / "nowhere")
+
+
+def test_the_default_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert config.default_home() == tmp_path / "drupelet"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert config.default_home() == tmp_path / ".local/state/drupelet"
+
+
+def test_the_lock_is_for_one(tmp_path: Path) -> None:
+    assert not config.locked(tmp_path)
+    with config.lock(tmp_path):
+        assert config.locked(tmp_path)
+        with pytest.raises(config.LockedError, match="already owns"), config.lock(tmp_path):
+            pass
+    assert not config.locked(tmp_path)

@@ -1,0 +1,172 @@
+"""The Spark wiring: the same rows as the plain functions, once, whatever arrives and dies."""
+
+import shutil
+import struct
+
+import pyarrow.parquet as pq
+import pytest
+from telemetry import fleet
+from telemetry.test_decode import spoil
+
+from drupelet_tools.telemetry import inputs, job, lake, sql
+from drupelet_tools.telemetry.decode import Copy, decode, read_header
+from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.summary import summarise
+
+
+def never():
+    raise AssertionError("nothing new: Spark must not be needed")
+
+
+def ids(device):
+    return fleet.MEMBERS[device][0].hex()
+
+
+def content(root):
+    """All tables but `sources`, which remembers file names, as sorted rows."""
+    state = lake.open_lake(root)
+    return {
+        table: sorted(map(repr, state.read(table).to_pylist()))
+        for table in lake.TABLES
+        if table != "sources"
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(spark, tmp_path_factory):
+    """The fleet ingested in one go."""
+    folder = tmp_path_factory.mktemp("whole")
+    fleet.write(folder)
+    counts = job.ingest([folder], folder / "lake", fleet.names(), spark)
+    return folder, counts
+
+
+def test_tables_are_those_of_the_plain_functions(whole):
+    folder, counts = whole
+    state = lake.open_lake(folder / "lake")
+    expected = 0
+    for device, *_ in fleet.MEMBERS.values():
+        paths = sorted(folder.glob(f"{device.hex()}-*.dbx"))
+        copies = [Copy(str(p), p.read_bytes(), read_header(p.read_bytes())) for p in paths]
+        expected += len(copies)
+        for table, rows in summarise(decode(copies)).items():
+            stored = [r for r in state.read(table).to_pylist() if r["device"] == device.hex()]
+            assert stored == rows, table
+    assert counts == {
+        "segments": expected,
+        "repeated": 0,
+        "new": expected,
+        "devices": 4,
+        "events": sum(row["events"] for row in state.read("segments").to_pylist()),
+        "quarantined": 0,
+    }
+    told = {row["name"]: row for row in state.read_devices().to_pylist()}
+    assert told["C"] == {
+        "device": ids("C"), "name": "C", "carriers": "serial, stick", "board": "esp32",
+    }  # fmt: skip
+
+
+def test_the_same_again_adds_nothing_and_needs_no_spark(whole):
+    folder, counts = whole
+    before = content(folder / "lake")
+    again = job.ingest([folder, *folder.glob("a*.dbx")], folder / "lake", {}, never)
+    assert (again["segments"], again["new"], again["events"]) == (counts["segments"], 0, 0)
+    assert content(folder / "lake") == before
+
+
+def test_in_pieces_with_repeats_and_damage_mended_is_the_same(whole, spark, tmp_path):
+    folder, _ = whole
+    paths = sorted(folder.glob("*.dbx"), key=lambda p: (p.name[::-1], p.name))
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    for at, path in enumerate(paths):
+        data = path.read_bytes()
+        if at % 2:
+            (first / path.name).write_bytes(spoil(data, 0) if at == 1 else data)
+    pack = bytearray()
+    for path in paths:
+        inputs.append_to_pack(pack, path.read_bytes())
+    (second / "all.dbxpack").write_bytes(pack)
+    root = tmp_path / "lake"
+    told = job.ingest([first], root, fleet.names(), spark)
+    assert told["quarantined"] == 1
+    # A killed ingest leaves files that no manifest names.
+    (root / "parts" / "dead-segments.parquet").write_bytes(b"half")
+    told = job.ingest([second, first], root, {}, spark)
+    assert told["new"] == len(paths) - len(paths) // 2 + 1, "the mended copy is news"
+    found, wanted = content(root), content(folder / "lake")
+    assert len(found.pop("quarantine")) == 1
+    wanted.pop("quarantine")
+    copies = [repr(row) for row in lake.open_lake(root).read("segments").to_pylist()]
+    assert sum("'copies': 2" in row for row in copies) == 1
+    found["segments"] = [row.replace("'copies': 2", "'copies': 1") for row in found["segments"]]
+    assert found == wanted
+    assert not (root / "parts" / "dead-segments.parquet").exists()
+    assert job.ingest([second, first], root, {}, never)["new"] == 0
+
+
+def test_unreadable_headers_are_kept_as_reasons_once(spark, tmp_path):
+    fleet.write(tmp_path, only=["A"])
+    path = next(tmp_path.glob("*.dbx"))
+    data = bytearray(path.read_bytes())
+    data[10] ^= 1
+    path.write_bytes(data)
+    (tmp_path / "odd.dbxpack").write_bytes(struct.pack("<I", 7) + b"abc")
+    root = tmp_path / "lake"
+    assert job.ingest([tmp_path], root, {}, spark)["quarantined"] == 2
+    rows = lake.open_lake(root).read("quarantine").to_pylist()
+    assert {(r["device"], r["file"], r["reason"]) for r in rows} == {
+        ("", str(path), "header crc"),
+        ("", str(tmp_path / "odd.dbxpack"), "pack: bad length at 0"),
+    }
+    assert job.ingest([tmp_path], root, {}, never)["new"] == 0
+    assert [row["device"] for row in lake.open_lake(root).read_devices().to_pylist()] == [ids("A")]
+
+
+def test_views_show_only_what_counts(spark, tmp_path):
+    written = fleet.write(tmp_path)
+    late = written["A"][-1].rename(tmp_path / "late")
+    root = tmp_path / "lake"
+    job.ingest([tmp_path], root, fleet.names(), spark)
+    # The last segment of A comes alone: the part that it shared still counts for the others.
+    late = late.rename(tmp_path / "late.dbx")
+    job.ingest([late], root, {}, spark)
+    state = lake.open_lake(root)
+    names, rows = sql.select(
+        spark, state, "SELECT name, count(*) FROM segments JOIN devices USING (device) GROUP BY 1"
+    )
+    assert names == ["name", "count(1)"]
+    assert dict(rows) == {name: len(paths) for name, paths in written.items()}
+    with pytest.raises(TelemetryError, match="query: ") as told:
+        sql.select(spark, state, "SELECT nonsense FROM nowhere")
+    assert "\n" not in str(told.value)
+
+
+def test_a_worker_that_cannot_write_is_one_line_and_changes_nothing(spark, tmp_path, monkeypatch):
+    fleet.write(tmp_path, only=["A"])
+    root = tmp_path / "lake"
+    deal = job._deal
+
+    def lose_the_folder(work, groups):
+        shutil.rmtree(root / "parts")
+        return deal(work, groups)
+
+    monkeypatch.setattr(job, "_deal", lose_the_folder)
+    with pytest.raises(TelemetryError, match="a worker could not go on"):
+        job.ingest([tmp_path], root, {}, spark)
+    assert not (root / "manifest.json").exists()
+    monkeypatch.undo()
+    assert job.ingest([tmp_path], root, {}, spark)["new"] > 0
+
+
+def test_a_second_ingest_at_the_same_time_is_refused(whole):
+    folder, _ = whole
+    with lake.locked(folder / "lake"), pytest.raises(TelemetryError, match="another ingest"):
+        job.ingest([folder], folder / "lake", {}, never)
+
+
+def test_parts_are_parquet_that_anything_reads(whole):
+    folder, _ = whole
+    for path in (folder / "lake" / "parts").glob("*-traffic.parquet"):
+        assert pq.read_schema(path).equals(lake.TABLES["traffic"])

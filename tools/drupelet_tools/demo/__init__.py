@@ -1,0 +1,1 @@
+"""`drupelet demo`: the whole product on real boards, carriers and Spark, on this machine."""

@@ -1,0 +1,113 @@
+"""What the members really hold at the end, read from the boards' flash and the host's database.
+
+Nothing here knows what the demo sent: the expected set is what the members' own logs say that
+they wrote, and order is checked against the dependencies inside the messages.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from drupelet.clients import READINGS_CLIENT_ID
+from drupelet.errors import OK
+from drupelet.hashes import group_id_into
+from drupelet.limits import ID_SIZE
+from drupelet.store import STATE_DELIVERED, FlashStore
+from drupelet_host.files import HostFiles
+from drupelet_host.log_view import LogView
+from drupelet_host.parse import split_body
+from drupelet_tools.demo.plan import BOARDS, GROUP, HOST, DemoError, Folders
+
+_MEMBER_GROUP = 1
+
+
+@dataclass(frozen=True)
+class Logged:
+    """One message of a member's log."""
+
+    id: bytes
+    own: bool
+    dependencies: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Held:
+    """What one member holds."""
+
+    expected: int
+    delivered: int
+    duplicates: int
+    out_of_order: int
+
+    @property
+    def right(self) -> bool:
+        """Everything exactly once, after its dependencies."""
+        return self.delivered == self.expected and not self.duplicates and not self.out_of_order
+
+
+def board_log(flash: Path) -> list[Logged]:
+    """A board's log in its order, by the board's own recovery."""
+    store = FlashStore(HostFiles(flash))
+    store.open()
+    id = bytearray(ID_SIZE)
+    group_id_into(id, READINGS_CLIENT_ID, GROUP.encode(), len(GROUP.encode()))
+    group = store.member(_MEMBER_GROUP, id, 0, ID_SIZE)
+    found = []
+    handle = store.next(0)
+    while handle:
+        if store.load(handle) == OK and store.state == STATE_DELIVERED and store.group == group:
+            found.append(_logged(store, handle))
+        handle = store.next(handle)
+    return found
+
+
+def _logged(store: FlashStore, handle: int) -> Logged:
+    body = bytearray(store.size)
+    id, own = bytes(store.id), store.source == 0
+    if store.read_into(handle, 0, body, 0, len(body)) != len(body):
+        raise DemoError(f"message {id.hex()[:8]} has lost its body")
+    dependencies, _ = split_body(bytes(body))
+    return Logged(id, own, tuple(dependencies))
+
+
+def host_log(home: Path) -> list[Logged]:
+    """The host's log in its order."""
+    view = LogView(home)
+    try:
+        return [
+            Logged(entry.id, entry.via == view.config.name, tuple(entry.dependencies))
+            for entry in view.entries("readings")
+        ]
+    finally:
+        view.close()
+
+
+def judge(logs: dict[str, list[Logged]]) -> dict[str, Held]:
+    """Hold each member's log against what all members wrote."""
+    written = {message.id for log in logs.values() for message in log if message.own}
+    return {name: _judge(log, written) for name, log in logs.items()}
+
+
+def _judge(log: list[Logged], written: set[bytes]) -> Held:
+    seen: set[bytes] = set()
+    out_of_order = sum(1 for message in _in_order(log, seen) if message)
+    return Held(
+        expected=len(written),
+        delivered=len(seen & written),
+        duplicates=len(log) - len(seen),
+        out_of_order=out_of_order,
+    )
+
+
+def _in_order(log: list[Logged], seen: set[bytes]) -> Iterator[bool]:
+    """For each message whether a dependency of it comes later, or never."""
+    for message in log:
+        yield not seen.issuperset(message.dependencies)
+        seen.add(message.id)
+
+
+def members_hold(folders: Folders) -> dict[str, Held]:
+    """The verdict on every member, host first."""
+    logs = {HOST: host_log(folders.host)}
+    logs.update({board: board_log(folders.flash(board)) for board in BOARDS})
+    return judge(logs)

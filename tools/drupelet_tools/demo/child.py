@@ -1,0 +1,108 @@
+"""One child process: its lines of JSON become events, and it never outlives the demo."""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+_PR_SET_PDEATHSIG = 1
+_STOP_S = 1.0
+
+
+def _die_with_parent() -> None:
+    """In the child: be killed when the demo is, however the demo ends (Linux; else nothing)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Child:
+    """A running process; `tell` gets (name, event) for each line of JSON that it prints."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        tell: Callable[[str, Event], None],
+        env: dict[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        self._tell = tell
+        self._log = log.open("ab")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, **(env or {})},
+            # Not in the terminal's foreground group: Ctrl-C reaches the demo alone, which stops
+            # its children in order.
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+        self._thread = threading.Thread(target=self._read, daemon=True, name=f"read {name}")
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._log.write(line)
+            self._log.flush()
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                self._tell(self.name, event)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is alive."""
+        return self._process.poll() is None
+
+    def command(self, text: str) -> None:
+        """Write one line to the process."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(text.encode() + b"\n")
+            self._process.stdin.flush()
+
+    def kill(self) -> None:
+        """No warning: SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+        self._end()
+
+    def stop(self) -> None:
+        """Ask, then make it end within a second."""
+        if self.running:
+            self.command("stop")
+            assert self._process.stdin is not None
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._end()
+
+    def _end(self) -> None:
+        self._thread.join(_STOP_S)
+        if not self._log.closed:
+            self._log.close()
+
+    def last_words(self) -> str:
+        """The last line that it wrote, for an error message."""
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,89 @@
+"""`drupelet demo`: options, progress, and the table at the end."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from drupelet_tools.demo import plan
+from drupelet_tools.demo.rows import read_rows
+from drupelet_tools.demo.run import Course
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where stores, tables and report go.")
+    ] = Path("demo-out"),
+    input_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--input", metavar="FILE", help="Replay the rows of a CSV or NDJSON file.",
+            show_default=False,
+        ),
+    ] = None,
+    broker: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="An MQTT broker on this machine, as in mqtt://localhost:1883/demo;"
+            " by default one is started.", show_default=False,
+        ),
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:  # fmt: skip
+    """Five members, three carriers, one report: the whole product on this machine."""
+    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
+    rows = read_rows(input_file, plan.READINGS * len(plan.BOARDS)) if input_file else None
+    if rows is not None:
+        for complaint in rows.complaints:
+            say(f"--input {input_file}: {complaint}")
+        say(f"--input {input_file}: {len(rows.texts)} rows, {rows.bad} bad ones skipped")
+    course = Course(plan.prepare(out), broker, rows, say)
+    try:
+        course.run()
+    finally:
+        if course.result:
+            _print(course.result, as_json, console)
+
+
+def _print(result: dict[str, Any], as_json: bool, console: Console) -> None:
+    if as_json:
+        json.dump(result, sys.stdout, indent=2)
+        print()
+        return
+    console.print(table(result))
+    console.print(
+        f"killed {result['kills']}×, stick pulled {result['stick_pulls']}×,"
+        f" {result['bytes_per_message']} bytes on carriers per message delivered to a member"
+    )
+    console.print(f"report: {result['report']}")
+
+
+def table(result: dict[str, Any]) -> Table:
+    """The members, one a row."""
+    shown = Table(title="drupelet demo")
+    for name in ("member", "carrier", "delivered/expected", "duplicates", "out of order",
+                 "bytes/message", "mAh (modelled)", "heap peak/limit"):  # fmt: skip
+        shown.add_column(name, justify="left" if name in ("member", "carrier") else "right")
+    for member in result["members"]:
+        heap = f"{member['heap_peak']:,}/{member['heap_limit']:,}" if member["heap_limit"] else "-"
+        charge = member["mah_modelled"]
+        cost = member["bytes_per_message"]
+        shown.add_row(
+            member["name"],
+            member["carrier"],
+            f"{member['delivered']}/{member['expected']}",
+            str(member["duplicates"]),
+            str(member["out_of_order"]),
+            f"{cost:.0f}" if cost is not None else "-",
+            f"{charge:.4f}" if charge is not None else "mains",
+            heap,
+        )
+    return shown

@@ -1,0 +1,287 @@
+"""The demo's course: what happens when, and what is looked at in the end."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from drupelet_host.broker import start as start_broker
+from drupelet_host.log_view import LogView
+from drupelet_tools.demo import check, plan
+from drupelet_tools.demo.plan import BOARDS, CARRIERS, HOST, IDS, DemoError, Folders
+from drupelet_tools.demo.rows import Rows
+from drupelet_tools.demo.world import World
+from drupelet_tools.telemetry import job, report
+from drupelet_tools.telemetry.session import Session, start_early
+
+# Boards need a moment of calm before the JVM takes a core.
+SPARK_AFTER_READINGS = 2
+KILL_AFTER_READINGS = 8
+# Time on foot between C and the host.
+WALK_S = 1.0
+OFF_S = 2.0
+CONVERGE_S = 90.0
+PULLS_TRIED_MAX = 4
+ROUND_TRIPS_MAX = 12
+
+Say = Callable[[str], None]
+
+
+class Course:
+    """One run; `result` holds what `drupelet demo --json` prints."""
+
+    def __init__(self, folders: Folders, broker: str, rows: Rows | None, say: Say) -> None:
+        self.folders = folders
+        self.say = say
+        self.rows = rows
+        self.broker = broker
+        self.readings = plan.READINGS
+        self.session: Session | None = None
+        self.result: dict[str, Any] = {}
+        self._started = time.monotonic()
+
+    def tell(self, text: str) -> None:
+        """One line of progress with the seconds since the start."""
+        self.say(f"{time.monotonic() - self._started:5.1f} s  {text}")
+
+    def run(self) -> None:
+        """Everything from switching on to the report; raises DemoError if a promise broke."""
+        with ExitStack() as stack:
+            stack.callback(self._stop_session)
+            if not self.broker:
+                broker = start_broker()
+                stack.callback(broker.stop)
+                self.broker = f"{broker.url}/demo"
+                self.tell(f"MQTT broker on {broker.url}")
+            self._deal_rows()
+            with World(self.folders, self.broker, self.readings) as world:
+                self._sync(world)
+                heap_low = dict(world.heap_low)
+                kills, pulls = world.kills, world.pulls
+            self.tell("members stopped; reading what each of them holds")
+            held = check.members_hold(self.folders)
+            figures = self._telemetry(held)
+        self._sum_up(held, figures, heap_low, kills, pulls)
+
+    def _stop_session(self) -> None:
+        if self.session is not None:
+            self.session.stop(graceful=False)
+
+    def _deal_rows(self) -> None:
+        """Give each board every fourth row of the input file."""
+        if self.rows is None:
+            return
+        texts = self.rows.texts
+        shares = {board: texts[at :: len(BOARDS)] for at, board in enumerate(BOARDS)}
+        self.readings = max(len(share) for share in shares.values())
+        for board, share in shares.items():
+            path = self.folders.board(board) / "rows.ndjson"
+            path.write_text("".join(f"{text}\n" for text in share), encoding="utf-8")
+
+    # --- syncing ---
+
+    def _sync(self, world: World) -> None:
+        world.start()
+        world.wait_for("boards start", lambda: len(world.status) == len(BOARDS), 20)
+        self.tell("4 boards on 128 KB heaps and the host are up")
+        world.put("the demo begins")
+        world.wait_for("first readings", self._own(world, "A", SPARK_AFTER_READINGS), 30)
+        self.session = start_early()
+        self._round_trip(world)
+        self._kill(world, "B")
+        self._pull(world)
+        self._until_equal(world)
+        self._collect(world)
+
+    def _own(self, world: World, board: str, count: int) -> Callable[[], bool]:
+        return lambda: int(world.status.get(board, {}).get("own", 0)) >= count
+
+    def _walk(self, world: World) -> None:
+        end = time.monotonic() + WALK_S
+        world.wait_for("walk", lambda: time.monotonic() >= end, WALK_S + 5)
+
+    def _round_trip(self, world: World) -> None:
+        for name in ("C", HOST):
+            world.visit(name)
+            self.tell(f"stick was at {name}")
+            self._walk(world)
+
+    def _kill(self, world: World, board: str) -> None:
+        count = min(KILL_AFTER_READINGS, self.readings)
+        world.wait_for(f"{count} readings", self._own(world, board, count), 30)
+        world.kill(board)
+        self.tell(f"{board} killed without warning")
+        end = time.monotonic() + OFF_S
+        while time.monotonic() < end:
+            time.sleep(0.05)
+        world.switch_on(board)
+        world.wait_for(f"{board} is back", lambda: board in world.status, 20)
+        self.tell(f"{board} is back and goes on where it was")
+
+    def _pull(self, world: World) -> None:
+        for _ in range(PULLS_TRIED_MAX):
+            if world.pull("C"):
+                self.tell("stick pulled from C in the middle of a bundle")
+                return
+            self._walk(world)
+        raise DemoError("the stick could not be pulled mid-write: C was too quick each time")
+
+    def _until_equal(self, world: World) -> None:
+        """Carry the stick to and fro until every member says that it has everything."""
+        for board in BOARDS:
+            count = len(self._share(board)) if self.rows else self.readings
+            world.wait_for(f"last reading of {board}", self._own(world, board, count), 60)
+        self.tell("last readings taken")
+        world.put("the last word")
+        total = sum(int(world.status[board]["own"]) for board in BOARDS) + 2
+        for _ in range(ROUND_TRIPS_MAX):
+            self._settle(world, total)
+            self._round_trip(world)
+            if self._equal(world, total):
+                break
+        world.wait_for("all members equal", lambda: self._equal(world, total), CONVERGE_S)
+        self.tell(f"all members have all {total} messages")
+
+    def _share(self, board: str) -> list[str]:
+        assert self.rows is not None
+        return self.rows.texts[BOARDS.index(board) :: len(BOARDS)]
+
+    def _settle(self, world: World, total: int) -> None:
+        """Give the cables a few epochs to bring C what the stick should take along."""
+        end = time.monotonic() + 4
+        world.wait_for(
+            "C and D agree",
+            lambda: self._pair_done(world) or self._equal(world, total) or time.monotonic() > end,
+            10,
+        )
+
+    def _pair_done(self, world: World) -> bool:
+        return all(world.status[name].get("logged") == world.status["C"].get("logged")
+                   for name in ("C", "D"))  # fmt: skip
+
+    def _equal(self, world: World, total: int) -> bool:
+        if any(int(world.status[board].get("logged", 0)) < total for board in BOARDS):
+            return False
+        view = LogView(self.folders.host)
+        try:
+            return view.count("readings") >= total
+        finally:
+            view.close()
+
+    def _collect(self, world: World) -> None:
+        """Let the black boxes leave: through the sync, and by stick for C and D."""
+        for board in ("D", "A", "B", "C"):
+            world.children[board].command("flush")
+            world.status[board]["outstanding"] = -1
+            if board == "D":
+                world.wait_for("D's black box at C", lambda: self._rest(world, "D"), 30)
+        for board in ("A", "B"):
+            world.wait_for(f"{board}'s black box", lambda b=board: self._rest(world, b), 30)
+        world.wait_for("C's black box", lambda: world.status["C"]["outstanding"] != -1, 30)
+        self._round_trip(world)
+        self.tell("black boxes are at the host")
+
+    def _rest(self, world: World, board: str) -> bool:
+        return world.status.get(board, {}).get("outstanding") == 0
+
+    # --- telemetry ---
+
+    def _telemetry(self, held: dict[str, check.Held]) -> dict[str, Any]:
+        view = LogView(self.folders.host)
+        try:
+            segments = view.export_telemetry(self.folders.telemetry)
+        finally:
+            view.close()
+        self.tell(f"{segments} black-box segments; Spark turns them into tables")
+        names = {
+            IDS[name]: {
+                "name": name,
+                "carrier": CARRIERS[name],
+                "board": "" if name == HOST else "esp32",
+            }
+            for name in IDS
+        }
+        names_path = self.folders.out / "names.json"
+        names_path.write_text(json.dumps(names, indent=2))
+        assert self.session is not None
+        segment_files = sorted(self.folders.telemetry.glob("*.dbx"))
+        job.ingest(segment_files, self.folders.lake, names, self.session.wait)
+        self.tell("tables written; drawing the report")
+        results = {
+            name: {
+                "expected": one.expected,
+                "delivered": one.delivered,
+                "duplicates": one.duplicates,
+                "out_of_order": one.out_of_order,
+            }
+            for name, one in held.items()
+        }
+        return report.write_report(self.folders.lake, self.folders.report, results)
+
+    # --- result ---
+
+    def _sum_up(
+        self, held: dict[str, check.Held], figures: dict[str, Any], heap_low: dict[str, int],
+        kills: int, pulls: int,
+    ) -> None:  # fmt: skip
+        devices = {device["name"]: device for device in figures["devices"]}
+        members = []
+        for name, one in held.items():
+            device = devices.get(name, {})
+            board = name != HOST
+            members.append(
+                {
+                    "name": name,
+                    "carrier": CARRIERS[name],
+                    "expected": one.expected,
+                    "delivered": one.delivered,
+                    "duplicates": one.duplicates,
+                    "out_of_order": one.out_of_order,
+                    "heap_limit": plan.HEAP_LIMIT if board else None,
+                    "heap_peak": plan.HEAP_LIMIT - heap_low[name] if board else None,
+                    "interpreter": self._interpreter(name),
+                    "bytes_per_message": device.get("bytes_per_message"),
+                    "mah_modelled": device.get("mah_modelled"),
+                    "latency_ms": device.get("latency"),
+                }
+            )
+        self.result = {
+            "members": members,
+            "bytes_per_message": self._bytes_per_message(devices, held),
+            "kills": kills,
+            "stick_pulls": pulls,
+            "bad_rows": self.rows.bad if self.rows else 0,
+            "lake": str(self.folders.lake),
+            "report": str(self.folders.report),
+        }
+        wrong = [name for name, one in held.items() if not one.right]
+        if wrong:
+            raise DemoError(f"{', '.join(wrong)}: not every message exactly once and in order")
+
+    def _interpreter(self, name: str) -> str:
+        path = self.folders.board(name) / "output.log" if name != HOST else None
+        return _interpreter_of(path)
+
+    @staticmethod
+    def _bytes_per_message(
+        devices: dict[str, dict[str, Any]], held: dict[str, check.Held]
+    ) -> float | None:
+        """All carrier bytes of client data that left any member, over all deliveries to others."""
+        sent = sum(device["traffic"]["client_bytes_sent"] for device in devices.values())
+        deliveries = sum(one.delivered for one in held.values())
+        written = max((one.expected for one in held.values()), default=0)
+        received = deliveries - written
+        return round(sent / received, 1) if received > 0 else None
+
+
+def _interpreter_of(log: Path | None) -> str:
+    import platform
+
+    if log is None:
+        return f"cpython {platform.python_version()}"
+    for line in log.read_text(errors="replace").splitlines():
+        if '"interpreter"' in line:
+            return str(json.loads(line)["interpreter"])
+    raise DemoError(f"{log}: the board did not say what runs it")

@@ -1,0 +1,247 @@
+"""The demo's members as processes, and the stick that is carried between them.
+
+Events come from the children's output; `wait_for` is the only place that waits, and it is
+bounded. The stick moves when the member that has it says that it is safe to unplug.
+"""
+
+import json
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from drupelet_host.config import Config, Peer, create
+from drupelet_tools.demo import plan
+from drupelet_tools.demo.cable import Cable
+from drupelet_tools.demo.child import Child, Event
+from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
+from drupelet_tools.flash.build import build, micropython_command
+
+# A board that says nothing for this long is hung: it tells its status every epoch.
+SILENCE_S = 20.0
+_PEEK_S = 0.0005
+
+
+class World:
+    """Everything that runs; use as a context manager, so that nothing is left behind."""
+
+    def __init__(self, folders: Folders, broker_url: str, readings: int) -> None:
+        self.folders = folders
+        self.broker_url = broker_url
+        self.readings = readings
+        self.cables: dict[str, Cable] = {}
+        self.children: dict[str, Child] = {}
+        self.status: dict[str, Event] = {}
+        self.heap_low: dict[str, int] = {}
+        self.visits: dict[str, int] = dict.fromkeys(IDS, 0)
+        self.kills = 0
+        self.pulls = 0
+        self._events: queue.Queue[tuple[str, Event]] = queue.Queue()
+        self.stick_at = ""
+
+    def __enter__(self) -> "World":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self.children.values():
+            child.stop()
+        for cable in self.cables.values():
+            cable.close()
+
+    # --- set-up ---
+
+    def start(self) -> None:
+        """Compile the firmware, lay the cables, switch everybody on."""
+        build(self.folders.firmware, "x86")
+        self.cables = {"A-host": Cable(), "C-D": Cable()}
+        self._write_host_config()
+        command = [sys.executable, "-m", "drupelet_host", "agent", "--json", "--home"]
+        self.children[HOST] = Child(
+            HOST, [*command, str(self.folders.host)], self.folders.out / "host.log", self._tell
+        )
+        for board in BOARDS:
+            self._write_board_config(board)
+            self.switch_on(board)
+
+    def _urls(self) -> dict[tuple[str, str], str]:
+        serial = {name: cable.ends for name, cable in self.cables.items()}
+        return {
+            ("A", HOST): f"serial://{serial['A-host'][0]}",
+            (HOST, "A"): f"serial://{serial['A-host'][1]}?baud=115200",
+            ("B", HOST): self.broker_url,
+            (HOST, "B"): self.broker_url,
+            ("C", HOST): f"stick://{self.folders.mount('C')}",
+            (HOST, "C"): f"stick://{self.folders.mount(HOST)}",
+            ("C", "D"): f"serial://{serial['C-D'][0]}",
+            ("D", "C"): f"serial://{serial['C-D'][1]}",
+        }
+
+    def _write_host_config(self) -> None:
+        peers = tuple(
+            Peer(
+                name=peer,
+                id=bytes.fromhex(IDS[peer]),
+                url=url,
+                mode="interactive" if peer == "A" else "batch",
+                epoch_ms=EPOCH_MS,
+                board="esp32",
+            )
+            for (name, peer), url in self._urls().items()
+            if name == HOST
+        )
+        create(
+            Config(
+                home=self.folders.host, name=HOST, id=bytes.fromhex(IDS[HOST]), group=plan.GROUP,
+                epoch_ms=EPOCH_MS, peers=peers,
+            )
+        )  # fmt: skip
+
+    def _write_board_config(self, board: str) -> None:
+        rows = self.folders.board(board) / "rows.ndjson"
+        config = {
+            "name": board,
+            "id": IDS[board],
+            "flash": str(self.folders.flash(board)),
+            "group": plan.GROUP,
+            "epoch_ms": EPOCH_MS,
+            "readings_max": self.readings,
+            "rows": str(rows) if rows.exists() else None,
+            "heap_limit": plan.HEAP_LIMIT,
+            "telemetry_to": [IDS[name] for name in plan.TELEMETRY_TO[board]],
+            "peers": [
+                {"id": IDS[peer], "url": url, "mode": "interactive" if board == "A" else "batch"}
+                for (name, peer), url in self._urls().items()
+                if name == board
+            ],
+        }
+        path = self.folders.board(board) / "config.json"
+        path.write_text(json.dumps(config, indent=2))
+
+    def switch_on(self, board: str) -> None:
+        """Start a board, new or again after `kill`."""
+        heap = f"heapsize={plan.HEAP_LIMIT // 1024}K"
+        config = self.folders.board(board) / "config.json"
+        self.children[board] = Child(
+            board,
+            [*micropython_command("x86"), "-X", heap, "-m", "boards.unix.main", str(config)],
+            self.folders.board(board) / "output.log",
+            self._tell,
+            {"MICROPYPATH": str(self.folders.firmware)},
+        )
+
+    def kill(self, board: str) -> None:
+        """No warning, as when a battery falls out (the page cache lives on: not a power cut)."""
+        self.children[board].kill()
+        self.status.pop(board, None)
+        self.kills += 1
+
+    # --- events ---
+
+    def _tell(self, name: str, event: Event) -> None:
+        self._events.put((name, event))
+
+    def wait_for(self, what: str, done: Callable[[], bool], timeout_s: float) -> None:
+        """Handle events until `done`; raises DemoError when a child dies or time is up."""
+        end = time.monotonic() + timeout_s
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise DemoError(f"{what}: not within {timeout_s:.0f} s; {self.where()}")
+            for name, child in self.children.items():
+                if not child.running:
+                    raise DemoError(f"{name} stopped by itself: {child.last_words()}")
+            try:
+                name, event = self._events.get(timeout=min(left, 0.1))
+            except queue.Empty:
+                continue
+            self._handle(name, event)
+
+    def _handle(self, name: str, event: Event) -> None:
+        if event.get("event") == "stick":
+            self.visits[name] += 1
+        elif "outstanding" in event:
+            self.status[name] = event
+            low = int(event["heap_low"])
+            self.heap_low[name] = min(low, self.heap_low.get(name, low))
+
+    def where(self) -> str:
+        """Who has what, for a message."""
+        seen = (f"{name} has {event['logged']}" for name, event in sorted(self.status.items()))
+        return ", ".join(seen) or "nobody has said anything"
+
+    # --- the stick ---
+
+    def plug(self, name: str) -> None:
+        """Put the stick in at a member."""
+        os.rename(self.folders.hand, self.folders.mount(name))
+        self.stick_at = name
+
+    def unplug(self) -> None:
+        """Take it out; the member has said that it is safe."""
+        os.rename(self.folders.mount(self.stick_at), self.folders.hand)
+        self.stick_at = ""
+
+    def visit(self, name: str, timeout_s: float = 30.0) -> None:
+        """Plug in, wait until it is safe, unplug."""
+        before = self.visits[name]
+        self.plug(name)
+        self.wait_for(f"stick at {name}", lambda: self.visits[name] > before, timeout_s)
+        self.unplug()
+
+    def pull(self, name: str, timeout_s: float = 30.0) -> bool:
+        """Plug in and pull while a bundle is being written; False when it was too quick for us.
+
+        What is on the stick at that instant is all that it keeps: a copy of it goes on, and the
+        member's writes go to a folder that is thrown away.
+        """
+        before = self.visits[name]
+        self.plug(name)
+        mount = self.folders.mount(name)
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            half = [path for path in mount.rglob("*.TMP") if _size(path)]
+            if half:
+                shutil.copytree(mount, self.folders.hand, dirs_exist_ok=True)
+                lost = mount.with_name("pulled")
+                os.rename(mount, lost)
+                self.stick_at = ""
+                self.pulls += 1
+                self.wait_for(f"{name} notices", lambda: self.visits[name] > before, timeout_s)
+                shutil.rmtree(lost)
+                return True
+            self._drain()
+            if self.visits[name] > before:
+                self.unplug()
+                return False
+            time.sleep(_PEEK_S)
+        raise DemoError(f"stick at {name}: no visit within {timeout_s:.0f} s")
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                name, event = self._events.get_nowait()
+            except queue.Empty:
+                return
+            self._handle(name, event)
+
+    # --- the host ---
+
+    def put(self, text: str) -> None:
+        """Publish at the host, as a user would."""
+        command = [sys.executable, "-m", "drupelet_host", "put", text, "--home"]
+        done = subprocess.run(
+            [*command, str(self.folders.host)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise DemoError(f"drupelet put: {done.stderr.strip()}")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,119 @@
+"""Wraps a carrier and spoils what is sent: loss, repeats, other order, flipped bits, delay.
+
+Every fault is drawn from the callable handed in, so one seed replays a run. Rates are per mille.
+Wrap both ends to spoil both directions.
+"""
+
+from drupelet._compat import const
+from drupelet.errors import OK
+from drupelet.memory import copy
+from drupelet_transports.base import Transport
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Frames held back at once; the one that finds no place is sent at once instead.
+_HELD_MAX = const(8)
+
+
+class FaultyTransport(Transport):
+    """The carrier `inner` behind faults; `random(n)` gives an integer from 0 to n - 1.
+
+    The rates are attributes and may be changed between calls: 0 heals the carrier. `delay_calls`
+    is the longest a delayed frame is held, counted in calls of `send` and `receive_into`.
+    The counters `lost`, `repeated`, `reordered`, `flipped`, `delayed` say what was done.
+    """
+
+    def __init__(
+        self,
+        inner: Transport,
+        random: "Callable[[int], int]",
+        loss: int = 0,
+        repeat: int = 0,
+        reorder: int = 0,
+        flip: int = 0,
+        delay: int = 0,
+        delay_calls: int = 16,
+    ) -> None:
+        super().__init__(inner.frame_size_max, inner.duplex)
+        assert delay_calls > 0
+        self.poll_object = inner.poll_object
+        self.loss = loss
+        self.repeat = repeat
+        self.reorder = reorder
+        self.flip = flip
+        self.delay = delay
+        self.delay_calls = delay_calls
+        self.lost = self.repeated = self.reordered = self.flipped = self.delayed = 0
+        self._inner = inner
+        self._random = random
+        self._scratch = bytearray(inner.frame_size_max)
+        self._held = [bytearray(inner.frame_size_max) for _ in range(_HELD_MAX)]
+        self._sizes = [0] * _HELD_MAX  # 0: free
+        self._waits = [0] * _HELD_MAX  # calls still to wait
+
+    def send(self, frame: bytearray, size: int) -> int:
+        """Send, spoil or hold back one frame; what is lost counts as OK."""
+        assert 0 < size <= self.frame_size_max
+        if self._drawn(self.loss):
+            self.lost += 1
+            self.last_wire_size = size
+            self._release()
+            return OK
+        if self._drawn(self.flip):
+            self.flipped += 1
+            copy(self._scratch, 0, frame, 0, size)
+            frame = self._scratch
+            frame[self._random(size)] ^= 1 << self._random(8)
+        # A frame held for one call goes out behind the next one.
+        if self._drawn(self.reorder) and self._hold(frame, size, 1):
+            self.reordered += 1
+            return OK
+        if self._drawn(self.delay) and self._hold(frame, size, 1 + self._random(self.delay_calls)):
+            self.delayed += 1
+            return OK
+        code = self._inner.send(frame, size)
+        if code == OK:
+            self.last_wire_size = self._inner.last_wire_size
+            if self._drawn(self.repeat) and self._inner.send(frame, size) == OK:
+                self.repeated += 1
+        self._release()
+        return code
+
+    def receive_into(self, frame: bytearray) -> int:
+        """Receive from the inner carrier, untouched."""
+        self._release()
+        size = self._inner.receive_into(frame)
+        self.last_wire_size = self._inner.last_wire_size
+        self.damaged = self._inner.damaged
+        self.pending_size = self._inner.pending_size
+        return size
+
+    def close(self) -> None:
+        """Close the inner carrier; what is held back is lost."""
+        for slot in range(_HELD_MAX):
+            self._sizes[slot] = 0
+        self._inner.close()
+
+    def _drawn(self, per_mille: int) -> bool:
+        return per_mille > 0 and self._random(1000) < per_mille
+
+    def _hold(self, frame: bytearray, size: int, calls: int) -> bool:
+        for slot in range(_HELD_MAX):
+            if not self._sizes[slot]:
+                copy(self._held[slot], 0, frame, 0, size)
+                self._sizes[slot] = size
+                self._waits[slot] = calls
+                self.last_wire_size = size
+                return True
+        return False
+
+    def _release(self) -> None:
+        """One call has gone by: send what has waited long enough."""
+        for slot in range(_HELD_MAX):
+            if self._sizes[slot]:
+                self._waits[slot] -= 1
+                due = self._waits[slot] <= 0
+                if due and self._inner.send(self._held[slot], self._sizes[slot]) == OK:
+                    self._sizes[slot] = 0

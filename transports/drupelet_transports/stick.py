@@ -1,0 +1,494 @@
+"""Stick carrier: bundles of frames as files on whatever medium is carried; boards and hosts.
+
+    DRUPELET/<receiver 8 hex>/<sender 8 hex>/<number 8 hex>.DRP
+
+Names are FAT's upper-case 8.3. A bundle is written as .TMP, flushed, renamed and never modified;
+docs/SPEC.md draws its bytes. A stick can vanish at any instant and hold anything: nothing here
+raises for that. Codes are OK, E_CAPACITY (the stick is full) and E_STORAGE (anything else).
+"""
+
+import binascii
+import errno
+import os
+
+from drupelet._compat import ON_BOARD, const
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.memory import copy, crc16, equal, get_u16, get_u32, put_u16, put_u32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+# Names looked at in one folder: years of bundles, and junk cannot keep a board busy for ever.
+_NAMES_MAX = const(1024)
+# Bundle numbers (or names to remove) kept from one look at a folder.
+_BATCH_MAX = const(16)
+# Bundles read from one sender in one visit; the rest is read at the next.
+_FILES_MAX = const(64)
+# Senders that one visit reports.
+_SENDERS_MAX = const(32)
+# Bundle numbers stay small integers on a 32-bit board; one per visit, so they never run out.
+NUMBER_MAX = 0x3FFFFFFF
+
+_HEADER_SIZE = const(20)
+_CRC_SIZE = const(2)
+_CRC_START = const(0xFFFF)
+# Length and checksum around a frame; alone they are FINAL.
+_FRAME_OVERHEAD = const(4)
+_MAGIC = b"DRP1"
+_DIGITS = "0123456789ABCDEF"
+
+# MicroPython leaves these out of its errno module.
+_FULL = (27, 28, 122)  # EFBIG, ENOSPC, EDQUOT
+
+_README = (
+    "This stick carries data between devices that have no network.\r\n"
+    "\r\n"
+    "Please do not change or delete the folder DRUPELET. Plug the stick into the next\r\n"
+    "device, or give it back to its owner. Your own files beside the folder are safe:\r\n"
+    "they are neither read nor changed.\r\n"
+)
+
+
+def _code(error: OSError) -> int:
+    return E_CAPACITY if error.errno in _FULL else E_STORAGE
+
+
+def _hex(device_id: "bytes | bytearray") -> str:
+    return binascii.hexlify(device_id).decode().upper()
+
+
+def _number(name: str) -> int:
+    """The number in `0000002A.DRP`, 0 in `0000002A.TMP`, -1 for any other name."""
+    if len(name) != 12 or name[0] > "3":
+        return -1
+    number = 0
+    for i in range(8):
+        digit = _DIGITS.find(name[i])
+        if digit < 0:
+            return -1
+        number = number << 4 | digit
+    if name.endswith(".DRP") and number:
+        return number
+    return 0 if name.endswith(".TMP") else -1
+
+
+def _put(file: "BinaryIO", buf: "bytes | bytearray", size: int) -> None:
+    """Write `buf[:size]` or raise OSError."""
+    if ON_BOARD:
+        count = file.write(buf, size)  # type: ignore[call-arg]
+    else:
+        count = file.write(memoryview(buf)[:size])
+    if count != size:
+        raise OSError(_FULL[1])
+
+
+def _get(file: "BinaryIO", buf: bytearray, size: int) -> int:
+    """Read up to `size` bytes to the start of `buf`; the count."""
+    if ON_BOARD:
+        return file.readinto(buf, size) or 0  # type: ignore[attr-defined,no-any-return]
+    return file.readinto(memoryview(buf)[:size]) or 0  # type: ignore[attr-defined]
+
+
+def _create(path: str) -> "BinaryIO":
+    """A new file; on a host an existing name, even a link to elsewhere, is never written to."""
+    return open(path, "wb" if ON_BOARD else "xb")
+
+
+def _sync(file: "BinaryIO") -> None:
+    file.flush()
+    if not ON_BOARD:
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: str) -> None:
+    """Make names in a folder durable: fsync where there is one, else the port's sync."""
+    if ON_BOARD:
+        sync = getattr(os, "sync", None)
+        if sync:
+            sync()
+        return
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _close(file: "BinaryIO") -> None:
+    try:
+        file.close()
+    except OSError:
+        pass  # what was synced is safe, and nothing else was promised
+
+
+def _remove(path: str) -> int:
+    try:
+        os.remove(path)
+        return OK
+    except OSError as error:
+        return OK if error.errno == errno.ENOENT else _code(error)
+
+
+def _make_folder(path: str) -> bool:
+    """Make one folder; False when it is there already."""
+    try:
+        os.mkdir(path)
+        return True
+    except OSError as error:
+        if error.errno == errno.EEXIST:
+            return False
+        raise
+
+
+class Stick:
+    """One stick, mounted at `root`, as the device `own_id` (4 bytes) sees it.
+
+    Counters: `ignored` names that are not ours (junk, lower case, aliases, empty files),
+    `foreign` bundles whose header names somebody else, `damaged` headers and frames, `crowded`
+    folders with more names than are looked at.
+    """
+
+    def __init__(self, root: str, own_id: "bytes | bytearray") -> None:
+        self._root = root.rstrip("/") or "/"
+        self.base = root.rstrip("/") + "/DRUPELET"
+        self.own_id = bytes(own_id)
+        self.own = _hex(own_id)
+        self.scratch = bytearray(_HEADER_SIZE + _CRC_SIZE)
+        self.ignored = self.foreign = self.damaged = self.crowded = 0
+
+    def present(self) -> bool:
+        """Whether there is a folder at the root."""
+        try:
+            return os.stat(self._root)[0] & 0xF000 == 0x4000
+        except OSError:
+            return False
+
+    def senders(self) -> "list[bytes]":
+        """Ids of devices with a folder for us; it may be empty. Bounded."""
+        found: "list[bytes]" = []
+        for name in self.names(self.base + "/" + self.own):
+            if len(found) < _SENDERS_MAX and len(name) == 8 and name != self.own:
+                if all(char in _DIGITS for char in name):
+                    found.append(binascii.unhexlify(name))
+                    continue
+            self.ignored += 1
+        return found
+
+    def reader(self, sender_id: "bytes | bytearray", after: int) -> "BundleReader":
+        """The sender's bundles for us with numbers above `after`, ascending."""
+        return BundleReader(self, bytes(sender_id), after)
+
+    def writer(self, receiver_id: "bytes | bytearray", number: int, seen: int) -> "BundleWriter":
+        """A new bundle; nothing is touched before the first `write`.
+
+        `number` must be above `newest_own`: a bundle that is on the stick is never replaced.
+        """
+        assert 0 < number <= NUMBER_MAX and 0 <= seen <= NUMBER_MAX
+        return BundleWriter(self, bytes(receiver_id), number, seen)
+
+    def newest_own(self, receiver_id: "bytes | bytearray") -> int:
+        """The highest number of our bundles for that receiver on this stick; 0 for none."""
+        newest = 0
+        for name in self.names(self.folder(_hex(receiver_id), self.own)):
+            newest = max(newest, _number(name))
+        return newest
+
+    def clean(self, receiver_id: "bytes | bytearray", through: int) -> int:
+        """Remove own bundles numbered up to `through` and what a pulled stick left half-written.
+
+        At most 16 a call, so that a full folder does not hold up a visit.
+        """
+        folder = self.folder(_hex(receiver_id), self.own)
+        doomed: "list[str]" = []
+        for name in self.names(folder):
+            if 0 <= _number(name) <= through and len(doomed) < _BATCH_MAX:
+                doomed.append(name)
+        code = OK
+        for name in doomed:
+            code = _remove(folder + "/" + name) or code
+        return code
+
+    def folder(self, receiver: str, sender: str) -> str:
+        """The path of one direction between two devices."""
+        return self.base + "/" + receiver + "/" + sender
+
+    def names(self, folder: str) -> "Iterator[str]":
+        """Names in a folder, at most _NAMES_MAX; none when it cannot be read."""
+        count = 0
+        try:
+            for entry in os.ilistdir(folder) if ON_BOARD else os.listdir(folder):  # type: ignore[attr-defined]
+                if count == _NAMES_MAX:
+                    self.crowded += 1
+                    return
+                count += 1
+                yield entry[0] if ON_BOARD else entry
+        except OSError:
+            pass  # no such folder yet, or the stick is gone: the caller finds nothing to do
+
+    def after(self, folder: str, number: int) -> "list[int]":
+        """The lowest bundle numbers above `number` in a folder, ascending; at most _BATCH_MAX."""
+        found: "list[int]" = []
+        for name in self.names(folder):
+            other = _number(name)
+            if other < 0:
+                self.ignored += 1
+            elif other > number:
+                found.append(other)
+                if len(found) > 2 * _BATCH_MAX:
+                    found.sort()
+                    del found[_BATCH_MAX:]
+        found.sort()
+        del found[_BATCH_MAX:]
+        return found
+
+
+class BundleWriter:
+    """Writes one bundle: `write` each frame, then `finish`, or `abandon`.
+
+    After a negative code the bundle is gone from the stick as far as the stick lets us, and
+    every later call gives the same code.
+    """
+
+    def __init__(self, stick: Stick, receiver_id: bytes, number: int, seen: int) -> None:
+        self._stick = stick
+        self._receiver_id = receiver_id
+        self._number = number
+        self._seen = seen
+        self._folder = stick.folder(_hex(receiver_id), stick.own)
+        self._path = self._folder + "/" + f"{number:08X}"
+        self._file: "BinaryIO | None" = None
+        self._code = OK
+        self.last_wire_size = 0
+
+    def write(self, frame: "bytes | bytearray", size: int) -> int:
+        """Add `frame[:size]`; `last_wire_size` is what it takes on the stick."""
+        assert 0 < size <= FRAME_SIZE_MAX
+        scratch = self._stick.scratch
+        try:
+            file = self._file or self._open()
+            put_u16(scratch, 0, size)
+            _put(file, scratch, 2)
+            _put(file, frame, size)
+            put_u16(scratch, 2, crc16(frame, 0, size, crc16(scratch, 0, 2, _CRC_START)))
+            copy(scratch, 0, scratch, 2, 2)
+            _put(file, scratch, 2)
+        except OSError as error:
+            return self._fail(error)
+        self.last_wire_size = size + _FRAME_OVERHEAD
+        return OK
+
+    def finish(self) -> int:
+        """Write FINAL, make everything durable and give the bundle its name."""
+        scratch = self._stick.scratch
+        try:
+            file = self._file or self._open()
+            put_u16(scratch, 0, 0)
+            put_u16(scratch, 2, crc16(scratch, 0, 2, _CRC_START))
+            _put(file, scratch, _FRAME_OVERHEAD)
+            _sync(file)
+            file.close()
+            os.rename(self._path + ".TMP", self._path + ".DRP")
+            _sync_folder(self._folder)
+        except OSError as error:
+            return self._fail(error)
+        self._file = None
+        self._code = E_STORAGE  # a finished bundle takes no more
+        return OK
+
+    def abandon(self) -> None:
+        """Give up; what is left of the bundle on the stick is never read by anybody."""
+        if self._file is not None:
+            _close(self._file)
+            self._file = None
+            _remove(self._path + ".TMP")
+        self._code = self._code or E_STORAGE
+
+    def _fail(self, error: OSError) -> int:
+        if self._code == OK:
+            self._code = _code(error)
+        self.abandon()
+        return self._code
+
+    def _open(self) -> "BinaryIO":
+        if self._code != OK:
+            raise OSError(errno.EIO)
+        self._make_folders()
+        try:
+            os.stat(self._path + ".DRP")
+        except OSError:
+            pass  # the usual case: the name is free
+        else:
+            raise OSError(errno.EEXIST)
+        _remove(self._path + ".TMP")
+        self._file = file = _create(self._path + ".TMP")
+        scratch = self._stick.scratch
+        copy(scratch, 0, _MAGIC, 0, 4)
+        copy(scratch, 4, self._stick.own_id, 0, 4)
+        copy(scratch, 8, self._receiver_id, 0, 4)
+        put_u32(scratch, 12, self._number)
+        put_u32(scratch, 16, self._seen)
+        put_u16(scratch, _HEADER_SIZE, crc16(scratch, 0, _HEADER_SIZE, _CRC_START))
+        _put(file, scratch, _HEADER_SIZE + _CRC_SIZE)
+        return file
+
+    def _make_folders(self) -> None:
+        """Make the folder of this direction and all above it, and README.TXT with the first."""
+        try:
+            if _make_folder(self._folder):
+                _sync_folder(self._folder[:-9])
+            return
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        base = self._stick.base
+        if _make_folder(base):
+            _sync_folder(base[:-9] or "/")
+            readme = _create(base + "/README.TXT")
+            try:
+                readme.write(_README.encode())
+                _sync(readme)
+            finally:
+                readme.close()
+        _make_folder(self._folder[:-9])
+        _sync_folder(base)
+        _make_folder(self._folder)
+        _sync_folder(self._folder[:-9])
+
+
+class BundleReader:
+    """Reads a sender's bundles: `next` opens one, `read_into` gives its frames.
+
+    `number` and `seen` belong to the open bundle; `complete` says that FINAL was reached.
+    `code` is E_STORAGE once the stick failed to read; a bad sector spoils its own bundle only.
+    """
+
+    def __init__(self, stick: Stick, sender_id: bytes, after: int) -> None:
+        self._stick = stick
+        self._sender_id = sender_id
+        self._folder = stick.folder(stick.own, _hex(sender_id))
+        self._after = after
+        self._queue: "list[int]" = []
+        self._more = True
+        self._files = 0
+        self._file: "BinaryIO | None" = None
+        self.number = 0
+        self.seen = 0
+        self.complete = False
+        self.code = OK
+        self.last_wire_size = 0
+
+    def next(self) -> bool:
+        """Open the next bundle whose header is sound; False when there are no more."""
+        self.close()
+        while self._files < _FILES_MAX:
+            if not self._queue:
+                if not self._more:
+                    return False
+                self._queue = self._stick.after(self._folder, self._after)
+                self._more = len(self._queue) == _BATCH_MAX
+                if not self._queue:
+                    return False
+            self._after = self._queue.pop(0)
+            self._files += 1
+            if self._open(self._after):
+                return True
+        return False
+
+    def read_into(self, frame: bytearray) -> int:
+        """The size of the bundle's next frame, 0 at its end; E_STORAGE when the stick failed.
+
+        A frame that fails its check ends the bundle: what came before it stands.
+        """
+        if self._file is None:
+            return 0
+        try:
+            size = self._read_frame(self._file, frame)
+        except OSError:
+            self.code = E_STORAGE
+            self.close()
+            return E_STORAGE
+        if size <= 0:
+            if size < 0:
+                self._stick.damaged += 1
+            self.complete = size == 0
+            self.close()
+            return 0
+        self.last_wire_size = size + _FRAME_OVERHEAD
+        return size
+
+    def close(self) -> None:
+        """Let the open bundle go."""
+        if self._file is not None:
+            _close(self._file)
+            self._file = None
+
+    def _read_frame(self, file: "BinaryIO", frame: bytearray) -> int:
+        """The size of a sound frame, 0 for FINAL, -1 when cut short or damaged."""
+        scratch = self._stick.scratch
+        if _get(file, scratch, 2) != 2:
+            return -1
+        size = get_u16(scratch, 0)
+        if size > FRAME_SIZE_MAX or size > len(frame):
+            return -1
+        crc = crc16(scratch, 0, 2, _CRC_START)
+        if size:
+            if _get(file, frame, size) != size:
+                return -1
+            crc = crc16(frame, 0, size, crc)
+        if _get(file, scratch, 2) != 2 or get_u16(scratch, 0) != crc:
+            return -1
+        return size
+
+    def _open(self, number: int) -> bool:
+        """Open one bundle and check its header."""
+        stick = self._stick
+        self.complete = False
+        path = self._folder + "/" + f"{number:08X}" + ".DRP"
+        try:
+            # Only a plain file: a FIFO would block and a link may lead anywhere. FAT has neither.
+            if not ON_BOARD and os.lstat(path).st_mode & 0xF000 != 0x8000:
+                stick.ignored += 1
+                return False
+            file = open(path, "rb")
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                self.code = E_STORAGE
+            return False
+        try:
+            count = _get(file, stick.scratch, _HEADER_SIZE + _CRC_SIZE)
+        except OSError:
+            self.code = E_STORAGE
+            count = 0
+        if not self._is_sound(count, number):
+            _close(file)
+            return False
+        self._file = file
+        self.number = number
+        self.seen = get_u32(stick.scratch, 16)
+        return True
+
+    def _is_sound(self, count: int, number: int) -> bool:
+        stick = self._stick
+        scratch = stick.scratch
+        if not count:
+            stick.ignored += 1
+        elif (
+            count != _HEADER_SIZE + _CRC_SIZE
+            or crc16(scratch, 0, _HEADER_SIZE, _CRC_START) != get_u16(scratch, _HEADER_SIZE)
+            or not equal(scratch, 0, _MAGIC, 0, 4)
+            or scratch[16] > 0x3F
+        ):
+            stick.damaged += 1
+        elif (
+            not equal(scratch, 4, self._sender_id, 0, 4)
+            or not equal(scratch, 8, stick.own_id, 0, 4)
+            or scratch[12] > 0x3F
+            or get_u32(scratch, 12) != number
+        ):
+            stick.foreign += 1
+        else:
+            return True
+        return False
