@@ -22,6 +22,7 @@ from drupelet.segments import KIND_SEGMENT, KIND_STATE, SegmentExchange
 from drupelet.slots import OWED, OWED_BUNDLING
 from drupelet.states import ACK, ACKING, BUNDLED, BUNDLING
 from drupelet.wire import bsp1
+from drupelet.wire.bsp1 import MESSAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class Link(SegmentExchange):
         """Account for a record of the profile; called after its content was written or read."""
         base = self._base if sent else self._base + 16
         if kind < 4:
-            telemetry = kind == bsp1.MESSAGE and self.telemetry
+            telemetry = kind == MESSAGE and self.telemetry
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES[kind]
             self.core.box.count(base + bytes_kind, size)
             self.core.box.count(base + _RECORDS[kind], 1)

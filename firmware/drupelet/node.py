@@ -58,8 +58,6 @@ _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
 # The part file in which a long message of our own is put together.
 _PART_PUBLISH = PARTS_MAX
-# Blocks of a black-box segment: 1 KiB, so that little is lost when the power goes.
-_BOX_BLOCKS = const(2)
 
 __all__ = [
     "BATCH",
@@ -93,7 +91,7 @@ class Node:
         )
         self.store = store
         self._random_byte = random_byte
-        self._recorder = Recorder(self, blackbox, _BOX_BLOCKS) if blackbox is not None else None
+        self._recorder = Recorder(self, blackbox) if blackbox is not None else None
         self._links: "list[Link]" = []
         self.event_handle = 0
         self.event_again = False

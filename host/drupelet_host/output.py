@@ -10,7 +10,7 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
-    def event(self, kind: str, text: str, **fields: object) -> None:
+    def event(self, kind: str, text: str, /, **fields: object) -> None:
         """One line; `fields` are the JSON object's keys beside `event`."""
         if self.as_json:
             print(json.dumps({"event": kind, **fields}), flush=True)

@@ -40,6 +40,7 @@ def run(command: list[str], script: str, *arguments: str) -> subprocess.Complete
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-500:] + done.stderr
     return done

@@ -85,11 +85,12 @@ class Home:
                 [*COMMAND, "agent", "--home", str(self.path), "--json", *words],
                 stdout=out, stderr=err,
             )  # fmt: skip
-        wait_for(lambda: len(self.events("started")) > before or self._died(), "agent")
+        wait_for(lambda: len(self.events("started")) > before or self.check_alive(), "agent")
 
-    def _died(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, (self.path / "err.txt").read_text()
+    def check_alive(self) -> bool:
+        """Fail with what the agent said last when it has ended by itself."""
+        if self.process is not None and self.process.poll() is not None:
+            raise AssertionError((self.path / "err.txt").read_text())
         return False
 
     def events(self, kind: str) -> list[dict[str, Any]]:

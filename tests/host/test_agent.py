@@ -35,7 +35,10 @@ def assert_same_logs(homes: list[Home], texts: set[str]) -> None:
 
 def wait_for_logs(homes: list[Home], count: int) -> None:
     for home in homes:
-        wait_for(lambda home=home: len(home.log()) >= count, f"{count} messages at {home.name}")
+        wait_for(
+            lambda home=home: any(one.check_alive() for one in homes) or len(home.log()) >= count,
+            f"{count} messages at {home.name}",
+        )
 
 
 @pytest.mark.parametrize("mode", ["interactive", "batch"])

@@ -42,7 +42,7 @@ def message_id(author, turn):
 def events_of(name):
     """Events of one boot; the state times are kept in the Duty that is returned."""
     me = list(MEMBERS).index(name)
-    device, carriers, board, wait_ms = MEMBERS[name]
+    _device, carriers, board, wait_ms = MEMBERS[name]
     kind = 9 if board == "host" else 1
     duty = box.Duty()
     log = duty.events

@@ -5,13 +5,13 @@ import struct
 
 import pyarrow.parquet as pq
 import pytest
-from telemetry import fleet
-from telemetry.test_decode import spoil
 
 from drupelet_tools.telemetry import inputs, job, lake, sql
 from drupelet_tools.telemetry.decode import Copy, decode, read_header
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.summary import summarise
+from telemetry import fleet
+from telemetry.test_decode import spoil
 
 
 def never():

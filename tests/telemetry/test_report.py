@@ -2,16 +2,24 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import asdict
 from html.parser import HTMLParser
 
 import pytest
-from telemetry import fleet
+from typer.testing import CliRunner
 
-from drupelet_tools.telemetry import figures, inputs, lake, report, sections, worker
+from drupelet_tools.telemetry import (
+    command,
+    figures,
+    inputs,
+    lake,
+    report,
+    sections,
+    session,
+    worker,
+)
 from drupelet_tools.telemetry.errors import TelemetryError
+from telemetry import fleet
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "path", "rect", "line", "circle"}
 
@@ -173,7 +181,7 @@ def test_names_cannot_break_out_of_the_page(root):
     reader.feed(html)
     assert reader.stack == []
     assert "</script><b>" not in html
-    assert "<i>" not in html
+    assert "<i>" not in re.sub(r"<script.*?</script>", "", html, flags=re.S)
 
 
 @pytest.mark.parametrize(
@@ -186,18 +194,14 @@ def test_three_digits(value, text):
 
 
 def run(*arguments):
-    code = "from drupelet_tools.telemetry.command import app; app()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    return CliRunner().invoke(command.app, [str(argument) for argument in arguments])
 
 
 def test_command_writes_the_report(root, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(fleet.results()), "utf-8")
     done = run("report", "--lake", root, "--html", tmp_path / "r.html", "--results",
                tmp_path / "r.json", "--json")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["fleet"]["expected"] == 480
     assert (tmp_path / "r.html").exists()
 
@@ -224,18 +228,16 @@ def test_every_error_of_the_command_is_one_line(root, tmp_path):
     ]
     for arguments, complaint in cases:
         done = run(*arguments)
-        assert done.returncode == 1, arguments
+        assert done.exit_code == 1, arguments
         assert complaint in done.stderr
         assert done.stderr.count("\n") == 1, done.stderr
-        assert "Traceback" not in done.stderr
+        assert isinstance(done.exception, SystemExit)
 
 
 def test_no_java_is_one_line_that_names_the_remedy(monkeypatch, tmp_path):
-    from drupelet_tools.telemetry import session
-
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(TelemetryError, match="no Java found.*tools/setup"):
+    with pytest.raises(TelemetryError, match=r"no Java found.*tools/setup"):
         session.check_java()
     old = tmp_path / "java"
     old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n", "utf-8")

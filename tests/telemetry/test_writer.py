@@ -3,43 +3,41 @@
 import random
 
 import pytest
+
 from drupelet import blackbox
 from drupelet.blackbox import BlackBox
-from telemetry.test_decode import log_of, times
-
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.summary import summarise
+from telemetry.test_decode import log_of, times
 
 WALL = 1_795_000_000_000
+CLOCK = (1 << 30) - 1  # a board's clock is modulo this
 DEVICE = b"\xa1\xb2\xc3\xd4"
 
 
 class Owner:
-    """Stores finished blocks as segments of a few blocks, as a node does."""
+    """Stores finished blocks as segments, as a node does."""
 
-    def __init__(self, box, blocks_max):
-        self.box, self.blocks_max = box, blocks_max
+    def __init__(self, box):
+        self.box = box
         self.segments = []
         self.current = bytearray()
-        self.blocks = 0
 
     def collect(self):
-        if not self.box.ready:
-            return
-        if not self.blocks:
-            self.current = bytearray(32)
-            self.box.header_into(self.current, 0)
-        self.current += self.box.block
-        self.blocks += 1
-        self.box.taken()
-        if self.blocks == self.blocks_max:
-            self.end()
+        while self.box.ready:
+            if self.box.starts:
+                self.current = bytearray(self.box.header)
+            self.current += self.box.block
+            if self.box.ends:
+                self.segments.append(bytes(self.current))
+            self.box.take()
 
-    def end(self):
-        if self.blocks:
-            self.segments.append(bytes(self.current))
-            self.box.end_segment()
-            self.blocks = 0
+    def write_counters(self, now_ms):
+        for _ in range(9):
+            if self.box.flush_counters(now_ms):
+                return
+            self.collect()
+        raise AssertionError("the counters never fit")
 
 
 def test_codes_are_those_of_the_writer():
@@ -50,53 +48,60 @@ def test_codes_are_those_of_the_writer():
     short = {"flash_programs": "programs", "flash_erases": "erases"}
     short |= {"messages_created": "created", "messages_delivered": "delivered"}
     short |= {"damaged_frames": "damaged", "malformed_records": "malformed"}
+    short |= {"events_lost": "lost"}
     for number, name in codes.HEALTH_COUNTERS.items():
         assert getattr(blackbox, f"COUNT_{short.get(name, name).upper()}") == number
     assert blackbox.COUNT_CARRIERS == codes.TRAFFIC_BASE
 
 
-@pytest.mark.parametrize("blocks_max", [1, 3, 8])
-def test_what_the_writer_writes_is_read_back(blocks_max):
-    rng = random.Random(blocks_max)
-    box = BlackBox(DEVICE, 7)
-    owner = Owner(box, blocks_max)
-    start = now = (1 << 30) - 5_000  # the board's clock wraps on the way
-    box.wall(now & 0x3FFFFFFF, WALL.to_bytes(6, "little"), 5)
-    spent = dict.fromkeys(range(4), 0)
-    created, state = [], None
-    sent = codes.TRAFFIC_BASE + 32 + 1
+@pytest.mark.parametrize("blocks", [1, 3, 8])
+def test_what_the_writer_writes_is_read_back(blocks):
+    rng = random.Random(blocks)
+    box = BlackBox(DEVICE, 7, blocks)
+    owner = Owner(box)
+    start = then = now = (1 << 30) - 5_000  # the board's clock wraps on the way
+    box.state(now & CLOCK, 2)
+    box.wall(now & CLOCK, WALL.to_bytes(6, "little"), 5)
+    spent, state = dict.fromkeys(range(4), 0), 2
+    created = set()
     for turn in range(700):
-        entered = rng.randrange(4)
-        if state is not None:
-            spent[state] += now - then
-        then, state = now, entered
-        box.state(now & 0x3FFFFFFF, entered)
-        owner.collect()
+        now += rng.randrange(1, 3_000)
+        spent[state] += now - then
+        then, state = now, rng.randrange(4)
+        box.state(now & CLOCK, state)
         if turn % 7 == 0:
             message = rng.randbytes(32)
-            created.append((message[:4].hex(), now - start))
-            box.log_id(now & 0x3FFFFFFF, blackbox.CODE_CREATED, 0, 0, message, 0)
-            owner.collect()
-        box.count(sent, 1_000_003)
+            created.add((message[:4].hex(), now - start))
+            box.log_id(now & CLOCK, blackbox.CODE_CREATED, 0, 0, message, 0)
+        box.count(codes.TRAFFIC_BASE + 32 + 1, 1_000_003)
         if turn % 50 == 49:
-            box.flush_counters(now & 0x3FFFFFFF)
-            owner.collect()
-        now += rng.randrange(1, 3_000)
-    spent[state] += now - then
-    box.flush_counters(now & 0x3FFFFFFF)
+            owner.write_counters(now & CLOCK)
+        owner.collect()
+    assert box.finish()
     owner.collect()
-    box.flush(now & 0x3FFFFFFF)
-    owner.collect()
-    owner.end()
     assert box.lost == 0
     log = log_of(*owner.segments)
     tables = summarise(log)
     assert log.damages == []
     assert times(log) == spent
-    born = {(r["message"], r["boot_ms"]) for r in tables["messages"] if r["event"] == "created"}
-    assert born == set(created)
-    assert {r["wall_ms"] - r["boot_ms"] for r in tables["messages"]} == {WALL}
-    assert {r["wall_uncertainty_ms"] for r in tables["messages"]} == {50}
-    assert [r["value"] for r in tables["traffic"]] == [700 * 1_000_003]
-    assert {s["number"] for s in tables["segments"]} == set(range(len(owner.segments)))
-    assert {(s["device"], s["boot"]) for s in tables["segments"]} == {("a1b2c3d4", 7)}
+    rows = tables["messages"]
+    assert {(row["message"], row["boot_ms"]) for row in rows} == created
+    assert {(row["wall_ms"] - row["boot_ms"], row["wall_uncertainty_ms"]) for row in rows} == {
+        (WALL, 50)
+    }
+    assert [row["value"] for row in tables["traffic"]] == [700 * 1_000_003]
+    assert {row["number"] for row in tables["segments"]} == set(range(len(owner.segments)))
+    assert {(row["device"], row["boot"]) for row in tables["segments"]} == {("a1b2c3d4", 7)}
+
+
+def test_refused_events_are_reported():
+    box = BlackBox(DEVICE, 1)
+    owner = Owner(box)
+    for at in range(100):
+        box.log(at, blackbox.CODE_HEAP_LOW, 0, 0, 0, 9)
+    owner.collect()
+    owner.write_counters(100)
+    assert box.finish()
+    owner.collect()
+    row = summarise(log_of(*owner.segments))["health"][0]
+    assert (row["events_lost"], box.lost) == (18, 18)

@@ -60,6 +60,7 @@ class MqttClient:
         self._queue_frames_max = queue_frames_max
         self._peers: dict[str, MqttTransport] = {}
         self._state = "down"
+        self._lost = False
         self._now_ms = self._since_ms = 0
         self._backoff_ms = 0
         self._failures = 0
@@ -98,12 +99,10 @@ class MqttClient:
             if elapsed_ms(now_ms, self._since_ms) >= self._backoff_ms:
                 self._open()
         elif self._state != "closed":
-            self.pump()
-            if self._paho.loop_misc() != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                self._drop()
+            self._paho.loop_misc()
             late = elapsed_ms(now_ms, self._since_ms) >= _ANSWER_MS_MAX
-            if self._state == "connecting" and late:
-                self._drop()
+            self._lost = self._lost or (self._state == "connecting" and late)
+            self.pump()
         return OK if self._state == "up" else E_CLOSED
 
     def wait_ms(self, now_ms: int) -> int:
@@ -140,8 +139,10 @@ class MqttClient:
         for _ in range(_PACKETS_PER_CALL):
             sock = self._paho.socket()
             if sock is None or not _readable(sock.fileno()):
-                return
+                break
             self._paho.loop_read()
+        if self._lost and self._state in ("up", "connecting"):
+            self._drop()
 
     def forget(self, transport: "MqttTransport") -> None:
         """Drop what arrives for this peer from now on."""
@@ -149,6 +150,7 @@ class MqttClient:
 
     def _open(self) -> None:
         self._since_ms = self._now_ms
+        self._lost = False
         try:
             self._paho.reconnect()
         except OSError:
@@ -193,8 +195,8 @@ class MqttClient:
         self.connects += 1
 
     def _on_disconnect(self, _c: Any, _data: Any, _flags: Any, _reason: Any, _p: Any) -> None:
-        if self._state in ("up", "connecting"):
-            self._drop()
+        # Nothing more from here: paho holds a lock and is in the middle of its own tidying.
+        self._lost = True
 
     def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
         if message.retain:

@@ -53,6 +53,7 @@ from boards.device import Device
 # ruff: isort: on
 
 _BOARD_ESP32 = 1
+_BOX_BLOCKS = 2  # 1 KiB a segment: little is lost when the power goes
 _WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
 
 
@@ -79,7 +80,7 @@ class Board:
 
     def _make_node(self) -> None:
         config = self.config
-        self.box = BlackBox(self.id, 0)
+        self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
         self.node = Node(self.store, _random_byte, blackbox=self.box)
         descriptor = config["group"].encode()
         self.readings = self.node.join(READINGS_CLIENT_ID, descriptor)

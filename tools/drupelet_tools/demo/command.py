@@ -9,9 +9,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from drupelet_tools.demo import plan
-from drupelet_tools.demo.rows import read_rows
-from drupelet_tools.demo.run import Course
 
 
 def demo(
@@ -35,6 +32,11 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:  # fmt: skip
     """Five members, three carriers, one report: the whole product on this machine."""
+    # Spark's libraries take seconds to load: only whoever runs the demo waits for them.
+    from drupelet_tools.demo import plan
+    from drupelet_tools.demo.rows import read_rows
+    from drupelet_tools.demo.run import Course
+
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
 
     def say(text: str) -> None:

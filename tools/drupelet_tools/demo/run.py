@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from drupelet_host.broker import start as start_broker
+from drupelet_host.broker import Broker
 from drupelet_host.log_view import LogView
 from drupelet_tools.demo import check, plan
 from drupelet_tools.demo.plan import BOARDS, CARRIERS, HOST, IDS, DemoError, Folders
@@ -51,10 +51,10 @@ class Course:
         with ExitStack() as stack:
             stack.callback(self._stop_session)
             if not self.broker:
-                broker = start_broker()
+                broker = Broker()
                 stack.callback(broker.stop)
-                self.broker = f"{broker.url}/demo"
-                self.tell(f"MQTT broker on {broker.url}")
+                self.broker = f"{broker.start()}/demo"
+                self.tell(f"MQTT broker at {self.broker}")
             self._deal_rows()
             with World(self.folders, self.broker, self.readings) as world:
                 self._sync(world)
@@ -166,7 +166,7 @@ class Course:
             return False
         view = LogView(self.folders.host)
         try:
-            return view.count("readings") >= total
+            return sum(1 for _ in view.entries("readings")) >= total
         finally:
             view.close()
 

@@ -53,6 +53,7 @@ HEALTH_COUNTERS = {
     14: "refused",
     15: "damaged_frames",
     16: "malformed_records",
+    17: "events_lost",
 }
 
 TRAFFIC_BASE = 64  # index = TRAFFIC_BASE + carrier * 32 + direction * 16 + kind

@@ -94,6 +94,7 @@ _SUMS = (
     "refused",
     "damaged_frames",
     "malformed_records",
+    "events_lost",
     "flash_programs",
     "flash_erases",
     "errors",

@@ -106,6 +106,7 @@ TABLES: dict[str, pa.Schema] = {
         ("refused", _LONG),
         ("damaged_frames", _LONG),
         ("malformed_records", _LONG),
+        ("events_lost", _LONG),
     ),
     "quarantine": _schema(
         ("device", _TEXT),

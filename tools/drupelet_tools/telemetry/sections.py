@@ -282,7 +282,7 @@ def _latency(found: Figures, picture: str) -> str:
 
 def _health(found: Figures) -> str:
     heads = ["Device", "Boots", "Heap limit (B)", "Heap free, lowest (B)", "Log segments",
-             "Segments missing", "Blocks lost", "Places in quarantine", "Retransmissions",
+             "Segments missing", "Blocks lost", "Events refused", "Places in quarantine", "Retransmissions",
              "Refused", "Damaged frames", "Errors"]  # fmt: skip
     rows = [
         (
@@ -293,6 +293,7 @@ def _health(found: Figures) -> str:
             number(health["segments"]),
             number(health["segments_missing"]),
             number(health["blocks_lost"]),
+            number(health["events_lost"]),
             number(health["quarantined"]),
             number(health["retransmits"]),
             number(health["refused"]),
