@@ -26,6 +26,8 @@ _RECEIVE = const(3)
 _SEND = const(4)
 _FLASH = const(5)
 _SENSOR = const(6)
+# A carrier that could not take a whole frame is served again after this.
+_BUSY_MS = const(5)
 # Events handed to the client in one turn, so that carriers are served in between.
 _EVENTS_PER_TURN = const(32)
 
@@ -52,6 +54,7 @@ class Device:
         self._say = say
         self._frame = bytearray(FRAME_SIZE_MAX)
         self._timestamp = bytearray(8)
+        clock.timestamp_into(self._timestamp)
         self._live = []
         self._stick = None
         self._stick_links = []
@@ -87,6 +90,9 @@ class Device:
         self._consume()
         now_ms = self.clock.now_ms()
         wait_ms = self.node.wake_ms(now_ms)
+        for transport, _link in self._live:
+            if transport.pending_size:
+                wait_ms = _BUSY_MS
         left_ms = elapsed_ms(self._due_ms, now_ms)
         if left_ms > 1 << 29:
             left_ms = 0
@@ -103,10 +109,15 @@ class Device:
             self.box.log(now_ms, CODE_HEAP_LOW, 0, 0, free >> 16, free & 0xFFFF)
         gc.collect()
         self.box.state(self.clock.now_ms(), _FLASH)
-        self.clock.timestamp_into(self._timestamp)
-        self.node.telemetry(self._telemetry, now_ms, self._timestamp)
+        self._drain()
         self.node.save(now_ms)
         self.box.state(self.clock.now_ms(), _IDLE)
+
+    def _drain(self) -> None:
+        """Let the black box's finished blocks go to flash."""
+        if self.box.ready:
+            self.clock.timestamp_into(self._timestamp)
+        self.node.telemetry(self._telemetry, self.clock.now_ms(), self._timestamp)
 
     def _publish(self, now_ms: int) -> None:
         """Put the next reading into the log, piece by piece if it is long."""
@@ -144,16 +155,22 @@ class Device:
             while size > 0:
                 link.received(transport.last_wire_size)
                 link.receive(frame, size, self.clock.now_ms())
+                self._drain()
                 size = transport.receive_into(frame)
-            size = link.poll_into(frame, self.clock.now_ms())
-            if size:
-                box.state(self.clock.now_ms(), _SEND)
-            while size:
-                # A carrier that is down loses the frame; the next epochs send it again.
-                if transport.send(frame, size) == OK:
-                    link.sent(transport.last_wire_size)
-                size = link.poll_into(frame, self.clock.now_ms())
+            self._send_due(transport, link)
             box.state(self.clock.now_ms(), _IDLE)
+
+    def _send_due(self, transport, link) -> None:
+        """Send what is due while the carrier takes it; one that is down loses the frame, and
+        later epochs send it again."""
+        frame = self._frame
+        while not transport.pending_size:
+            size = link.poll_into(frame, self.clock.now_ms())
+            if not size:
+                break
+            self.box.state(self.clock.now_ms(), _SEND)
+            if transport.send(frame, size) == OK:
+                link.sent(transport.last_wire_size)
 
     def _visit(self) -> None:
         """One visit each time the stick is plugged in."""
@@ -163,7 +180,7 @@ class Device:
         if self._visited:
             return
         self._visited = True
-        visit = Visit(self._stick, self._frame, self.clock.now_ms)
+        visit = Visit(self._stick, self._frame, self.clock.now_ms, self._drain)
         for peer_id, link in self._stick_links:
             visit.take_in(link, peer_id)
         self._consume()

@@ -254,7 +254,7 @@ class Node:
     # --- black box ---
 
     def telemetry(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
-        """Once per epoch: move finished black-box blocks toward the telemetry group."""
+        """Move finished black-box blocks toward the telemetry group; often, it is cheap."""
         recorder = self._recorder
         return recorder.step(group, now_ms, timestamp) if recorder is not None else OK
 

@@ -7,6 +7,7 @@ blocks and no more. It leaves through the sync like any other message.
 from drupelet._compat import const
 from drupelet.errors import OK
 from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE, PARTS_MAX
+from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 # The part file in which a segment is put together: behind those of messages.
 _PART = PARTS_MAX + 1
-# Epochs between two writings of the counters: a killed device loses no more of its sums.
-_COUNTERS_EPOCHS = const(8)
+# Time between two writings of the counters: a killed device loses no more of its sums.
+_COUNTERS_MS = const(8000)
 _NO_DEPENDENCIES = b"\x00"
 
 
@@ -27,14 +28,17 @@ class Recorder:
         self._node = node
         self._box = box
         self._open = False
-        self._epochs = 0
+        self._counted_ms = 0
         self.published = 0
 
     def step(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
-        """Store finished blocks; publish the segment when it is whole. Once per epoch."""
-        self._epochs += 1
-        if self._epochs >= _COUNTERS_EPOCHS and self._box.flush_counters(now_ms):
-            self._epochs = 0
+        """Store finished blocks; publish the segment when it is whole.
+
+        Free when there is nothing to do, so as often as events come: two blocks hold 82.
+        """
+        if elapsed_ms(now_ms, self._counted_ms) >= _COUNTERS_MS:
+            if self._box.flush_counters(now_ms):
+                self._counted_ms = now_ms
         return self._drain(group, now_ms, timestamp)
 
     def _drain(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:

@@ -20,6 +20,7 @@ from drupelet_host.member import Delivered, Member
 from drupelet_host.output import Output, payload_text
 from drupelet_host.parse import split_body
 from drupelet_transports.base import TransportError
+from drupelet_transports.loopback import require_loopback
 from drupelet_transports.url import parse_url
 
 # How soon a letter, a request, a plugged stick or SIGTERM is noticed.
@@ -64,7 +65,7 @@ class Agent:
         self._mailbox_from_ms = now_ms
         self._mailbox_version = -1
         self._letters_wait = True
-        self._sticks_seen: dict[Path, bool] = {}
+        self._sticks_seen: dict[Path, tuple[int, ...]] = {}
         self._delivered = 0
 
     @staticmethod
@@ -78,6 +79,8 @@ class Agent:
             raise TransportError(
                 f"peer {peer.name}: {peer.url}: the agent knows serial, mqtt and stick carriers"
             )
+        if url.scheme == "mqtt":
+            require_loopback(url.host)
         return True
 
     # --- life ---
@@ -150,7 +153,6 @@ class Agent:
         if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:
             self._epoch_from_ms = now_ms
             self._letters_wait = True
-            self._watch_sticks()
             self.member.epoch(now_ms)
             self._events()
             self._write_status()
@@ -203,6 +205,7 @@ class Agent:
     def _look_into_mailbox(self, now_ms: int) -> None:
         if elapsed_ms(now_ms, self._mailbox_from_ms) >= MAILBOX_POLL_MS:
             self._mailbox_from_ms = now_ms
+            self._watch_sticks()
             version = self.member.data_version()
             if version != self._mailbox_version:
                 self._mailbox_version = version
@@ -247,10 +250,10 @@ class Agent:
             if peer.carrier != "stick" or peer.url == STICK_BY_REQUEST:
                 continue
             path = Path(parse_url(peer.url).path)
-            there = path.is_dir()
-            if there and not self._sticks_seen.get(path, False):
-                self.visit(path)
-            self._sticks_seen[path] = there
+            if _mounted(path) != self._sticks_seen.get(path, ()):
+                if path.is_dir():
+                    self.visit(path)
+                self._sticks_seen[path] = _mounted(path)
 
     # --- status ---
 
@@ -292,6 +295,15 @@ class Agent:
             },
             "peers": peers,
         }
+
+
+def _mounted(path: Path) -> tuple[int, ...]:
+    """Tells one mounting of a stick from another; () when there is nothing."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return (found.st_dev, found.st_ino, found.st_ctime_ns)
 
 
 def visit_alone(config: Config, path: Path) -> dict[str, Any]:

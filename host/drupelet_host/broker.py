@@ -104,9 +104,7 @@ async def _serve(port: int) -> None:
 
     config = {
         "listeners": {"default": {"type": "tcp", "bind": f"{_HOST}:{port}"}},
-        "plugins": {
-            "amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}
-        },
+        "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
     }
     broker = AmqttBroker(config)
     await broker.start()

@@ -153,7 +153,7 @@ def log(
     follow: Annotated[bool, typer.Option("--follow", help="Go on as messages arrive.")] = False,
     group: Annotated[str, typer.Option(help="readings or telemetry.")] = "readings",
 ) -> None:
-    """Show the log in its order: who handed it to us, when it was written, text, dependencies."""
+    """Show the log in its order: who wrote it, when, the text, and what it comes after."""
     from drupelet_host.log_view import GROUPS, LogView
 
     if group not in GROUPS:
@@ -175,6 +175,10 @@ def log(
         view.close()
 
 
+def _from(entry: Any) -> str:
+    return str(entry.author or f"via {entry.via}")
+
+
 def _show_log(entries: list[Any], as_json: bool, follow: bool) -> None:
     if as_json:
         for entry in entries:
@@ -182,15 +186,15 @@ def _show_log(entries: list[Any], as_json: bool, follow: bool) -> None:
     elif follow:
         for entry in entries:
             shown = entry.fields()
-            print(f"{entry.order:>6} {shown['time']} {entry.via}: {shown['text']}", flush=True)
+            print(f"{entry.order:>6} {shown['time']} {_from(entry)}: {shown['text']}", flush=True)
     else:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for entry in entries:
             shown = entry.fields()
             after = " ".join(id[:8] for id in shown["dependencies"])
-            row = (entry.order, shown["id"][:8], entry.via, shown["time"], shown["text"], after)
+            row = (entry.order, shown["id"][:8], _from(entry), shown["time"], shown["text"], after)
             rows.append(tuple(str(cell) for cell in row))
-        _table(("#", "id", "via", "written (UTC)", "text", "after"), rows)
+        _table(("#", "id", "from", "written (UTC)", "text", "after"), rows)
 
 
 @app.command()
@@ -217,7 +221,7 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
     )
     if said["counters"]:
         print("since its start: " + ", ".join(f"{n} {k}" for k, n in said["counters"].items()))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for peer in said["peers"]:
         heard = _ago(peer["heard_ms"])
         owed = "?" if peer["outstanding"] is None else str(peer["outstanding"])

@@ -38,8 +38,9 @@ def render() -> str:
     cli.load_commands()
     command = typer.main.get_command(cli.app)
     pages = [_HEAD]
-    options = {"resilient_parsing": True, "terminal_width": _WIDTH}
-    with command.make_context("drupelet", [], **options) as context:
+    with command.make_context(
+        "drupelet", [], resilient_parsing=True, terminal_width=_WIDTH
+    ) as context:
         pages.append(_page("drupelet", command.get_help(context)))
         pages += _pages(command, context, "drupelet")
     return "".join(pages) + _CONFIG

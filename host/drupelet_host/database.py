@@ -58,6 +58,8 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
 
     Raises StorageError with one clear line.
     """
+    if path.is_dir():
+        raise StorageError(f"{path}: cannot be opened: it is a folder; move it away")
     try:
         if read_only:
             if not path.exists():

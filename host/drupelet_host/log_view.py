@@ -32,17 +32,19 @@ class Entry:
     order: int
     handle: int
     id: bytes
+    author: str
     via: str
     timestamp: bytes
     payload: bytes
     dependencies: list[bytes]
 
     def fields(self) -> dict[str, Any]:
-        """For JSON; `via` is who handed it to us, ourselves for our own."""
+        """For JSON; `via` is who handed it to us, `author` who wrote it, '' if it does not say."""
         return {
             "order": self.order,
             "handle": self.handle,
             "id": self.id.hex(),
+            "author": self.author,
             "via": self.via,
             "timestamp_ms": int.from_bytes(self.timestamp),
             "time": clock.timestamp_text(self.timestamp),
@@ -96,7 +98,10 @@ class LogView:
             order += 1
             dependencies, payload = split_body(bytes(body))
             via = names.get(source, "?")
-            yield Entry(order, handle, bytes(id), via, bytes(timestamp), payload, dependencies)
+            author = author_of(payload) if source else via
+            yield Entry(
+                order, handle, bytes(id), author, via, bytes(timestamp), payload, dependencies
+            )  # fmt: skip
 
     def status(self) -> dict[str, Any]:
         """Identity, what the store holds, and what the agent last said of its carriers."""
@@ -182,6 +187,17 @@ class LogView:
             peer.id.hex(): {"name": peer.name, "carrier": peer.carrier, "board": peer.board}
             for peer in self.config.peers
         }
+
+
+def author_of(payload: bytes) -> str:
+    """Who wrote a reading: boards say so in their JSON, `"board": "A"`; '' for anything else."""
+    if not payload.startswith(b"{"):
+        return ""
+    try:
+        board = json.loads(payload).get("board", "")
+    except (ValueError, RecursionError):
+        return ""
+    return payload_text(board.encode()) if isinstance(board, str) else ""
 
 
 def segment_name(payload: bytes) -> str:

@@ -7,7 +7,6 @@ import os
 from dataclasses import dataclass
 
 from drupelet.blackbox import BlackBox
-
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
 from drupelet.errors import OK, StorageError
 from drupelet.limits import BODY_SIZE_MAX
@@ -209,8 +208,12 @@ class Member:
     def epoch(self, now_ms: int) -> None:
         """Once per epoch: close counters, move black-box segments into their group, save."""
         self.box.state(now_ms, _STATE_IDLE)
-        self.node.telemetry(self.telemetry, now_ms, clock.timestamp8(clock.wall_ms()))
+        self.drain_box()
         self.save(now_ms)
+
+    def drain_box(self) -> None:
+        """Move finished black-box blocks into their group; often, so that none overflows."""
+        self.node.telemetry(self.telemetry, clock.now_ms(), clock.timestamp8(clock.wall_ms()))
 
     def save(self, now_ms: int) -> None:
         """Write the node's cursors and commit; raises StorageError."""

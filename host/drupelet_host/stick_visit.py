@@ -70,7 +70,7 @@ def visit(
         report.problems.append(f"files from {sender.hex()} left alone: no peer in drupelet.toml")
     chosen = sorted(senders & set(member.numbers) | peer_ids)
     report.peers = [member.names[member.numbers[peer_id]] for peer_id in chosen]
-    carrier = Visit(stick, bytearray(FRAME_SIZE_MAX), clock.now_ms)
+    carrier = Visit(stick, bytearray(FRAME_SIZE_MAX), clock.now_ms, member.drain_box)
     for peer_id in chosen:
         carrier.take_in(member.stick_link(peer_id), peer_id)
         take_events()

@@ -1,6 +1,6 @@
 """The contract of the Files port, for every implementation; runs on CPython and MicroPython.
 
-    check(make)      `make()` gives the port over the same storage again, as after a reboot
+check(make)      `make()` gives the port over the same storage again, as after a reboot
 """
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
@@ -78,7 +78,7 @@ def check_bytes(make: "object") -> None:
 def check_table(make: "object") -> None:
     """The table of open files is bounded; closing gives its row back."""
     files = make()
-    fds = [files.open("S%07d.LOG" % i, True) for i in range(FILES_OPEN_MAX)]
+    fds = [files.open(f"S{i:07d}.LOG", True) for i in range(FILES_OPEN_MAX)]
     assert sorted(fds) == list(range(FILES_OPEN_MAX))
     assert files.open("S0000001.LOG", False) == E_CAPACITY
     files.close(fds[2])
@@ -86,7 +86,7 @@ def check_table(make: "object") -> None:
     for fd in fds:
         files.close(fd)
     for i in range(FILES_OPEN_MAX):
-        assert files.remove("S%07d.LOG" % i) == OK
+        assert files.remove(f"S{i:07d}.LOG") == OK
 
 
 def check(make: "object") -> None:

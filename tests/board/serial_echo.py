@@ -7,6 +7,7 @@ Reading and answering run with the heap locked: an allocation ends it with a tra
 
 import select
 import sys
+import time
 
 import micropython
 
@@ -28,14 +29,18 @@ def answer() -> int:
     if size > 0:
         for i in range(size):
             frame[i] ^= 255
-        while transport.send(frame, size) == -2:
-            for _ in poll.ipoll(10):  # type: ignore[attr-defined]
-                pass
-        return 1
+        for _ in range(1000):
+            if transport.send(frame, size) != -2:
+                return 1
+            time.sleep_ms(5)  # type: ignore[attr-defined]
+        return -2
     if size == 0:
-        for _ in poll.ipoll(wait_ms if not transport.pending_size else 10):  # type: ignore[attr-defined]
+        if transport.pending_size:
+            time.sleep_ms(5)  # type: ignore[attr-defined]
             return 0
-        return 0 if transport.pending_size else -1
+        for _ in poll.ipoll(wait_ms):  # type: ignore[attr-defined]
+            return 0
+        return -1  # nothing came for so long
     return size
 
 
@@ -51,8 +56,7 @@ while left and code >= 0:
 for _ in range(1000):
     if not transport.pending_size or transport.flush() == -11:
         break
-    for _ in poll.ipoll(10):  # type: ignore[attr-defined]
-        pass
+    time.sleep_ms(5)  # type: ignore[attr-defined]
 micropython.heap_unlock()
 print("damaged", transport.damaged, "left", left, "code", code)
 transport.close()

@@ -64,9 +64,7 @@ def test_two_agents_on_a_cable(make_home: MakeHome, cable: Cable, mode: str) -> 
     assert_same_logs(homes, texts)
 
 
-def test_a_long_message_crosses_a_cable(
-    make_home: MakeHome, cable: Cable, tmp_path: Path
-) -> None:
+def test_a_long_message_crosses_a_cable(make_home: MakeHome, cable: Cable, tmp_path: Path) -> None:
     homes = pair(make_home, cable.url(0), cable.url(1))
     for home in homes:
         home.start()
@@ -140,8 +138,8 @@ def test_a_stick_between_an_agent_and_a_home_without_one(
         for number in range(3):
             home.put(f"{home.name} {number}")
     wait_for(lambda: len(homes[0].log()) == 3, "own messages published")
-    for round in range(4):
-        done = homes[round % 2].run("stick", str(folder))
+    for turn in range(4):
+        done = homes[turn % 2].run("stick", str(folder))
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == "safe to unplug"
     assert_same_logs(homes, {f"{name} {number}" for name in "ab" for number in range(3)})

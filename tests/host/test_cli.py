@@ -1,7 +1,6 @@
 """The command line by subprocess: answers, exit status, and one line for what goes wrong."""
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 import drupelet
 from drupelet_host.config import Peer
+from drupelet_host.log_view import author_of
 from host.conftest import COMMAND, Home, wait_for
 
 MakeHome = Callable[..., Home]
@@ -152,12 +152,11 @@ def test_a_full_disk(make_home: MakeHome, tmp_path: Path) -> None:
     home.stop()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere; see the next test")
-def test_an_unwritable_home(make_home: MakeHome) -> None:
+def test_a_store_that_cannot_be_opened(make_home: MakeHome) -> None:
     home = make_home("a", A)
-    home.path.chmod(0o500)
-    assert_refused(home.run("put", "x"), str(home.path))
-    home.path.chmod(0o700)
+    (home.path / "store.db").mkdir()
+    for words in (["agent"], ["put", "x"], ["log"], ["stick", "/tmp"]):
+        assert_refused(home.run(*words), "store.db", "cannot be opened")
 
 
 def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
@@ -245,6 +244,21 @@ def test_docs_are_what_the_program_says() -> None:
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     page = Path(__file__).parents[2] / "docs" / "cli.md"
-    assert page.read_text() == done.stdout, (
-        "run: python -m drupelet_host.cli_docs > docs/cli.md"
-    )
+    assert page.read_text() == done.stdout, "run: python -m drupelet_host.cli_docs > docs/cli.md"
+
+
+@pytest.mark.parametrize(
+    ("payload", "author"),
+    [
+        (b'{"board":"A","n":1}', "A"),
+        (b'{"board":5}', ""),
+        (b'{"n":1}', ""),
+        (b"{" * 5000, ""),
+        (b'{"board"', ""),
+        (b"\xff\xfe", ""),
+        (b"", ""),
+        (b'[{"board":"A"}]', ""),
+    ],
+)
+def test_who_wrote_a_reading(payload: bytes, author: str) -> None:
+    assert author_of(payload) == author

@@ -126,7 +126,7 @@ def test_a_damaged_file_is_told_in_one_line(store: SqliteStore, tmp_path: Path) 
 def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(content)
-    with pytest.raises(StorageError, match="not a database|not a drupelet store|damaged"):
+    with pytest.raises(StorageError, match=r"not a database|not a drupelet store|damaged"):
         SqliteStore(path).open()
     assert path.read_bytes() == content
 

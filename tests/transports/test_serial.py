@@ -8,7 +8,7 @@ import threading
 import time
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -29,43 +29,53 @@ def intact(data: bytes) -> bytes:
 
 
 class Cable:
-    """Two terminals joined by a thread that copies bytes and may spoil them on the way."""
+    """Two terminals joined by a thread each way that copies bytes and may spoil them."""
 
     def __init__(self) -> None:
         self.spoil: Spoil = intact
-        self._masters, slaves, self.names = [], [], []
+        self._masters: list[int] = []
+        # Held open here as well: a terminal that nobody has open reads as hung up.
+        self._slaves: list[int] = []
+        self.names: list[str] = []
         for _ in range(2):
             master, slave = pty.openpty()
             tty.setraw(slave)
+            os.set_blocking(master, False)
             self._masters.append(master)
+            self._slaves.append(slave)
             self.names.append(os.ttyname(slave))
-            slaves.append(slave)
-        # Open here as well: a terminal that nobody has open reads as hung up.
-        self._slaves = slaves
         self._stop_read, self._stop_write = os.pipe()
-        self._thread = threading.Thread(target=self._carry)
-        self._thread.start()
+        # One thread each way: on a real line a full direction does not hold up the other.
+        self._threads = [
+            threading.Thread(target=self._carry, args=ends)
+            for ends in (self._masters, self._masters[::-1])
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def _carry(self) -> None:
+    def _carry(self, source: int, target: int) -> None:
+        stop = self._stop_read
+        data = b""
         while True:
-            ready = select.select([*self._masters, self._stop_read], [], [])[0]
-            if self._stop_read in ready:
+            wanted = ([stop], [target]) if data else ([source, stop], [])
+            readable, writable, _ = select.select(*wanted, [])
+            if stop in readable:
                 return
-            for master in ready:
-                other = self._masters[1 - self._masters.index(master)]
-                data = self.spoil(os.read(master, 256))
-                while data:
-                    if self._stop_read in select.select([self._stop_read], [other], [])[0]:
-                        return
-                    data = data[os.write(other, data) :]
+            if writable:
+                data = data[os.write(target, data) :]
+            elif readable:
+                data = self.spoil(os.read(source, 256))
 
     def inject(self, end: int, data: bytes) -> None:
         """Let bytes appear at one end as if the line had made them."""
         assert os.write(self._masters[end], data) == len(data)
 
     def pull(self) -> None:
+        """Hang both terminals up."""
         os.write(self._stop_write, b"x")
-        self._thread.join(DEADLINE_S)
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
         for descriptor in [*self._masters, *self._slaves]:
             os.close(descriptor)
         self._masters, self._slaves = [], []
@@ -230,27 +240,26 @@ def host_end(cable: Cable) -> SerialHost:
     return open_serial(f"serial://{cable.names[0]}")
 
 
-def board(micropython: list[str], device: str, frames: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            *micropython,
-            str(ROOT / "tests/board/serial_echo.py"),
-            SOURCES,
-            device,
-            str(frames),
-            "5000",
-        ],
+@contextmanager
+def board(micropython: list[str], device: str, frames: int) -> Iterator[subprocess.Popen[str]]:
+    """Run the echoing board; it is up when the block begins and gone when it ends."""
+    script = str(ROOT / "tests/board/serial_echo.py")
+    with subprocess.Popen(
+        [*micropython, script, SOURCES, device, str(frames), "5000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready micropython\n"
+            yield process
+        finally:
+            process.kill()
 
 
 def end_of(process: subprocess.Popen[str]) -> str:
-    try:
-        out, err = process.communicate(timeout=DEADLINE_S)
-    finally:
-        process.kill()
+    out, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, out + err
     return out.splitlines()[-1]
 
@@ -260,7 +269,6 @@ def test_a_board_answers_every_frame_without_allocating(
 ) -> None:
     random = Random(4)
     with closing(host_end(cable)) as here, board(micropython, cable.names[1], 60) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready micropython\n"
         for i in range(60):
             frame = random.randbytes([1, 64, 254, 1024][i % 4])
             send(here, frame)
@@ -272,7 +280,6 @@ def test_a_board_takes_a_burst_and_noise(cable: Cable, micropython: list[str]) -
     random = Random(5)
     frames = [random.randbytes(1024) for _ in range(24)]
     with closing(host_end(cable)) as here, board(micropython, cable.names[1], 24) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready micropython\n"
         cable.inject(1, bytes(range(1, 256)) * 3 + b"\x00")
         found = []
         for frame in frames:  # both directions fill up: neither side may wait for the other
@@ -287,7 +294,6 @@ def test_a_board_takes_a_burst_and_noise(cable: Cable, micropython: list[str]) -
 
 def test_a_board_learns_that_the_line_is_gone(cable: Cable, micropython: list[str]) -> None:
     with board(micropython, cable.names[1], 5) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready micropython\n"
         cable.pull()
         assert end_of(process) == "damaged 0 left 5 code -11"
 

@@ -7,7 +7,7 @@ from drupelet.files import RamFiles
 BEFORE, TORN, AFTER = range(3)
 
 
-class PowerCut(Exception):  # noqa: N818 - it is no error of the store
+class PowerCut(Exception):
     """The power is gone; nothing happens until `power_on`."""
 
 
@@ -27,9 +27,17 @@ class CutFiles(RamFiles):
         self.steps = 0
         self.off = False
 
-    def power_on(self, kept: int = 0, cut_at: int = -1) -> None:
-        """Start again with what survived; `kept` unflushed bytes of each file survive, too."""
+    def power_on(self, kept: int = 0, cut_at: int = -1, hole: bool = False) -> None:
+        """Start again with what survived; `kept` unflushed bytes of each file survive, too.
+
+        With a `hole` the middle of them reads as zeros: its blocks were not written in order.
+        """
+        flushed = dict(self._durable)
         self.power_cut(kept)
+        for name, start in flushed.items():
+            third = (self._sizes[name] - start) // 3
+            if hole:
+                self._data[name][start + third : start + 2 * third] = bytes(third)
         self.off = False
         self.steps = 0
         self.cut_at = cut_at

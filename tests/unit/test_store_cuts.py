@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
-from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 
 from drupelet.errors import E_STORAGE, OK
 from drupelet.files import Files
 from drupelet.store import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, FlashStore
+from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 
 ABSENT = 0
 SEGMENT_SIZE = 512
 EVERYTHING = 1 << 20
-# Of the unflushed tails nothing, a few bytes or everything survives, in turn.
-KEPT = (0, 13, EVERYTHING)
+# Of each unflushed tail nothing, a few bytes, everything or everything but a hole survives.
+KEPT = ((0, False), (13, False), (EVERYTHING, False), (EVERYTHING, True))
 
 
 def make_store(files: Files) -> FlashStore:
@@ -119,6 +119,10 @@ def scenario(run: Run) -> Iterator[None]:
     yield run.promote(100)
     yield run.save(b"second" * 10)
     yield run.delete(101)
+    yield run.put(103, True)
+    yield run.barrier()
+    yield run.delete(103)
+    yield run.put(104, True)
     yield run.barrier()
     for number in range(5, 15):
         yield run.put(number, False)
@@ -131,6 +135,7 @@ def scenario(run: Run) -> Iterator[None]:
             yield run.barrier()
             run.settle()
     yield run.promote(4)
+    yield run.promote(104)
     yield run.put(102, False)
     yield run.barrier()
 
@@ -220,7 +225,8 @@ def test_a_cut_at_every_step(moment: int) -> None:
             for _ in scenario(run):
                 pass
         assert files.off, "the cut came"
-        files.power_on(KEPT[cut_at % 3])
+        kept, hole = KEPT[cut_at % 4]
+        files.power_on(kept, hole=hole)
         run.boot()
         check(run)
         go_on(run)
@@ -229,7 +235,7 @@ def test_a_cut_at_every_step(moment: int) -> None:
 @pytest.mark.parametrize("moment", [BEFORE, TORN, AFTER], ids=["before", "torn", "after"])
 def test_cuts_while_recovering_from_a_cut(moment: int) -> None:
     recovery_cuts = 0
-    for cut_at in range(0, STEPS, 3):
+    for cut_at in range(0, STEPS, 5):
         files = CutFiles(cut_at, moment)
         run = Run(files)
         with suppress(PowerCut):
@@ -270,6 +276,9 @@ def test_a_cut_while_a_part_is_resumed() -> None:
             store = make_store(files)
             kept = store.part_open(0, b"whose-id", 0, len(content))
         assert kept == 1024 == store.part_size(0)
+        files.power_on(0)
+        store = make_store(files)
+        assert store.part_open(0, b"whose-id", 0, len(content)) == 1024
         buf = bytearray(1100)
         assert store.part_read_into(0, 0, buf, 0, 1100) == 1024
         assert buf[:1024] == content[:1024]

@@ -33,7 +33,7 @@ from drupelet_transports.mqtt_packet import (
     short_into,
     subscribe_into,
 )
-from drupelet_transports.url import require_loopback
+from drupelet_transports.loopback import require_loopback
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ _CLOSED = const(5)
 def _write(sock: socket.socket, buf: bytearray, at: int, size: int) -> int:
     """Bytes that the socket took, 0 when it would block; OSError when it is broken."""
     if ON_BOARD:
-        return sock.write(buf, at, size) or 0  # type: ignore[attr-defined,no-any-return]
+        return sock.write(buf, at, size) or 0  # type: ignore[attr-defined]
     try:
         return sock.send(memoryview(buf)[at : at + size])
     except BlockingIOError:
@@ -116,13 +116,15 @@ class MqttClient:
         self._chunk = bytearray(_CHUNK_SIZE)
         self._tx = bytearray(PUBLISH_HEAD_SIZE_MAX + body_size_max)
         self._poll = select.poll()
-        self._sock: "socket.socket | None" = None
-        self._transports: "list[MqttTransport]" = []
-        self._holder: "MqttTransport | None" = None
+        self._sock: socket.socket | None = None
+        self._transports: list[MqttTransport] = []
+        self._holder: MqttTransport | None = None
         self._state = _DOWN
         self._now_ms = self._since_ms = 0
         self._backoff_ms = 0
         self._failures = 0
+        self._at = self._end = 0
+        self._tx_at = self._tx_end = 0
         self.connects = self.disconnects = 0
         self.retained = self.misdirected = 0
         self._reset()
@@ -244,19 +246,20 @@ class MqttClient:
         self._reset()
         try:
             info = socket.getaddrinfo(self._address, self._port, 0, socket.SOCK_STREAM)[0]
-            self._sock = socket.socket(info[0], info[1])
-            self._sock.setblocking(False)
-            self._sock.connect(info[-1])
+            self._sock = sock = socket.socket(info[0], info[1])
+            sock.setblocking(False)
+            sock.connect(info[-1])
         except OSError as error:
             if error.errno != errno.EINPROGRESS:
                 self._drop()
                 return
-        self._poll.register(self._sock, select.POLLOUT)
+        self._poll.register(sock, select.POLLOUT)
         self._state = _CONNECTING
         self._greet()
 
     def _greet(self) -> None:
         """Send CONNECT once the socket is connected."""
+        assert self._sock is not None
         poll = getattr(self._poll, "ipoll", None) or self._poll.poll
         for _ in poll(0):
             self._poll.unregister(self._sock)
@@ -407,7 +410,7 @@ class MqttTransport(Transport):
         super().__init__(FRAME_SIZE_MAX)
         self.peer_hex = peer_hex
         self._topic = client.topic_to(peer_hex)
-        self._client: "MqttClient | None" = client
+        self._client: MqttClient | None = client
 
     def send(self, frame: bytearray, size: int) -> int:
         """OK once the frame is on its way; negative while the broker is away or busy."""

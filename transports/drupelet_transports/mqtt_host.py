@@ -5,19 +5,22 @@ One thread, the caller's: `maintain` and the transports' calls run paho's networ
 QoS and what is dropped are the board's (docs/SPEC.md).
 """
 
+import contextlib
 import secrets
 import select
+import socket
 from collections import deque
-from typing import Any
+from typing import cast
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.reasoncodes import ReasonCode
 
 from drupelet.errors import E_CAPACITY, OK
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.schedule import elapsed_ms
 from drupelet_transports.base import E_CLOSED, Transport
-from drupelet_transports.url import require_loopback
+from drupelet_transports.loopback import require_loopback
 
 # Frames that may wait for their peer's link; then the oldest goes, as on any lossy carrier.
 _QUEUE_FRAMES_MAX = 256
@@ -167,7 +170,8 @@ class MqttClient:
         sock = self._paho.socket()
         if sock is not None:
             # loop_read then finds the end of the stream and paho tidies up after itself.
-            sock.shutdown(2)
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(cast(socket.socket, sock), socket.SHUT_RDWR)
             self._paho.loop_read()
         if was_up:
             self.disconnects += 1
@@ -182,23 +186,37 @@ class MqttClient:
 
     # --- paho's callbacks, all from inside loop_read or loop_misc ---
 
-    def _on_connect(self, client: paho.Client, _data: Any, _flags: Any, reason: Any, _p: Any) -> None:
+    def _on_connect(
+        self,
+        client: paho.Client,
+        _data: object,
+        _flags: object,
+        reason: ReasonCode,
+        _properties: object,
+    ) -> None:
         if reason.is_failure:
             return  # the broker closes the connection next, or _ANSWER_MS_MAX passes
         client.subscribe(self._head + "+", qos=0)
 
-    def _on_subscribe(self, _c: Any, _data: Any, _mid: int, reasons: list[Any], _p: Any) -> None:
+    def _on_subscribe(
+        self,
+        _client: paho.Client,
+        _data: object,
+        _mid: int,
+        reasons: list[ReasonCode],
+        _properties: object,
+    ) -> None:
         if not reasons or reasons[0].is_failure or self._state != "connecting":
             return
         self._state = "up"
         self._since_ms = self._now_ms
         self.connects += 1
 
-    def _on_disconnect(self, _c: Any, _data: Any, _flags: Any, _reason: Any, _p: Any) -> None:
+    def _on_disconnect(self, *_: object) -> None:
         # Nothing more from here: paho holds a lock and is in the middle of its own tidying.
         self._lost = True
 
-    def _on_message(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
+    def _on_message(self, _client: paho.Client, _data: object, message: paho.MQTTMessage) -> None:
         if message.retain:
             self.retained += 1  # the broker's copy of something old: a replay
             return

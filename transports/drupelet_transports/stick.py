@@ -75,10 +75,14 @@ def _number(name: str) -> int:
     return 0 if name.endswith(".TMP") else -1
 
 
+def _is_id(name: str) -> bool:
+    return len(name) == 8 and all(char in _DIGITS for char in name)
+
+
 def _put(file: "BinaryIO", buf: "bytes | bytearray", size: int) -> None:
     """Write `buf[:size]` or raise OSError."""
     if ON_BOARD:
-        count = file.write(buf, size)  # type: ignore[call-arg]
+        count = file.write(buf, size)  # type: ignore[call-overload]
     else:
         count = file.write(memoryview(buf)[:size])
     if count != size:
@@ -88,7 +92,7 @@ def _put(file: "BinaryIO", buf: "bytes | bytearray", size: int) -> None:
 def _get(file: "BinaryIO", buf: bytearray, size: int) -> int:
     """Read up to `size` bytes to the start of `buf`; the count."""
     if ON_BOARD:
-        return file.readinto(buf, size) or 0  # type: ignore[attr-defined,no-any-return]
+        return file.readinto(buf, size) or 0  # type: ignore[attr-defined]
     return file.readinto(memoryview(buf)[:size]) or 0  # type: ignore[attr-defined]
 
 
@@ -121,7 +125,7 @@ def _close(file: "BinaryIO") -> None:
     try:
         file.close()
     except OSError:
-        pass  # what was synced is safe, and nothing else was promised
+        return  # what was synced is safe, and nothing else was promised
 
 
 def _remove(path: str) -> int:
@@ -168,13 +172,12 @@ class Stick:
 
     def senders(self) -> "list[bytes]":
         """Ids of devices with a folder for us; it may be empty. Bounded."""
-        found: "list[bytes]" = []
+        found: list[bytes] = []
         for name in self.names(self.base + "/" + self.own):
-            if len(found) < _SENDERS_MAX and len(name) == 8 and name != self.own:
-                if all(char in _DIGITS for char in name):
-                    found.append(binascii.unhexlify(name))
-                    continue
-            self.ignored += 1
+            if len(found) == _SENDERS_MAX or not _is_id(name) or name == self.own:
+                self.ignored += 1
+            else:
+                found.append(binascii.unhexlify(name))
         return found
 
     def reader(self, sender_id: "bytes | bytearray", after: int) -> "BundleReader":
@@ -202,7 +205,7 @@ class Stick:
         At most 16 a call, so that a full folder does not hold up a visit.
         """
         folder = self.folder(_hex(receiver_id), self.own)
-        doomed: "list[str]" = []
+        doomed: list[str] = []
         for name in self.names(folder):
             if 0 <= _number(name) <= through and len(doomed) < _BATCH_MAX:
                 doomed.append(name)
@@ -230,7 +233,7 @@ class Stick:
 
     def after(self, folder: str, number: int) -> "list[int]":
         """The lowest bundle numbers above `number` in a folder, ascending; at most _BATCH_MAX."""
-        found: "list[int]" = []
+        found: list[int] = []
         for name in self.names(folder):
             other = _number(name)
             if other < 0:
@@ -259,7 +262,7 @@ class BundleWriter:
         self._seen = seen
         self._folder = stick.folder(_hex(receiver_id), stick.own)
         self._path = self._folder + "/" + f"{number:08X}"
-        self._file: "BinaryIO | None" = None
+        self._file: BinaryIO | None = None
         self._code = OK
         self.last_wire_size = 0
 
@@ -370,10 +373,10 @@ class BundleReader:
         self._sender_id = sender_id
         self._folder = stick.folder(stick.own, _hex(sender_id))
         self._after = after
-        self._queue: "list[int]" = []
+        self._queue: list[int] = []
         self._more = True
         self._files = 0
-        self._file: "BinaryIO | None" = None
+        self._file: BinaryIO | None = None
         self.number = 0
         self.seen = 0
         self.complete = False
@@ -452,7 +455,7 @@ class BundleReader:
             if not ON_BOARD and os.lstat(path).st_mode & 0xF000 != 0x8000:
                 stick.ignored += 1
                 return False
-            file = open(path, "rb")
+            file = open(path, "rb")  # noqa: SIM115 (read_into and close come later)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 self.code = E_STORAGE

@@ -12,6 +12,7 @@ names the URL and the remedy.
 
 from drupelet._compat import const
 from drupelet_transports.base import TransportError
+from drupelet_transports.loopback import is_digits
 
 # The longest URL that is looked at: a path of 200 characters and every option fit.
 _URL_SIZE_MAX = const(256)
@@ -32,14 +33,14 @@ class Url:
         self.host = ""
         self.port = 0
         self.path = ""
-        self.options: "dict[str, str]" = {}
+        self.options: dict[str, str] = {}
 
     def option_number(self, name: str, default: int) -> int:
         """The option as a number above 0, or `default` where the URL has none; TransportError."""
         text = self.options.get(name)
         if text is None:
             return default
-        value = int(text) if _is_digits(text) and len(text) <= 9 else 0
+        value = int(text) if is_digits(text) and len(text) <= 9 else 0
         if value <= 0:
             raise _wrong(self.text, name + " must be a number above 0, as in ?" + name + "=115200")
         return value
@@ -72,39 +73,6 @@ def parse_url(text: str) -> Url:
     return url
 
 
-def require_loopback(host: str) -> str:
-    """The numeric address to connect to, if `host` is this machine; else TransportError.
-
-    Links are not sealed yet: whoever runs or reaches a broker could read and forge every message.
-    `localhost` becomes 127.0.0.1 here, so no resolver has a say in where the frames go.
-    """
-    if host == "localhost":
-        return "127.0.0.1"
-    if host == "::1" or _is_loopback_v4(host):
-        return host
-    raise TransportError(
-        "broker " + host + " refused: links are not sealed yet, so frames would cross the network"
-        " readable; use a broker on this machine (localhost, 127.0.0.1 or [::1])"
-    )
-
-
-def _is_loopback_v4(host: str) -> bool:
-    parts = host.split(".")
-    if len(parts) != 4 or parts[0] != "127":
-        return False
-    for part in parts:
-        if not _is_digits(part) or len(part) > 3 or int(part) > 255:
-            return False
-    return True
-
-
-def _is_digits(text: str) -> bool:
-    for char in text:
-        if char not in "0123456789":
-            return False
-    return len(text) > 0
-
-
 def _wrong(text: str, remedy: str) -> TransportError:
     return TransportError("carrier URL " + text + ": " + remedy)
 
@@ -119,7 +87,10 @@ def _parse_options(url: Url, text: str) -> None:
 
 def _parse_authority(url: Url, text: str) -> None:
     if "@" in text:
-        raise _wrong(url.text, "leave out the user and password, they are not supported")
+        # Not the URL itself: a password has no place in a log.
+        raise _wrong(
+            "with " + text[text.find("@") :], "leave out user and password, they are not supported"
+        )
     if text.startswith("["):
         end = text.find("]")
         if end < 0:
@@ -132,7 +103,7 @@ def _parse_authority(url: Url, text: str) -> None:
         port = "" if colon < 0 else text[colon:]
     if not port:
         return
-    value = int(port[1:]) if _is_digits(port[1:]) and len(port) <= 6 else 0
+    value = int(port[1:]) if is_digits(port[1:]) and len(port) <= 6 else 0
     if port[0] != ":" or not 0 < value < 65536:
         raise _wrong(url.text, "the port must be a number from 1 to 65535")
     url.port = value
@@ -148,12 +119,12 @@ def _unquote(url: Url, path: str) -> str:
         try:
             raw.append(int(piece[:2], 16))
         except ValueError:
-            raise _wrong(url.text, "write a percent sign as %25")
+            raise _wrong(url.text, "write a percent sign as %25") from None
         raw.extend(piece[2:].encode())
     try:
         return bytes(raw).decode()
     except ValueError:  # UnicodeError on boards and hosts alike
-        raise _wrong(url.text, "the path is not UTF-8")
+        raise _wrong(url.text, "the path is not UTF-8") from None
 
 
 def _check(url: Url) -> None:
@@ -163,7 +134,9 @@ def _check(url: Url) -> None:
             raise _wrong(url.text, "there is no option " + name + ", leave it out")
     if url.scheme in ("serial", "stick"):
         if url.host or not url.path.startswith("/") or len(url.path) < 2:
-            raise _wrong(url.text, "give a whole path after three slashes, as in stick:///media/usb")
+            raise _wrong(
+                url.text, "give a whole path after three slashes, as in stick:///media/usb"
+            )
     elif url.scheme == "mqtt":
         _check_mqtt(url)
     elif url.scheme == "udp" and not (url.host and url.port):

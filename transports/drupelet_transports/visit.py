@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 class Visit:
     """Counts of one visit; `failed` bundles are written again at the next one."""
 
-    def __init__(self, stick: "Stick", frame: bytearray, now_ms: "Callable[[], int]") -> None:
+    def __init__(
+        self, stick: "Stick", frame: bytearray, now_ms: "Callable[[], int]",
+        after_frame: "Callable[[], None]",
+    ) -> None:  # fmt: skip
         self._stick = stick
         self._frame = frame
         self._now_ms = now_ms
+        self._after_frame = after_frame  # the owner's turn: a visit is long
         self.bundles_in = 0
         self.frames_in = 0
         self.truncated = 0
@@ -39,6 +43,7 @@ class Visit:
                 self.frames_in += 1
                 link.received(size)
                 link.receive(frame, size, self._now_ms())
+                self._after_frame()
                 size = reader.read_into(frame)
             if reader.complete:
                 self.bundles_in += 1
@@ -61,6 +66,7 @@ class Visit:
             code = writer.write(self._frame, size)
             link.sent(size)
             self.frames_out += 1
+            self._after_frame()
             size = link.poll_into(self._frame, self._now_ms())
         if code == OK:
             code = writer.finish()

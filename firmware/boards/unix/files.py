@@ -40,12 +40,12 @@ class BoardFiles(Files):
 
     def open(self, name: str, create: bool) -> int:
         """Descriptor for reading and appending; E_STORAGE when missing and not to be created."""
-        if not create and self.size(name) < 0:
-            return E_STORAGE
         for fd in range(len(self._open)):
             if self._open[fd] is None:
                 try:
-                    self._open[fd] = open(self._folder + name, "a+b")  # noqa: SIM115
+                    self._open[fd] = open(  # noqa: SIM115
+                        self._folder + name, "a+b" if create else "r+b"
+                    )
                 except OSError as error:
                     return _code(error)
                 return fd
@@ -53,8 +53,10 @@ class BoardFiles(Files):
 
     def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         """Add `buf[at:at+size]` at the end; this `write` with an offset is MicroPython's own."""
+        file = self._open[fd]
         try:
-            return OK if self._open[fd].write(buf, at, size) == size else E_CAPACITY
+            file.seek(0, 2)
+            return OK if file.write(buf, at, size) == size else E_CAPACITY
         except OSError as error:
             return _code(error)
 

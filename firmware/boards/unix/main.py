@@ -45,7 +45,6 @@ from drupelet.node import Node
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
 from drupelet.errors import DrupeletError
 from drupelet.schedule import elapsed_ms
-from drupelet_transports.url import parse_url
 from boards.unix.files import BoardFiles
 from boards.unix.ports import Clock, Console, Rows, Sensors, Waiter
 from boards.device import Device
@@ -55,6 +54,11 @@ from boards.device import Device
 _BOARD_ESP32 = 1
 _BOX_BLOCKS = 2  # 1 KiB a segment: little is lost when the power goes
 _WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
+
+
+def _where(url: str) -> str:
+    """What follows `scheme://`, without options; the host checked the URL when it wrote it."""
+    return url.split("://")[1].split("?")[0]
 
 
 def _random_byte() -> int:
@@ -141,15 +145,16 @@ class Board:
     def _add_serial(self, peer: dict) -> None:
         from drupelet_transports.serial_board import SerialBoard
 
-        transport = SerialBoard(parse_url(peer["url"]).path)
+        transport = SerialBoard(_where(peer["url"]))
         self.waiter.add(transport.poll_object)
         self.device.add_live(transport, self._link(peer, CARRIER_SERIAL))
 
     def _add_mqtt(self, peer: dict) -> None:
         from drupelet_transports.mqtt_board import MqttClient
 
-        url = parse_url(peer["url"])
-        client = MqttClient(url.host, url.port, url.path, self.id, _random_byte)
+        broker, prefix = _where(peer["url"]).split("/", 1)
+        host, port = broker.rsplit(":", 1)
+        client = MqttClient(host, int(port), prefix, self.id, _random_byte)
         transport = client.transport(bytes.fromhex(peer["id"]))
         self.clients.append((client, transport))
         self.device.add_live(transport, self._link(peer, CARRIER_MQTT))
@@ -157,7 +162,7 @@ class Board:
     def _add_stick(self, peers: list) -> None:
         from drupelet_transports.stick import Stick
 
-        stick = Stick(parse_url(peers[0]["url"]).path, self.id)
+        stick = Stick(_where(peers[0]["url"]), self.id)
         links = [(bytes.fromhex(peer["id"]), self._link(peer, CARRIER_STICK)) for peer in peers]
         self.device.add_stick(stick, links)
 

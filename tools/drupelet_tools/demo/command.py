@@ -11,6 +11,10 @@ from rich.table import Table
 
 
 
+# Where the table goes when it is not a terminal that tells its width.
+_PAPER_WIDTH = 110
+
+
 def demo(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where stores, tables and report go.")
@@ -38,6 +42,8 @@ def demo(
     from drupelet_tools.demo.run import Course
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _PAPER_WIDTH
 
     def say(text: str) -> None:
         console.print(text, markup=False)
@@ -70,22 +76,36 @@ def _print(result: dict[str, Any], as_json: bool, console: Console) -> None:
 
 def table(result: dict[str, Any]) -> Table:
     """The members, one a row."""
-    shown = Table(title="drupelet demo")
-    for name in ("member", "carrier", "delivered/expected", "duplicates", "out of order",
-                 "bytes/message", "mAh (modelled)", "heap peak/limit"):  # fmt: skip
-        shown.add_column(name, justify="left" if name in ("member", "carrier") else "right")
+    shown = Table(
+        title="Who has what, and what it cost",
+        caption="B/msg: all bytes on this member's carriers but black boxes, both ways, per message"
+        " in its log. mAh: modelled, ESP32.",
+    )
+    for name in ("member", "carrier"):
+        shown.add_column(name)
+    for name in ("got/all", "twice", "too early", "B/msg", "mAh", "p50 s", "p90 s", "heap used"):
+        shown.add_column(name, justify="right", no_wrap=True)
     for member in result["members"]:
-        heap = f"{member['heap_peak']:,}/{member['heap_limit']:,}" if member["heap_limit"] else "-"
-        charge = member["mah_modelled"]
-        cost = member["bytes_per_message"]
         shown.add_row(
             member["name"],
             member["carrier"],
             f"{member['delivered']}/{member['expected']}",
             str(member["duplicates"]),
             str(member["out_of_order"]),
-            f"{cost:.0f}" if cost is not None else "-",
-            f"{charge:.4f}" if charge is not None else "mains",
-            heap,
+            _cell(member["bytes_per_message"], 0),
+            _cell(member["mah_modelled"], 4, "mains"),
+            _cell(member["latency_p50_ms"], 1, scale=1000),
+            _cell(member["latency_p90_ms"], 1, scale=1000),
+            _heap(member),
         )
     return shown
+
+
+def _cell(value: float | None, digits: int, without: str = "-", scale: int = 1) -> str:
+    return without if value is None else f"{value / scale:.{digits}f}"
+
+
+def _heap(member: dict[str, Any]) -> str:
+    if not member["heap_limit"]:
+        return "-"
+    return f"{member['heap_peak'] >> 10} of {member['heap_limit'] >> 10} KB"

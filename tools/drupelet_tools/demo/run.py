@@ -49,7 +49,7 @@ class Course:
     def run(self) -> None:
         """Everything from switching on to the report; raises DemoError if a promise broke."""
         with ExitStack() as stack:
-            stack.callback(self._stop_session)
+            stack.callback(self._stop_session)  # however it ends: at once
             if not self.broker:
                 broker = Broker()
                 stack.callback(broker.stop)
@@ -63,6 +63,8 @@ class Course:
             self.tell("members stopped; reading what each of them holds")
             held = check.members_hold(self.folders)
             figures = self._telemetry(held)
+            assert self.session is not None
+            self.session.stop()
         self._sum_up(held, figures, heap_low, kills, pulls)
 
     def _stop_session(self) -> None:
@@ -244,7 +246,8 @@ class Course:
                     "interpreter": self._interpreter(name),
                     "bytes_per_message": device.get("bytes_per_message"),
                     "mah_modelled": device.get("mah_modelled"),
-                    "latency_ms": device.get("latency"),
+                    "latency_p50_ms": device.get("latency", {}).get("p50_ms"),
+                    "latency_p90_ms": device.get("latency", {}).get("p90_ms"),
                 }
             )
         self.result = {

@@ -123,6 +123,8 @@ def _latency_chart(figures: Figures) -> alt.Chart | None:
     if not rows:
         return None
     names = list(dict.fromkeys(row["device"] for row in rows))
+    # One legend for colour and dash.
+    legend = alt.Legend(title="At device", orient="bottom", columns=4, symbolSize=300)
     made: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
@@ -135,12 +137,9 @@ def _latency_chart(figures: Figures) -> alt.Chart | None:
                 axis=alt.Axis(format="%"),
             ),
             color=alt.Color(
-                "device:N",
-                sort=names,
-                scale=alt.Scale(range=list(COLOURS)),
-                legend=alt.Legend(title="At device", orient="bottom", columns=4),
+                "device:N", sort=names, scale=alt.Scale(range=list(COLOURS)), legend=legend
             ),
-            strokeDash=alt.StrokeDash("device:N", sort=names, legend=None),
+            strokeDash=alt.StrokeDash("device:N", sort=names, legend=legend),
             tooltip=[
                 alt.Tooltip("device:N", title="At device"),
                 alt.Tooltip("seconds:Q", title="Within (s)", format=".3~f"),

@@ -244,11 +244,11 @@ def _currents(board: Row) -> str:
     ]
     leakage = board["leakage"]
     left_out = f" Board leakage left out: {leakage['source']}." if leakage["unknown"] else ""
-    caption = (
-        f"Currents used: {board['label']}, {board['voltage_v']} V, table {board['version']}. "
+    told = (
+        f"Currents of {board['label']}, {board['voltage_v']} V, table {board['version']}. "
         f"Sources: {board['source']}.{left_out}"
     )
-    return table(caption, heads, rows)
+    return f'<p class="note">{escape(told)}</p>' + table("Currents used", heads, rows)
 
 
 def _latency(found: Figures, picture: str) -> str:
@@ -282,8 +282,8 @@ def _latency(found: Figures, picture: str) -> str:
 
 def _health(found: Figures) -> str:
     heads = ["Device", "Boots", "Heap limit (B)", "Heap free, lowest (B)", "Log segments",
-             "Segments missing", "Blocks lost", "Events refused", "Places in quarantine", "Retransmissions",
-             "Refused", "Damaged frames", "Errors"]  # fmt: skip
+             "Segments missing", "Blocks lost", "Events refused", "Places in quarantine",
+             "Retransmissions", "Messages refused", "Damaged frames", "Errors"]  # fmt: skip
     rows = [
         (
             _name(row),

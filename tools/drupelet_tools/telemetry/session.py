@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -151,7 +152,11 @@ class Session:
                 gateway = launch_gateway(conf)
             finally:
                 del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-            spark = SparkSession(SparkContext(gateway=gateway, conf=conf))
+            context = SparkContext(gateway=gateway, conf=conf)
+            # It prints a traceback for every connection that a JVM that is ended leaves open.
+            server: Any = context._accumulatorServer
+            server.handle_error = lambda *_: None
+            spark = SparkSession(context)
             spark.range(0, 2, 1, 2).mapInArrow(_warm, "id long").collect()
             self._spark = spark
         except TelemetryError as told:

@@ -1,0 +1,50 @@
+"""Runs the contract of the Files port on a MicroPython.
+
+files_on_board.py MODULE_PATH:MODULE_PATH FOLDER
+"""
+
+import os
+import sys
+
+sys.path[:0] = sys.argv[1].split(":")
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+
+from files_contract import check  # noqa: E402
+from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
+
+from boards.unix.files import BoardFiles  # noqa: E402
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK  # noqa: E402
+from drupelet.files import RamFiles  # noqa: E402
+
+
+def fill_up() -> int:
+    """Append to a mounted LittleFS until it is full; the bytes that it took."""
+    files = BoardFiles("/flash")
+    fd = files.open("S0000001.LOG", True)
+    content = bytes(200)
+    for count in range(1000):
+        code = files.append(fd, content, 0, 200) or files.flush(fd)
+        if code != OK:
+            assert code == E_CAPACITY, code
+            files.close(fd)
+            return count * 200
+    raise AssertionError("never full")
+
+
+ram = RamFiles(file_size=512, files_count=8)
+
+
+def ram_again() -> RamFiles:
+    ram.power_cut()
+    return ram
+
+
+check(ram_again)
+check(lambda: BoardFiles(sys.argv[2]))
+blocks = RamBlocks(bytearray(40 * BLOCK_SIZE))
+os.VfsLfs2.mkfs(blocks)
+os.mount(os.VfsLfs2(blocks), "/flash")
+check(lambda: BoardFiles("/flash"))
+assert fill_up() > 10 * BLOCK_SIZE
+assert BoardFiles(sys.argv[2] + "/gone").open("S0000001.LOG", True) == E_STORAGE
+print("contract kept")

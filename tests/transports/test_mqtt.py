@@ -1,0 +1,240 @@
+"""Board client and host client against the embedded broker, both on CPython."""
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from drupelet.errors import E_CAPACITY, OK
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet_host.broker import Broker, BrokerError
+from drupelet_transports import mqtt_board, mqtt_host
+from drupelet_transports.base import E_CLOSED, Transport
+
+A, B, C = b"\0\0\0\x0a", b"\0\0\0\x0b", b"\0\0\0\x0c"
+DEADLINE_S = 8.0
+Client = mqtt_board.MqttClient | mqtt_host.MqttClient
+
+
+def now_ms(speed: int = 1) -> int:
+    return int(time.monotonic() * 1000 * speed) & 0x3FFFFFFF
+
+
+def board(port: int, own_id: bytes) -> Client:
+    return mqtt_board.MqttClient("localhost", port, "t", own_id, lambda: 100)
+
+
+def host(port: int, own_id: bytes) -> Client:
+    return mqtt_host.MqttClient("localhost", port, "t", own_id)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    made = Broker()
+    made.start()
+    yield made
+    made.stop()
+
+
+def wait(clients: list[Client], until: Callable[[], bool], seconds: float = DEADLINE_S) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for client in clients:
+            client.maintain(now_ms())
+        if until():
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def receive(clients: list[Client], link: Transport, frame: bytearray) -> int:
+    found: list[int] = []
+
+    def some() -> bool:
+        size = link.receive_into(frame)
+        if size:
+            found.append(size)
+        return bool(size)
+
+    wait(clients, some)
+    return found[0] if found else 0
+
+
+def receive_both(clients: list[Client], left: Transport, right: Transport) -> set[bytes]:
+    """One frame from each; a frame waits for its own link, so both are asked in turn."""
+    frame = bytearray(FRAME_SIZE_MAX)
+    found: dict[Transport, bytes] = {}
+
+    def both() -> bool:
+        for link in (left, right):
+            size = link.receive_into(frame)
+            if size > 0:
+                found[link] = bytes(frame[:size])
+        return len(found) == 2
+
+    wait(clients, both)
+    return set(found.values())
+
+
+def publish_raw(port: int, topic: bytes, payload: bytes, flags: int = 0) -> None:
+    """What any other client of the same broker may do."""
+    with socket.create_connection(("127.0.0.1", port), 5) as sock:
+        sock.sendall(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01z")
+        assert sock.recv(4) == b"\x20\x02\x00\x00"
+        body = struct.pack(">H", len(topic)) + topic + payload
+        assert len(body) < 128
+        sock.sendall(bytes([0x30 | flags, len(body)]) + body + b"\xe0\x00")
+        while sock.recv(64):
+            pass
+
+
+KINDS = [(board, host), (host, board), (board, board), (host, host)]
+
+
+@pytest.mark.parametrize(("first", "second"), KINDS)
+def test_one_client_serves_several_peers(broker, first, second) -> None:  # noqa: ANN001
+    hub, left, right = first(broker.port, A), second(broker.port, B), second(broker.port, C)
+    clients = [hub, left, right]
+    to_left, to_right = hub.transport(B), hub.transport(C)
+    from_left, from_right = left.transport(A), right.transport(A)
+    assert wait(clients, lambda: all(client.up for client in clients))
+    frame = bytearray(FRAME_SIZE_MAX)
+    for turn in range(20):
+        assert from_left.send(bytearray([turn, 1]), 2) == OK
+        assert from_right.send(bytearray([turn, 2]), 2) == OK
+        assert receive_both(clients, to_left, to_right) == {bytes([turn, 1]), bytes([turn, 2])}
+    assert to_left.send(bytearray(b"left"), 4) == OK
+    assert receive(clients, from_left, frame) == 4
+    assert from_right.receive_into(frame) == 0
+    for client in clients:
+        client.close()
+    assert (hub.retained, hub.misdirected) == (0, 0)
+
+
+@pytest.mark.parametrize(("make", "own_id"), [(board, b"\0\0\0\x1a"), (host, b"\0\0\0\x1b")])
+def test_strangers_and_retained_frames_are_dropped(broker, make, own_id) -> None:  # noqa: ANN001
+    inbox = f"t/{own_id.hex()}/".encode()
+    topic = inbox + b"0000000b"
+    publish_raw(broker.port, topic, b"old", flags=1)
+    client = make(broker.port, own_id)
+    link = client.transport(B)
+    assert wait([client], lambda: client.up)
+    publish_raw(broker.port, inbox + b"0000000f", b"unknown sender")
+    publish_raw(broker.port, topic, b"")
+    publish_raw(broker.port, topic, b"good")
+    frame = bytearray(FRAME_SIZE_MAX)
+    assert (receive([client], link, frame), bytes(frame[:4])) == (4, b"good")
+    assert (client.retained, client.misdirected) == (1, 2)
+    client.close()
+
+
+@pytest.mark.parametrize("make", [board, host])
+def test_the_broker_goes_and_comes_back(make) -> None:  # noqa: ANN001
+    broker = Broker()
+    broker.start()
+    client = make(broker.port, A)
+    link = client.transport(B)
+    frame = bytearray(FRAME_SIZE_MAX)
+    try:
+        assert wait([client], lambda: client.up)
+        assert link.poll_object is not None
+        started = time.monotonic()
+        broker.stop()
+        assert time.monotonic() - started < 1.0
+        assert wait([client], lambda: not client.up)
+        assert link.send(frame, 10) == E_CLOSED
+        assert link.receive_into(frame) == 0
+        assert link.poll_object is None
+        assert 0 < client.wait_ms(now_ms()) <= 1300
+        broker.start()
+        assert wait([client], lambda: client.up)
+        assert (client.connects, client.disconnects) == (2, 1)
+        assert link.send(frame, 10) == OK
+    finally:
+        client.close()
+        broker.stop()
+    assert link.send(frame, 10) == E_CLOSED
+    assert link.receive_into(frame) == E_CLOSED
+    assert client.maintain(now_ms()) == E_CLOSED
+
+
+@pytest.mark.parametrize("make", [board, host])
+def test_back_off_doubles_and_is_bounded(make) -> None:  # noqa: ANN001
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    client = make(port, A)  # nobody listens there now
+    now, waits = 0, []
+    for _ in range(12):
+        client.maintain(now)
+        client.maintain(now)
+        waits.append(client.wait_ms(now))
+        now += waits[-1]
+    client.close()
+    assert all(later >= earlier * 1.5 for earlier, later in zip(waits[:5], waits[1:6], strict=True))
+    assert max(waits) <= 80_000
+
+
+@pytest.mark.parametrize("make", [board, host])
+def test_a_full_socket_refuses_whole_frames(make) -> None:  # noqa: ANN001
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = make(listener.getsockname()[1], A)
+        link = client.transport(B)
+        client.maintain(now_ms())
+        sock, _ = listener.accept()
+        with sock:
+            sock.settimeout(5)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.sendall(b"\x20\x02\x00\x00\x90\x03\x00\x01\x00")
+            assert wait([client], lambda: client.up)
+            frame = bytearray(b"\x5a" * FRAME_SIZE_MAX)
+            accepted = 0
+            while accepted < 20_000 and link.send(frame, FRAME_SIZE_MAX) == OK:
+                accepted += 1
+            assert 0 < accepted < 20_000
+            assert link.send(frame, FRAME_SIZE_MAX) == E_CAPACITY
+            # All that was accepted arrives whole once the broker reads again.
+            expected = accepted * 1048
+            got = bytearray()
+            end = time.monotonic() + DEADLINE_S
+            while got.count(b"\x30\x95\x08") < accepted or len(got) < expected:
+                assert time.monotonic() < end
+                got += sock.recv(65536)
+                client.maintain(now_ms())
+            assert got[-1048:] == bytes(got[-1048:-1024]) + frame
+        client.close()
+
+
+def test_a_slow_reader_loses_its_oldest_frames(broker) -> None:  # noqa: ANN001
+    receiver = mqtt_host.MqttClient("localhost", broker.port, "t", A, queue_frames_max=4)
+    sender = host(broker.port, B)
+    link, out = receiver.transport(B), sender.transport(A)
+    clients: list[Client] = [receiver, sender]
+    assert wait(clients, lambda: receiver.up and sender.up)
+    for turn in range(10):
+        assert out.send(bytearray([turn]), 1) == OK
+    assert wait(clients, lambda: receiver.overflowed == 6)
+    frame = bytearray(FRAME_SIZE_MAX)
+    kept = []
+    while link.receive_into(frame):
+        kept.append(frame[0])
+    assert kept == [6, 7, 8, 9]
+    receiver.close()
+    sender.close()
+
+
+def test_a_broker_that_cannot_start_says_why(broker) -> None:  # noqa: ANN001
+    with pytest.raises(BrokerError, match="in use"):
+        Broker(broker.port).start()
+
+
+def test_a_broker_ends_with_its_starter() -> None:
+    broker = Broker()
+    broker.start()
+    process = broker._process
+    assert process is not None
+    assert process.stdin is not None
+    process.stdin.close()  # what the kernel does when the starter is killed
+    assert process.wait(2) == 0
+    broker.stop()

@@ -1,0 +1,33 @@
+"""The one rule for brokers until links are sealed: on this machine or not at all."""
+
+from drupelet_transports.base import TransportError
+
+
+def require_loopback(host: str) -> str:
+    """The numeric address to connect to, if `host` is this machine; else TransportError.
+
+    Links are not sealed yet: whoever runs or reaches a broker could read and forge every message.
+    `localhost` becomes 127.0.0.1 here, so no resolver has a say in where the frames go.
+    """
+    if host == "localhost":
+        return "127.0.0.1"
+    if host == "::1" or _is_loopback_v4(host):
+        return host
+    raise TransportError(
+        "broker " + host + " refused: links are not sealed yet, so frames would cross the network"
+        " readable; use a broker on this machine (localhost, 127.0.0.1 or [::1])"
+    )
+
+
+def _is_loopback_v4(host: str) -> bool:
+    parts = host.split(".")
+    return len(parts) == 4 and parts[0] == "127" and all(_is_octet(part) for part in parts)
+
+
+def _is_octet(text: str) -> bool:
+    return is_digits(text) and len(text) <= 3 and int(text) <= 255
+
+
+def is_digits(text: str) -> bool:
+    """Whether the text is one or more of 0..9."""
+    return len(text) > 0 and all(char in "0123456789" for char in text)
