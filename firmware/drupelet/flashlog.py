@@ -215,6 +215,12 @@ class RecordLog:
         if self.failed != OK:
             self.at = 0
             self._torn = True
+            if self._end == _HEAD_SIZE:
+                # Nothing else is in this segment: it goes, or refusals would fill the flash.
+                self.files.close(self._fd)
+                self._number = 0
+                self.dirty = False
+                self.remove(self.count - 1)
             return self.failed
         self._end += self.length
         self._set_end(self.count - 1, self._end)

@@ -337,12 +337,16 @@ class FlashStore(Room):
     def save(self, state: "bytes | bytearray | memoryview", size: int) -> int:
         """Write the owner's state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""
         assert size <= WAKE_STATE_SIZE_MAX
-        code = self._room(size, self._log.segments_max)
-        if code != OK:
-            return code
-        place = self._log.begin(KIND_WAKE, 0, size)
-        self._log.add(state, 0, size)
-        code = self._log.end()
+        log = self._log
+        for _ in range(_TRIES):
+            code = self._room(size, log.segments_max)
+            if code != OK:
+                return code
+            place = log.begin(KIND_WAKE, 0, size)
+            log.add(state, 0, size)
+            code = log.end()
+            if code != E_CAPACITY or self.reclaim() != OK:
+                break
         if code != OK:
             return self._refuse(code)
         self._wake = place
@@ -359,20 +363,24 @@ class FlashStore(Room):
         body: "bytes | bytearray | memoryview", at: int, stored: int,
     ) -> int:  # fmt: skip
         log = self._log
-        code = self._room(MESSAGE_PAYLOAD + stored, self._data_max)
-        if code != OK:
-            return code
-        handle = log.begin(kind, group, MESSAGE_PAYLOAD + stored)
-        small = log.scratch
-        small[0] = source
-        small[1] = 0
-        put_u16_le(small, 2, size)
-        put_u32_le(small, 4, ref)
-        log.add(small, 0, 8)
-        log.add(timestamp, ts_at, TIMESTAMP_SIZE)
-        log.add(id, id_at, ID_SIZE)
-        log.add(body, at, stored)
-        code = log.end()
+        for _ in range(_TRIES):
+            code = self._room(MESSAGE_PAYLOAD + stored, self._data_max)
+            if code != OK:
+                return code
+            handle = log.begin(kind, group, MESSAGE_PAYLOAD + stored)
+            small = log.scratch
+            small[0] = source
+            small[1] = 0
+            put_u16_le(small, 2, size)
+            put_u32_le(small, 4, ref)
+            log.add(small, 0, 8)
+            log.add(timestamp, ts_at, TIMESTAMP_SIZE)
+            log.add(id, id_at, ID_SIZE)
+            log.add(body, at, stored)
+            code = log.end()
+            # The flash may be full before the log is.
+            if code != E_CAPACITY or self.reclaim() != OK:
+                break
         if code != OK:
             return self._refuse(code)
         self._filter.add(id, id_at, 0)

