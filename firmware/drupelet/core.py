@@ -9,8 +9,10 @@ from drupelet.blackbox import (
 )
 from drupelet.graph import ENTERED, Graph
 from drupelet.hashes import MessageHash
-from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, PARTS_MAX, SCRATCH_SIZE
+from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, PART_IDLE_MS, SCRATCH_SIZE
 from drupelet.members import GROUP_TELEMETRY, Members
+from drupelet.memory import get_u32, put_u32
+from drupelet.schedule import elapsed_ms
 from drupelet.slots import MessageSlots, OfferPool
 from drupelet.window import Window
 
@@ -39,7 +41,7 @@ class Core:
 
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
-        offers_max: int, box: "BoxPort", index: "IndexPort | None",
+        offers_max: int, box: "BoxPort", index: "IndexPort | None", parts_max: int,
     ) -> None:  # fmt: skip
         self.store = store
         self.members = Members(groups_max, peers_max)
@@ -51,7 +53,8 @@ class Core:
         self.id = bytearray(ID_SIZE)
         self.scratch = bytearray(SCRATCH_SIZE)
         self.box = box
-        self.part_owners = bytearray(PARTS_MAX)  # peer row + 1 whose content a part file takes in
+        self.part_owners = bytearray(parts_max)  # peer row + 1 whose content a part file takes in
+        self._part_grew_ms = bytearray(4 * parts_max)
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0
@@ -61,6 +64,28 @@ class Core:
         """Log a step in a message's life, unless it is a black box itself."""
         if not self.members.group_flags[self.slots.groups[slot]] & GROUP_TELEMETRY:
             self.box.log_id(now_ms, code, peer, count, self.slots.ids, slot * ID_SIZE)
+
+    def claim_part(self, peer: int, now_ms: int) -> int:
+        """An incoming part for this peer: its own, a free one, or one that stands still; or -1."""
+        owners = self.part_owners
+        count = len(owners)
+        found = -1
+        for step in range(count):
+            part = (peer + step) % count
+            if not owners[part] or owners[part] == peer + 1:
+                found = part
+                break
+            idle_ms = elapsed_ms(now_ms, get_u32(self._part_grew_ms, part * 4))
+            if found < 0 and idle_ms >= PART_IDLE_MS:
+                found = part
+        if found >= 0:
+            owners[found] = peer + 1
+            self.touch_part(found, now_ms)
+        return found
+
+    def touch_part(self, part: int, now_ms: int) -> None:
+        """A piece has come for this part."""
+        put_u32(self._part_grew_ms, part * 4, now_ms)
 
     def hash_part(self, part: int) -> bool:
         """Compute `id` of the content in a part file by reading it back; False if it cannot."""

@@ -50,6 +50,12 @@ MESSAGES_MAX = const(64)
 RESERVED_SLOTS = const(1)
 # Incoming messages longer than a frame that may be incomplete at once, one per peer at most.
 PARTS_MAX = const(2)
+# Part files: one for a message of our own, one for the black box, then the incoming ones.
+PART_PUBLISH = const(0)
+PART_BOX = const(1)
+PART_INCOMING = const(2)
+# An incomplete message that did not grow for so long gives its part file to another peer.
+PART_IDLE_MS = const(10000)
 
 # --- epochs and back-off ---
 # `now_ms` is modulo this, so that it stays a small int on 32-bit boards.

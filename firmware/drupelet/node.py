@@ -24,6 +24,7 @@ from drupelet.limits import (
     INLINE_SIZE_MAX,
     MESSAGES_MAX,
     OFFERS_MAX,
+    PART_PUBLISH,
     PARTS_MAX,
     PEERS_MAX,
     TIMESTAMP_SIZE,
@@ -56,8 +57,6 @@ EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed
 # Kinds of `store.member`.
 _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
-# The part file in which a long message of our own is put together.
-_PART_PUBLISH = PARTS_MAX
 
 __all__ = [
     "BATCH",
@@ -84,10 +83,11 @@ class Node:
         self, store: "StorePort", random_byte: "Callable[[], int]", peers_max: int = PEERS_MAX,
         groups_max: int = GROUPS_MAX, messages_max: int = MESSAGES_MAX,
         offers_max: int = OFFERS_MAX, blackbox: "BlackBox | None" = None,
-        index: "IndexPort | None" = None,
+        index: "IndexPort | None" = None, parts_max: int = PARTS_MAX,
     ) -> None:  # fmt: skip
         self.core = Core(
-            store, peers_max, groups_max, messages_max, offers_max, blackbox or NoBox(), index
+            store, peers_max, groups_max, messages_max, offers_max, blackbox or NoBox(), index,
+            parts_max,
         )
         self.store = store
         self._random_byte = random_byte
@@ -190,7 +190,7 @@ class Node:
 
     def publish_begin(self, group: int, timestamp: "bytes | bytearray") -> int:
         """Begin a message that is handed in piece by piece; OK or a negative code."""
-        return self.compose(_PART_PUBLISH, group, timestamp)
+        return self.compose(PART_PUBLISH, group, timestamp)
 
     def compose(self, part: int, group: int, timestamp: "bytes | bytearray") -> int:
         """Begin a content in a part file: group id and timestamp; the body is appended to it."""
@@ -207,14 +207,14 @@ class Node:
 
     def publish_append(self, body: "bytes | bytearray", at: int, size: int) -> int:
         """Add `size` bytes to the body that `publish_begin` began."""
-        room = CONTENT_HEADER_SIZE + BODY_SIZE_MAX - self.store.part_size(_PART_PUBLISH)
+        room = CONTENT_HEADER_SIZE + BODY_SIZE_MAX - self.store.part_size(PART_PUBLISH)
         if size > room:
             return E_CAPACITY
-        return self.store.part_append(_PART_PUBLISH, body, at, size)
+        return self.store.part_append(PART_PUBLISH, body, at, size)
 
     def publish_end(self, group: int, now_ms: int) -> int:
         """Put the message into the log; its handle, or a negative code."""
-        return self.publish_part(_PART_PUBLISH, group, now_ms)
+        return self.publish_part(PART_PUBLISH, group, now_ms)
 
     def publish_part(self, part: int, group: int, now_ms: int) -> int:
         """Put the content (group id, timestamp, body) of a part file into the log as our own."""

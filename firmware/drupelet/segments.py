@@ -15,7 +15,7 @@ from drupelet.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
     ID_SIZE,
-    PARTS_MAX,
+    PART_INCOMING,
     SEGMENT_HEADER_SIZE,
 )
 from drupelet.members import GROUP_TELEMETRY
@@ -124,9 +124,9 @@ class SegmentExchange(Exchange):
 
     def state_into(self, frame: bytearray) -> int:
         """Write a SEGMENT STATE if the peer should know one; its size, or 0."""
-        if self._part == _NO_PART:
+        if not self._has_part():
             return 0
-        have = self.core.store.part_size(self._part)
+        have = self.core.store.part_size(PART_INCOMING + self._part)
         stuck = self._gap or have == self._seen or self.visits
         self._seen = have
         self._gap = False
@@ -158,53 +158,55 @@ class SegmentExchange(Exchange):
             return OK
         if not self._open(frame, total):
             return E_CAPACITY
-        have = core.store.part_size(self._part)
+        file = PART_INCOMING + self._part
+        have = core.store.part_size(file)
         if offset > have:
             self._gap = self.attention = True
             return OK
         if end > have:
             skip = SEGMENT_HEADER_SIZE + have - offset
-            code = core.store.part_append(self._part, frame, skip, end - have)
+            code = core.store.part_append(file, frame, skip, end - have)
             if code != OK:
                 return code
         if end >= total:
             self._complete()
         return OK
 
+    def _has_part(self) -> bool:
+        """True while a part file is ours; another peer may have taken it over."""
+        return self._part >= 0 and self.core.part_owners[self._part] == self.peer + 1
+
     def _open(self, frame: bytearray, total: int) -> bool:
         """Make the peer's part file the one of this content; False when all are in use."""
-        if self._part != _NO_PART and self._total == total:
+        core = self.core
+        if self._has_part() and self._total == total:
             if equal(self._key, 0, frame, 1, _KEY_SIZE):
+                core.touch_part(self._part, self.now_ms)
                 return True
-        if self._part == _NO_PART:
-            part = self.peer % PARTS_MAX
-            owners = self.core.part_owners
-            if owners[part] and owners[part] != self.peer + 1:
-                part = (part + 1) % PARTS_MAX
-                if owners[part] and owners[part] != self.peer + 1:
-                    return False
-            owners[part] = self.peer + 1
-            self._part = part
+        self._part = core.claim_part(self.peer, self.now_ms)
+        if self._part < 0:
+            return False
         copy(self._key, 0, frame, 1, _KEY_SIZE)
         self._total = total
         self._seen = 0
-        return self.core.store.part_open(self._part, self._key, 0, total) >= 0
+        return core.store.part_open(PART_INCOMING + self._part, self._key, 0, total) >= 0
 
     def _complete(self) -> None:
         """All pieces are here: verify, take in, and let the part file go."""
         core = self.core
-        if not core.hash_part(self._part):
+        file = PART_INCOMING + self._part
+        if not core.hash_part(file):
             return
         if not equal(core.id, 0, self._key, 0, _KEY_SIZE):
             self.bad_record()
         elif not self.known(core.id, 0):
-            core.store.part_read_into(self._part, 0, core.scratch, 0, ID_SIZE)
+            core.store.part_read_into(file, 0, core.scratch, 0, ID_SIZE)
             group = core.members.group_of(core.scratch, 0)
             if group < 0 or not core.members.visibility(group, self.peer):
                 core.unknown += 1
             else:
                 source = core.members.peer_numbers[self.peer]
-                self.took(core.graph.take_part(group, source, core.id, self._part), group)
-        core.store.part_drop(self._part)
+                self.took(core.graph.take_part(group, source, core.id, file), group)
+        core.store.part_drop(file)
         core.part_owners[self._part] = 0
         self._part = _NO_PART

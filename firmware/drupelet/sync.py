@@ -271,10 +271,11 @@ class Exchange:
                 continue
             size = slots.size(slot)
             if size > self.inline_max:
+                if self.long_handle:
+                    return 0  # one at a time; the scan goes on from here when it is through
                 self._message_left -= 1
-                if not self.long_handle:
-                    self.long_handle = slots.handle(slot)
-                    self.long_slot = slot
+                self.long_handle = slots.handle(slot)
+                self.long_slot = slot
                 continue
             if at + CONTENT_HEADER_SIZE + size > limit:
                 return 0

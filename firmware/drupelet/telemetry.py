@@ -6,7 +6,7 @@ blocks and no more. It leaves through the sync like any other message.
 
 from drupelet._compat import const
 from drupelet.errors import OK
-from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE, PARTS_MAX
+from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE, PART_BOX
 from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from drupelet.blackbox import BlackBox
     from drupelet.node import Node
 
-# The part file in which a segment is put together: behind those of messages.
-_PART = PARTS_MAX + 1
 # Time between two writings of the counters: a killed device loses no more of its sums.
 _COUNTERS_MS = const(8000)
 _NO_DEPENDENCIES = b"\x00"
@@ -52,14 +50,14 @@ class Recorder:
         node = self._node
         code = OK
         if box.starts or not self._open:
-            code = node.compose(_PART, group, timestamp)
+            code = node.compose(PART_BOX, group, timestamp)
             if code == OK:
-                code = node.store.part_append(_PART, _NO_DEPENDENCIES, 0, 1)
+                code = node.store.part_append(PART_BOX, _NO_DEPENDENCIES, 0, 1)
             if code == OK:
-                code = node.store.part_append(_PART, box.header, 0, BOX_HEADER_SIZE)
+                code = node.store.part_append(PART_BOX, box.header, 0, BOX_HEADER_SIZE)
             self._open = code == OK
         if code == OK:
-            code = node.store.part_append(_PART, box.block, 0, BLOCK_SIZE)
+            code = node.store.part_append(PART_BOX, box.block, 0, BLOCK_SIZE)
         if code != OK:
             return code
         ends = box.ends
@@ -68,7 +66,7 @@ class Recorder:
 
     def _publish(self, group: int, now_ms: int) -> int:
         self._open = False
-        handle = self._node.publish_part(_PART, group, now_ms)
+        handle = self._node.publish_part(PART_BOX, group, now_ms)
         if handle < 0:
             return handle
         self.published += 1

@@ -9,8 +9,8 @@ A message leaves its slot when no peer needs it there; its id stays known to the
 from drupelet._compat import const
 from drupelet.errors import OK
 from drupelet.limits import RESERVED_SLOTS
-from drupelet.memory import get_u16, get_u32, put_u16, put_u32
 from drupelet.members import GROUP_TELEMETRY, SHARED
+from drupelet.memory import get_u16, get_u32, put_u16, put_u32
 from drupelet.slots import PENDING, USED
 from drupelet.states import ACK, ACKING, BUNDLED, HOLD, QUEUED, REQUEST
 from drupelet.store import STATE_DELIVERED

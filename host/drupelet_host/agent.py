@@ -54,6 +54,7 @@ class Agent:
                 self.member.live_link(peer, CARRIERS[peer.carrier], now_ms),
                 self.brokers,
                 self._carrier_told,
+                self.member.drain_box,
             )
             for peer in live
         ]

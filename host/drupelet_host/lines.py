@@ -67,12 +67,14 @@ class Brokers:
 class Line:
     """One peer on one carrier.
 
-    `told` is called with the line whenever it comes up or goes down.
+    `told` is called with the line whenever it comes up or goes down; `after_frame` after each
+    frame, so that the black box can be emptied before its two blocks are full.
     """
 
     def __init__(
-        self, peer: Peer, link: Link, brokers: Brokers, told: Callable[["Line"], None]
-    ) -> None:
+        self, peer: Peer, link: Link, brokers: Brokers, told: Callable[["Line"], None],
+        after_frame: Callable[[], None],
+    ) -> None:  # fmt: skip
         self.peer = peer
         self.link = link
         self.url = parse_url(peer.url)
@@ -80,6 +82,7 @@ class Line:
         self.reason = ""
         self.heard_ms = 0  # wall clock of the last frame from the peer
         self._told = told
+        self._after_frame = after_frame
         self._brokers = brokers
         self._transport: Transport | None = None
         self._frame_in = bytearray(FRAME_SIZE_MAX)
@@ -167,6 +170,7 @@ class Line:
             self._count_damaged(transport)
             self.link.received(transport.last_wire_size)
             self.link.receive(self._frame_in, size, now_ms)
+            self._after_frame()
         return True
 
     def _count_damaged(self, transport: Transport) -> None:
@@ -192,6 +196,7 @@ class Line:
                     self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)
                 return False
             self.link.sent(transport.last_wire_size)
+            self._after_frame()
         return True
 
     @property

@@ -26,7 +26,7 @@ from drupelet.store import STATE_DELIVERED
 from drupelet_host import clock, mailbox
 from drupelet_host.config import PEERS_CONFIGURED_MAX, Config, Peer
 from drupelet_host.index import DictIndex
-from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.store_sqlite import PARTS_HOST_MAX, SqliteStore
 
 # Host-sized tables: 1,024 messages on their way to 32 peers take about 200 KB.
 GROUPS_HOST_MAX = 16
@@ -78,7 +78,7 @@ class Member:
         self.box = BlackBox(config.id, self.boot)
         self.node = Node(
             self.store, _random_byte, PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX, MESSAGES_HOST_MAX,
-            OFFERS_HOST_MAX, self.box, DictIndex(),
+            OFFERS_HOST_MAX, self.box, DictIndex(), PARTS_HOST_MAX,
         )  # fmt: skip
         descriptor = config.group.encode()
         self.readings = self.node.join(config.client or READINGS_CLIENT_ID, descriptor)

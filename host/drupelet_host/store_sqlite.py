@@ -20,7 +20,7 @@ from drupelet.limits import (
     CONTENT_HEADER_SIZE,
     ID_SIZE,
     NOW_MODULUS_MS,
-    PARTS_MAX,
+    PART_INCOMING,
     PIECE_SIZE,
     TIMESTAMP_SIZE,
 )
@@ -42,8 +42,9 @@ SAVED_SIZE_MAX = 16384
 HANDLE_MAX = NOW_MODULUS_MS - 1
 # In the database only: a pending message that was deleted has no place in the log.
 _STATE_DROPPED = 4
-# Two incoming parts, one outgoing, one for the black box.
-PART_COUNT = PARTS_MAX + 2
+# Incomplete messages at once: one per peer (32), so that no peer waits for another.
+PARTS_HOST_MAX = 32
+PART_COUNT = PART_INCOMING + PARTS_HOST_MAX
 PART_SIZE_MAX = CONTENT_HEADER_SIZE + BODY_SIZE_MAX
 PART_KEY_SIZE = 8
 

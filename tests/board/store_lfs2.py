@@ -47,60 +47,55 @@ def unmount(store: FlashStore) -> None:
     gc.collect()
 
 
+def put(store: FlashStore, number: int, pending: bool) -> int:
+    """Put a message, a long one through a part; its handle or a code."""
+    body = body_of(number)
+    if number < 100:
+        return store.put(1, 2, identity(number), 0, bytes(8), 0, body, 0, len(body), pending)
+    store.part_open(0, identity(number), 0, 40 + len(body))
+    code = store.part_append(0, bytes(40), 0, 40) or store.part_append(0, body, 0, len(body))
+    return code or store.put_part(0, 1, 2, identity(number), 0, pending)
+
+
+# What happens, one barrier after the other: verb and message.
+PLAY = (
+    (("put", 1), ("pend", 2)),
+    (("pend", 100), ("save", 0)),
+    (("promote", 2), ("put", 3)),
+    (("promote", 100), ("delete", 1)),
+    (("put", 101), ("put", 4)),
+    (("delete", 101), ("put", 5)),
+)
+BECOMES = {
+    "put": STATE_DELIVERED,
+    "pend": STATE_PENDING,
+    "promote": STATE_DELIVERED,
+    "delete": STATE_DELETED,
+}
+
+
 def play(store: FlashStore, sure: "dict[int, int]", maybe: "dict[int, int]") -> None:
-    """Put, promote, delete; stops at the first code that says that the flash has gone."""
+    """Do all that; stops at the first code that says that the flash has gone."""
     handles = {}
-
-    def put(number: int, pending: bool) -> bool:
-        maybe[number] = STATE_PENDING if pending else STATE_DELIVERED
-        body = body_of(number)
-        if number < 100:
-            code = store.put(
-                1, 2, identity(number), 0, bytes(8), 0, body, 0, len(body), pending
-            )  # fmt: skip
-        else:
-            store.part_open(0, identity(number), 0, 40 + len(body))
-            if store.part_append(0, bytes(40), 0, 40) or store.part_append(0, body, 0, len(body)):
-                return False
-            code = store.put_part(0, 1, 2, identity(number), 0, pending)
-        handles[number] = code
-        return code > 0
-
-    def barrier() -> bool:
-        if store.barrier():
-            return False
+    if store.member(1, bytes(32), 0, 32) < 0:
+        return
+    for calls in PLAY:
+        for verb, number in calls:
+            if verb == "save":
+                code = store.save(b"state", 5)
+            else:
+                maybe[number] = BECOMES[verb]
+                if verb == "delete":
+                    code = store.delete(handles[number])
+                elif verb == "promote":
+                    code = handles[number] = store.promote(handles[number])
+                else:
+                    code = handles[number] = put(store, number, verb == "pend")
+            if code < 0:
+                return
+        if store.barrier() < 0:
+            return
         sure.update(maybe)
-        return True
-
-    def promote(number: int) -> bool:
-        maybe[number] = STATE_DELIVERED
-        return store.promote(handles[number]) > 0
-
-    def delete(number: int) -> bool:
-        maybe[number] = STATE_DELETED
-        return store.delete(handles[number]) == 0
-
-    (
-        store.member(1, bytes(32), 0, 32) > 0
-        and put(1, False)
-        and put(2, True)
-        and barrier()
-        and put(100, True)
-        and store.save(b"state", 5) == 0
-        and barrier()
-        and promote(2)
-        and put(3, False)
-        and barrier()
-        and promote(100)
-        and delete(1)
-        and barrier()
-        and put(101, False)
-        and put(4, False)
-        and barrier()
-        and delete(101)
-        and put(5, False)
-        and barrier()
-    )
 
 
 def verify(store: FlashStore, sure: "dict[int, int]", maybe: "dict[int, int]") -> None:

@@ -203,10 +203,34 @@ def test_a_bundle_is_never_replaced(tmp_path: Path) -> None:
     path = write(tmp_path, A, B, 1, [b"old"])
     before = path.read_bytes()
     writer = Stick(str(tmp_path), A).writer(B, 1, 0)
-    assert writer.write(bytearray(b"new"), 3) == E_STORAGE
+    assert writer.write(bytearray(b"new"), 3) == OK
+    assert writer.finish() == E_STORAGE
     assert writer.finish() == E_STORAGE
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["00000001.DRP"]
+
+
+def test_what_is_remembered_belongs_to_one_visit(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for root, count in ((one, 3), (two, 1)):
+        root.mkdir()
+        for number in range(1, count + 1):
+            write(root, A, B, number, [b"x"])
+    mount = tmp_path / "mount"
+    mount.symlink_to(one)
+    stick = Stick(str(mount), A)
+    assert stick.present()
+    assert stick.clean(B, 1) == OK
+    assert (stick.newest_own(B), stick.newest_own(C)) == (3, 0)
+    assert stick.clean(B, 1) == OK
+    mount.unlink()
+    mount.symlink_to(two)
+    assert stick.present()
+    assert stick.newest_own(B) == 1
+    assert stick.clean(B, 0) == OK
+    assert stick.writer(B, 1, 0).finish() == E_STORAGE
+    assert stick.writer(B, 2, 0).finish() == OK
+    assert stick.newest_own(B) == 2
 
 
 def test_links_on_a_stick_lead_nowhere(tmp_path: Path) -> None:

@@ -106,13 +106,14 @@ def test_a_drawn_block() -> None:
     assert box.header.hex() == (
         "44524258" "01" "01" "0700" "a1b2c3d400000000" "00000000" "0068e5cf8b01" "0300" "445ce19c"
     )  # fmt: skip
-    assert box.block[:76].hex() == (
+    assert box.block[:64].hex() == (
         "b1" "04" "0000" "0700" "000000000000" "07f49934"
         "00000000" "01" "02" "0000" "00000000"
         "fa000000" "0a" "00" "0000" "44332211"
         "2c010000" "28" "02" "0000" "2c010000"
-        "2c010000" "28" "0a" "0000" "01000000" "00000000" "00000000"
-    )[: 76 * 2]  # fmt: skip
+        "2c010000" "28" "0a" "0000" "01000000"
+    )  # fmt: skip
+    assert not any(box.block[64:])
 
 
 def test_time_in_power_states_adds_up_across_the_wrap_of_now() -> None:

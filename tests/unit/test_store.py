@@ -1,6 +1,7 @@
 """FlashStore against a model through reboots, on damaged flash, and when the flash is full."""
 
 import hashlib
+import zlib
 
 import pytest
 from hypothesis import settings
@@ -384,6 +385,45 @@ def test_programs_are_what_was_made_durable() -> None:
     store.save(bytes(100), 100)
     store.barrier()
     assert store.programs == 2
+
+
+def sealed(payload: str) -> bytes:
+    """A record as drawn: what is before its CRC, and the CRC."""
+    record = bytes.fromhex(payload)
+    return record + zlib.crc32(record).to_bytes(4, "little")
+
+
+def test_the_drawn_bytes() -> None:
+    """Every kind of record of docs/spec-store.md, written out by hand."""
+    files = RamFiles()
+    store = reboot(files)
+    ids = [bytes([i]) * 32 for i in range(5)]
+    ts = bytes.fromhex("0000018bcfe56800")
+    peer = bytes.fromhex("a1b2c3d4")
+    assert store.member(2, peer, 0, 4) == 1
+    assert store.put(1, 2, ids[1], 0, ts, 0, b"body", 0, 4, False) == 4096 + 29
+    assert store.put(1, 2, ids[2], 0, ts, 0, b"", 0, 0, True) == 4096 + 89
+    assert store.promote(4096 + 89) == 4096 + 145
+    content = bytes(32) + ts + b"long"
+    store.part_open(1, b"part key", 0, len(content))
+    store.part_append(1, content, 0, len(content))
+    assert store.put_part(1, 1, 0, ids[3], 0, True) == 4096 + 201
+    assert store.delete(4096 + 29) == OK
+    assert store.save(b"wake", 4) == OK
+    one, two, three = (i.hex() for i in ids[1:4])
+    stamp = ts.hex()
+    assert bytes(files._data["S0000001.LOG"]) == (
+        sealed("1000 01 01 4452504c 01000000")
+        + sealed("0d00 03 02 01 a1b2c3d4")
+        + sealed(f"3c00 04 01 02 00 0400 00000000 {stamp} {one} 626f6479")
+        + sealed(f"3800 06 01 02 00 0000 00000000 {stamp} {two}")
+        + sealed(f"3800 04 01 02 00 0000 59100000 {stamp} {two}")
+        + sealed(f"3c00 07 01 00 00 0400 00000000 {stamp} {three} 01000000")
+        + sealed(f"3c00 08 01 02 00 0000 1d100000 {stamp} {one} 00000000")
+        + sealed("0c00 02 00 77616b65")
+    )
+    head = sealed(b"part key".hex() + "2c00 0000")
+    assert bytes(files._data["B0000001.BOD"]) == head + content
 
 
 def test_parts_resume_only_what_is_theirs() -> None:

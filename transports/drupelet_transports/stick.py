@@ -39,6 +39,9 @@ _CRC_START = const(0xFFFF)
 _FRAME_OVERHEAD = const(4)
 _MAGIC = b"DRP1"
 _DIGITS = "0123456789ABCDEF"
+# Whether names can be made durable: fsync of folders on a host, `os.sync` on some boards.
+_SYNC = not ON_BOARD or hasattr(os, "sync")
+_DIGITS_ASCII = b"0123456789ABCDEF"
 
 # MicroPython leaves these out of its errno module.
 _FULL = (27, 28, 122)  # EFBIG, ENOSPC, EDQUOT
@@ -54,10 +57,6 @@ _README = (
 
 def _code(error: OSError) -> int:
     return E_CAPACITY if error.errno in _FULL else E_STORAGE
-
-
-def _hex(device_id: "bytes | bytearray") -> str:
-    return binascii.hexlify(device_id).decode().upper()
 
 
 def _number(name: str) -> int:
@@ -109,10 +108,10 @@ def _sync(file: "BinaryIO") -> None:
 
 def _sync_folder(path: str) -> None:
     """Make names in a folder durable: fsync where there is one, else the port's sync."""
+    if not _SYNC:
+        return
     if ON_BOARD:
-        sync = getattr(os, "sync", None)
-        if sync:
-            sync()
+        os.sync()
         return
     folder = os.open(path, os.O_RDONLY)
     try:
@@ -136,6 +135,14 @@ def _remove(path: str) -> int:
         return OK if error.errno == errno.ENOENT else _code(error)
 
 
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)
+        return True
+    except OSError:
+        return False
+
+
 def _make_folder(path: str) -> bool:
     """Make one folder; False when it is there already."""
     try:
@@ -157,27 +164,46 @@ class Stick:
 
     def __init__(self, root: str, own_id: "bytes | bytearray") -> None:
         self._root = root.rstrip("/") or "/"
-        self.base = root.rstrip("/") + "/DRUPELET"
         self.own_id = bytes(own_id)
-        self.own = _hex(own_id)
         self.scratch = bytearray(_HEADER_SIZE + _CRC_SIZE)
         self.ignored = self.foreign = self.damaged = self.crowded = 0
+        # The one path that is filled in for every file, and the views that are its folders.
+        base = root.rstrip("/") + "/DRUPELET"
+        self._path = bytearray((base + "/00000000/00000000/00000000.DRP").encode())
+        view = memoryview(self._path)
+        self._levels = [view[: len(self._path) - cut] for cut in (31, 22, 13)]
+        # What the last look at an own folder found: listing one costs a board 300 B.
+        self._known_of = bytearray(4)
+        self._known = False
+        self.known_newest = 0
+        self._told = False
 
     def present(self) -> bool:
-        """Whether there is a folder at the root."""
+        """Whether there is a folder at the root; call it first in every visit.
+
+        What was remembered of the last stick is forgotten here.
+        """
+        self.forget()
         try:
             return os.stat(self._root)[0] & 0xF000 == 0x4000
         except OSError:
             return False
 
+    def forget(self) -> None:
+        """Look again at own folders: something was written, or it may be another stick."""
+        self._known = False
+
     def senders(self) -> "list[bytes]":
         """Ids of devices with a folder for us; it may be empty. Bounded."""
         found: list[bytes] = []
-        for name in self.names(self.base + "/" + self.own):
-            if len(found) == _SENDERS_MAX or not _is_id(name) or name == self.own:
-                self.ignored += 1
-            else:
-                found.append(binascii.unhexlify(name))
+        self._aim(self.own_id, self.own_id)
+        for name in self._names(1):
+            if len(found) < _SENDERS_MAX and _is_id(name):
+                sender = binascii.unhexlify(name)
+                if sender != self.own_id:
+                    found.append(sender)
+                    continue
+            self.ignored += 1
         return found
 
     def reader(self, sender_id: "bytes | bytearray", after: int) -> "BundleReader":
@@ -194,47 +220,66 @@ class Stick:
 
     def newest_own(self, receiver_id: "bytes | bytearray") -> int:
         """The highest number of our bundles for that receiver on this stick; 0 for none."""
-        newest = 0
-        for name in self.names(self.folder(_hex(receiver_id), self.own)):
-            newest = max(newest, _number(name))
-        return newest
+        if self._told or not self.knows(receiver_id):
+            self._look(receiver_id, -1)
+        self._told = True
+        return self.known_newest
+
+    def knows(self, receiver_id: "bytes | bytearray") -> bool:
+        """Whether `known_newest` is what an own folder held a moment ago."""
+        return self._known and self._known_of == receiver_id
 
     def clean(self, receiver_id: "bytes | bytearray", through: int) -> int:
         """Remove own bundles numbered up to `through` and what a pulled stick left half-written.
 
         At most 16 a call, so that a full folder does not hold up a visit.
         """
-        folder = self.folder(_hex(receiver_id), self.own)
-        doomed: list[str] = []
-        for name in self.names(folder):
-            if 0 <= _number(name) <= through and len(doomed) < _BATCH_MAX:
-                doomed.append(name)
+        doomed = self._look(receiver_id, through)
         code = OK
         for name in doomed:
-            code = _remove(folder + "/" + name) or code
+            code = _remove(self.folder(2) + "/" + name) or code
+        if code != OK:
+            self._known = False
         return code
 
-    def folder(self, receiver: str, sender: str) -> str:
-        """The path of one direction between two devices."""
-        return self.base + "/" + receiver + "/" + sender
+    def _look(self, receiver_id: "bytes | bytearray", through: int) -> "list[str]":
+        """Note our newest bundle above `through`; the names of what is not above it, bounded."""
+        newest = 0
+        old: list[str] = []
+        self._aim(receiver_id, self.own_id)
+        for name in self._names(2):
+            number = _number(name)
+            if 0 <= number <= through and len(old) < _BATCH_MAX:
+                old.append(name)
+            else:
+                newest = max(newest, number)
+        copy(self._known_of, 0, receiver_id, 0, 4)
+        self._known = True
+        self.known_newest = newest
+        self._told = False
+        return old
 
-    def names(self, folder: str) -> "Iterator[str]":
-        """Names in a folder, at most _NAMES_MAX; none when it cannot be read."""
-        count = 0
-        try:
-            for entry in os.ilistdir(folder) if ON_BOARD else os.listdir(folder):  # type: ignore[attr-defined]
-                if count == _NAMES_MAX:
-                    self.crowded += 1
-                    return
-                count += 1
-                yield entry[0] if ON_BOARD else entry
-        except OSError:
-            pass  # no such folder yet, or the stick is gone: the caller finds nothing to do
+    def file(
+        self, receiver_id: bytes, sender_id: bytes, number: int, temporary: bool = False
+    ) -> str:
+        """The path of a bundle; `folder` then gives the folders above it."""
+        self._aim(receiver_id, sender_id)
+        path = self._path
+        at = len(path) - 12
+        for i in range(8):
+            path[at + 7 - i] = _DIGITS_ASCII[(number >> (4 * i)) & 15]
+        copy(path, at + 9, b"TMP" if temporary else b"DRP", 0, 3)
+        return path.decode()
 
-    def after(self, folder: str, number: int) -> "list[int]":
-        """The lowest bundle numbers above `number` in a folder, ascending; at most _BATCH_MAX."""
+    def folder(self, depth: int) -> str:
+        """DRUPELET (0), the receiver's folder in it (1) or the sender's in that (2)."""
+        return str(self._levels[depth], "utf-8")
+
+    def after(self, sender_id: bytes, number: int) -> "list[int]":
+        """The lowest numbers above `number` of a sender's bundles; ascending, bounded."""
         found: list[int] = []
-        for name in self.names(folder):
+        self._aim(self.own_id, sender_id)
+        for name in self._names(2):
             other = _number(name)
             if other < 0:
                 self.ignored += 1
@@ -244,8 +289,33 @@ class Stick:
                     found.sort()
                     del found[_BATCH_MAX:]
         found.sort()
-        del found[_BATCH_MAX:]
+        if len(found) > _BATCH_MAX:
+            del found[_BATCH_MAX:]
         return found
+
+    def _aim(self, receiver_id: "bytes | bytearray", sender_id: "bytes | bytearray") -> None:
+        """Put two ids into the path."""
+        path = self._path
+        at = len(path) - 30
+        for i in range(4):
+            path[at + 2 * i] = _DIGITS_ASCII[receiver_id[i] >> 4]
+            path[at + 2 * i + 1] = _DIGITS_ASCII[receiver_id[i] & 15]
+            path[at + 9 + 2 * i] = _DIGITS_ASCII[sender_id[i] >> 4]
+            path[at + 10 + 2 * i] = _DIGITS_ASCII[sender_id[i] & 15]
+
+    def _names(self, depth: int) -> "Iterator[str]":
+        """Names in a folder, at most _NAMES_MAX; none when it cannot be read."""
+        folder = self.folder(depth)
+        count = 0
+        try:
+            for entry in os.ilistdir(folder) if ON_BOARD else os.listdir(folder):  # type: ignore[attr-defined]
+                if count == _NAMES_MAX:
+                    self.crowded += 1
+                    return
+                count += 1
+                yield entry[0] if ON_BOARD else entry
+        except OSError:
+            return  # no such folder yet, or the stick is gone: there is nothing to do
 
 
 class BundleWriter:
@@ -260,11 +330,12 @@ class BundleWriter:
         self._receiver_id = receiver_id
         self._number = number
         self._seen = seen
-        self._folder = stick.folder(_hex(receiver_id), stick.own)
-        self._path = self._folder + "/" + f"{number:08X}"
         self._file: BinaryIO | None = None
         self._code = OK
         self.last_wire_size = 0
+
+    def _path(self, temporary: bool) -> str:
+        return self._stick.file(self._receiver_id, self._stick.own_id, self._number, temporary)
 
     def write(self, frame: "bytes | bytearray", size: int) -> int:
         """Add `frame[:size]`; `last_wire_size` is what it takes on the stick."""
@@ -293,12 +364,17 @@ class BundleWriter:
             _put(file, scratch, _FRAME_OVERHEAD)
             _sync(file)
             file.close()
-            os.rename(self._path + ".TMP", self._path + ".DRP")
-            _sync_folder(self._folder)
+            path = self._path(False)
+            if self._is_taken(path):
+                raise OSError(errno.EEXIST)
+            os.rename(self._path(True), path)
+            if _SYNC:
+                _sync_folder(self._stick.folder(2))
         except OSError as error:
             return self._fail(error)
         self._file = None
         self._code = E_STORAGE  # a finished bundle takes no more
+        self._stick.forget()
         return OK
 
     def abandon(self) -> None:
@@ -306,8 +382,15 @@ class BundleWriter:
         if self._file is not None:
             _close(self._file)
             self._file = None
-            _remove(self._path + ".TMP")
+            _remove(self._path(True))
+        self._stick.forget()
         self._code = self._code or E_STORAGE
+
+    def _is_taken(self, path: str) -> bool:
+        stick = self._stick
+        if stick.knows(self._receiver_id):
+            return self._number <= stick.known_newest
+        return _exists(path)
 
     def _fail(self, error: OSError) -> int:
         if self._code == OK:
@@ -318,15 +401,16 @@ class BundleWriter:
     def _open(self) -> "BinaryIO":
         if self._code != OK:
             raise OSError(errno.EIO)
-        self._make_folders()
+        path = self._path(True)
         try:
-            os.stat(self._path + ".DRP")
-        except OSError:
-            pass  # the usual case: the name is free
-        else:
-            raise OSError(errno.EEXIST)
-        _remove(self._path + ".TMP")
-        self._file = file = _create(self._path + ".TMP")
+            file = _create(path)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                self._make_folders()
+            elif error.errno != errno.EEXIST or _remove(path) != OK:
+                raise
+            file = _create(path)
+        self._file = file
         scratch = self._stick.scratch
         copy(scratch, 0, _MAGIC, 0, 4)
         copy(scratch, 4, self._stick.own_id, 0, 4)
@@ -339,26 +423,19 @@ class BundleWriter:
 
     def _make_folders(self) -> None:
         """Make the folder of this direction and all above it, and README.TXT with the first."""
-        try:
-            if _make_folder(self._folder):
-                _sync_folder(self._folder[:-9])
-            return
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-        base = self._stick.base
-        if _make_folder(base):
-            _sync_folder(base[:-9] or "/")
-            readme = _create(base + "/README.TXT")
-            try:
-                readme.write(_README.encode())
-                _sync(readme)
-            finally:
-                readme.close()
-        _make_folder(self._folder[:-9])
-        _sync_folder(base)
-        _make_folder(self._folder)
-        _sync_folder(self._folder[:-9])
+        stick = self._stick
+        for depth in range(3):
+            folder = stick.folder(depth)
+            if not _make_folder(folder):
+                continue
+            _sync_folder(folder[: folder.rfind("/")] or "/")
+            if depth == 0:
+                readme = _create(folder + "/README.TXT")
+                try:
+                    readme.write(_README.encode())
+                    _sync(readme)
+                finally:
+                    readme.close()
 
 
 class BundleReader:
@@ -371,7 +448,6 @@ class BundleReader:
     def __init__(self, stick: Stick, sender_id: bytes, after: int) -> None:
         self._stick = stick
         self._sender_id = sender_id
-        self._folder = stick.folder(stick.own, _hex(sender_id))
         self._after = after
         self._queue: list[int] = []
         self._more = True
@@ -390,7 +466,7 @@ class BundleReader:
             if not self._queue:
                 if not self._more:
                     return False
-                self._queue = self._stick.after(self._folder, self._after)
+                self._queue = self._stick.after(self._sender_id, self._after)
                 self._more = len(self._queue) == _BATCH_MAX
                 if not self._queue:
                     return False
@@ -449,7 +525,7 @@ class BundleReader:
         """Open one bundle and check its header."""
         stick = self._stick
         self.complete = False
-        path = self._folder + "/" + f"{number:08X}" + ".DRP"
+        path = stick.file(stick.own_id, self._sender_id, number)
         try:
             # Only a plain file: a FIFO would block and a link may lead anywhere. FAT has neither.
             if not ON_BOARD and os.lstat(path).st_mode & 0xF000 != 0x8000:

@@ -174,19 +174,22 @@ class Course:
 
     def _collect(self, world: World) -> None:
         """Let the black boxes leave: through the sync, and by stick for C and D."""
-        for board in ("D", "A", "B", "C"):
+        for board in ("D", "A", "B"):
             world.children[board].command("flush")
-            world.status[board]["outstanding"] = -1
-            if board == "D":
-                world.wait_for("D's black box at C", lambda: self._rest(world, "D"), 30)
-        for board in ("A", "B"):
-            world.wait_for(f"{board}'s black box", lambda b=board: self._rest(world, b), 30)
-        world.wait_for("C's black box", lambda: world.status["C"]["outstanding"] != -1, 30)
+        for board in ("D", "A", "B"):
+            self._wait_at_rest(world, board)
+        world.children["C"].command("flush")
+        world.wait_for("C's black box", lambda: "C" in world.flushed, 30)
         self._round_trip(world)
         self.tell("black boxes are at the host")
 
-    def _rest(self, world: World, board: str) -> bool:
-        return world.status.get(board, {}).get("outstanding") == 0
+    def _wait_at_rest(self, world: World, board: str) -> None:
+        """Wait until a board's neighbour holds everything, black box included."""
+        world.wait_for(
+            f"{board}'s black box",
+            lambda: board in world.flushed and world.status[board]["outstanding"] == 0,
+            30,
+        )
 
     # --- telemetry ---
 

@@ -40,6 +40,7 @@ class World:
         self.visits: dict[str, int] = dict.fromkeys(IDS, 0)
         self.kills = 0
         self.pulls = 0
+        self.flushed: set[str] = set()
         self._events: queue.Queue[tuple[str, Event]] = queue.Queue()
         self.stick_at = ""
 
@@ -163,6 +164,9 @@ class World:
     def _handle(self, name: str, event: Event) -> None:
         if event.get("event") == "stick":
             self.visits[name] += 1
+        elif event.get("event") == "flushed":
+            self.flushed.add(name)
+            self.status[name]["outstanding"] = None  # what it said before is out of date
         elif "outstanding" in event:
             self.status[name] = event
             low = int(event["heap_low"])
