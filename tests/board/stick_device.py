@@ -132,7 +132,7 @@ def pull(image: bytearray, left: int, torn: int, frame: bytearray) -> "tuple[int
     try:
         vfs.umount("/usb")
     except OSError:
-        pass
+        reached = False
     again = Disk(image)
     vfs.mount(again, "/usb")
     bad = 0

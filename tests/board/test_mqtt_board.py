@@ -3,8 +3,9 @@
 import json
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,14 @@ from board.hostile import (
     remaining,
 )
 from drupelet_host.broker import Broker
-from drupelet_transports.mqtt_host import MqttClient
+from drupelet_transports.mqtt_host import MqttClient, MqttTransport
 
 DEVICE = Path(__file__).with_name("mqtt_device.py")
 # Code and all: the client must live beside a node, so its own test gives it little.
 HEAP = {"x86": "48K", "x64": "96K"}
 LIFE_MS = 15_000
 DEVICE_ID, HOST_ID = b"\0\0\0\xa1", b"\0\0\0\xb2"
+FRAME_SIZE = 1024
 
 
 class Device:
@@ -52,8 +54,11 @@ class Device:
         self._process.communicate()
 
 
+Run = Callable[..., AbstractContextManager[Device]]
+
+
 @pytest.fixture
-def run(micropython: list[str], firmware: Path, arch: str):  # noqa: ANN201
+def run(micropython: list[str], firmware: Path, arch: str) -> Run:
     @contextmanager
     def start(port: int, speed: int = 1, *more: str) -> Iterator[Device]:
         device = Device(micropython, firmware, arch, str(port), str(speed), str(LIFE_MS), *more)
@@ -65,7 +70,7 @@ def run(micropython: list[str], firmware: Path, arch: str):  # noqa: ANN201
     return start
 
 
-def test_survives_what_a_broker_must_not_send(run) -> None:  # noqa: ANN001
+def test_survives_what_a_broker_must_not_send(run: Run) -> None:
     frame = bytes(range(256)) * 4
     with HostileBroker() as broker, run(broker.port) as device:
         broker.serve()
@@ -103,7 +108,7 @@ def test_survives_what_a_broker_must_not_send(run) -> None:  # noqa: ANN001
     assert (report["frames"], report["refused"]) == (5, 0)
 
 
-def test_drips_and_floods(run) -> None:  # noqa: ANN001
+def test_drips_and_floods(run: Run) -> None:
     frame = bytes(range(255, -1, -1)) * 4
     with HostileBroker() as broker, run(broker.port) as device:
         broker.serve()
@@ -117,7 +122,7 @@ def test_drips_and_floods(run) -> None:  # noqa: ANN001
         assert device.report()["frames"] == 42
 
 
-def test_a_length_of_five_bytes_ends_the_connection(run) -> None:  # noqa: ANN001
+def test_a_length_of_five_bytes_ends_the_connection(run: Run) -> None:
     with HostileBroker() as broker, run(broker.port, 20) as device:
         broker.serve()
         broker.send(b"\x30\xff\xff\xff\xff\x01")
@@ -142,7 +147,7 @@ def test_a_length_of_five_bytes_ends_the_connection(run) -> None:  # noqa: ANN00
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
     ],
 )
-def test_gives_up_on_a_broker_that_does_not_answer(run, words: bytes) -> None:  # noqa: ANN001
+def test_gives_up_on_a_broker_that_does_not_answer(run: Run, words: bytes) -> None:
     with HostileBroker() as broker, run(broker.port, 20) as device:
         broker.accept()
         broker.send(words)
@@ -153,7 +158,7 @@ def test_gives_up_on_a_broker_that_does_not_answer(run, words: bytes) -> None:  
         assert (report["connects"], report["disconnects"]) == (1, 0)
 
 
-def test_notices_a_connection_that_is_only_half_there(run) -> None:  # noqa: ANN001
+def test_notices_a_connection_that_is_only_half_there(run: Run) -> None:
     with HostileBroker() as broker, run(broker.port, 50) as device:
         broker.serve()
         assert broker.packet() == (0xC0, b"")
@@ -165,7 +170,7 @@ def test_notices_a_connection_that_is_only_half_there(run) -> None:  # noqa: ANN
         assert device.report()["disconnects"] == 1
 
 
-def test_a_broker_that_comes_back_and_the_heap(run, arch: str) -> None:  # noqa: ANN001
+def test_a_broker_that_comes_back_and_the_heap(run: Run, arch: str) -> None:
     """Frames allocate nothing; a connection at most 1 KB; a real broker may restart."""
     broker = Broker()
     broker.start()
@@ -190,12 +195,10 @@ def test_a_broker_that_comes_back_and_the_heap(run, arch: str) -> None:  # noqa:
         assert report["alloc_per_connect"] <= 1024
 
 
-def _echo_rounds(host: MqttClient, link, rounds: int, payload: bytes = b"") -> int:  # noqa: ANN001
+def _echo_rounds(host: MqttClient, link: MqttTransport, rounds: int, payload: bytes = b"") -> int:
     """Send frames until each has come back; the device may not be connected yet."""
-    import time
-
-    frame = bytearray(1024)
-    answer = bytearray(1024)
+    frame = bytearray(FRAME_SIZE)
+    answer = bytearray(FRAME_SIZE)
     until = time.monotonic() + 12
     done = 0
     while done < rounds and time.monotonic() < until:

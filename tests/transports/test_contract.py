@@ -155,7 +155,8 @@ def test_whole_frames_in_order_both_ways(ends: Ends) -> None:
             sent_wire_size = sender.last_wire_size
             assert sent_wire_size >= size
             assert ends.receive(receiver) == data
-            assert receiver.last_wire_size == sent_wire_size
+            # A serial line's first frame has a delimiter in front of it that is no part of it.
+            assert sent_wire_size - receiver.last_wire_size in (0, 1)
     for turn in range(40):
         assert ends.send(ends.here, bytes([turn]) * (turn + 1)) == OK
         assert ends.send(ends.there, bytes([255 - turn]) * (turn + 1)) == OK

@@ -4,6 +4,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -16,6 +17,7 @@ from drupelet_transports.base import E_CLOSED, Transport
 A, B, C = b"\0\0\0\x0a", b"\0\0\0\x0b", b"\0\0\0\x0c"
 DEADLINE_S = 8.0
 Client = mqtt_board.MqttClient | mqtt_host.MqttClient
+Make = Callable[[int, bytes], Client]
 
 
 def now_ms(speed: int = 1) -> int:
@@ -94,7 +96,7 @@ KINDS = [(board, host), (host, board), (board, board), (host, host)]
 
 
 @pytest.mark.parametrize(("first", "second"), KINDS)
-def test_one_client_serves_several_peers(broker, first, second) -> None:  # noqa: ANN001
+def test_one_client_serves_several_peers(broker: Broker, first: Make, second: Make) -> None:
     hub, left, right = first(broker.port, A), second(broker.port, B), second(broker.port, C)
     clients = [hub, left, right]
     to_left, to_right = hub.transport(B), hub.transport(C)
@@ -114,7 +116,9 @@ def test_one_client_serves_several_peers(broker, first, second) -> None:  # noqa
 
 
 @pytest.mark.parametrize(("make", "own_id"), [(board, b"\0\0\0\x1a"), (host, b"\0\0\0\x1b")])
-def test_strangers_and_retained_frames_are_dropped(broker, make, own_id) -> None:  # noqa: ANN001
+def test_strangers_and_retained_frames_are_dropped(
+    broker: Broker, make: Make, own_id: bytes
+) -> None:
     inbox = f"t/{own_id.hex()}/".encode()
     topic = inbox + b"0000000b"
     publish_raw(broker.port, topic, b"old", flags=1)
@@ -133,7 +137,7 @@ def test_strangers_and_retained_frames_are_dropped(broker, make, own_id) -> None
 
 
 @pytest.mark.parametrize("make", [board, host])
-def test_the_broker_goes_and_comes_back(make) -> None:  # noqa: ANN001
+def test_the_broker_goes_and_comes_back(make: Make) -> None:
     broker = Broker()
     broker.start()
     client = make(broker.port, A)
@@ -163,7 +167,7 @@ def test_the_broker_goes_and_comes_back(make) -> None:  # noqa: ANN001
 
 
 @pytest.mark.parametrize("make", [board, host])
-def test_back_off_doubles_and_is_bounded(make) -> None:  # noqa: ANN001
+def test_back_off_doubles_and_is_bounded(make: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     client = make(port, A)  # nobody listens there now
@@ -174,12 +178,12 @@ def test_back_off_doubles_and_is_bounded(make) -> None:  # noqa: ANN001
         waits.append(client.wait_ms(now))
         now += waits[-1]
     client.close()
-    assert all(later >= earlier * 1.5 for earlier, later in zip(waits[:5], waits[1:6], strict=True))
+    assert all(later >= earlier * 1.5 for earlier, later in pairwise(waits[:6]))
     assert max(waits) <= 80_000
 
 
 @pytest.mark.parametrize("make", [board, host])
-def test_a_full_socket_refuses_whole_frames(make) -> None:  # noqa: ANN001
+def test_a_full_socket_refuses_whole_frames(make: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = make(listener.getsockname()[1], A)
         link = client.transport(B)
@@ -206,7 +210,7 @@ def test_a_full_socket_refuses_whole_frames(make) -> None:  # noqa: ANN001
         client.close()
 
 
-def test_a_slow_reader_loses_its_oldest_frames(broker) -> None:  # noqa: ANN001
+def test_a_slow_reader_loses_its_oldest_frames(broker: Broker) -> None:
     receiver = mqtt_host.MqttClient("localhost", broker.port, "t", A, queue_frames_max=4)
     sender = host(broker.port, B)
     link, out = receiver.transport(B), sender.transport(A)
@@ -224,7 +228,7 @@ def test_a_slow_reader_loses_its_oldest_frames(broker) -> None:  # noqa: ANN001
     sender.close()
 
 
-def test_a_broker_that_cannot_start_says_why(broker) -> None:  # noqa: ANN001
+def test_a_broker_that_cannot_start_says_why(broker: Broker) -> None:
     with pytest.raises(BrokerError, match="in use"):
         Broker(broker.port).start()
 

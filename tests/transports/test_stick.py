@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import drupelet_transports.stick as module
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet_transports.stick import Stick
@@ -246,9 +247,9 @@ def test_links_on_a_stick_lead_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error_after", range(12))
-def test_a_full_stick_refuses_and_keeps_what_was_there(tmp_path: Path, error_after: int, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
-    import drupelet_transports.stick as module
-
+def test_a_full_stick_refuses_and_keeps_what_was_there(
+    tmp_path: Path, error_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, A, B, 1, [b"kept"])
     plain, calls = module._put, []
 
@@ -277,7 +278,12 @@ def test_gone_read_only_and_no_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     stick = Stick(str(root), A)
     assert not stick.present()
     assert stick.writer(B, 1, 0).finish() == E_STORAGE
-    assert (stick.senders(), stick.newest_own(B), stick.clean(B, 9), read(stick, B)) == ([], 0, OK, [])
+    assert (stick.senders(), stick.newest_own(B), stick.clean(B, 9), read(stick, B)) == (
+        [],
+        0,
+        OK,
+        [],
+    )
     root.write_text("a file, no folder")
     assert not stick.present()
     assert stick.writer(B, 1, 0).finish() == E_STORAGE
@@ -307,8 +313,6 @@ def test_gone_read_only_and_no_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_pulled_while_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import drupelet_transports.stick as module
-
     write(tmp_path, A, B, 1, [b"one", b"two"])
     write(tmp_path, A, B, 2, [b"three"])
     stick = Stick(str(tmp_path), B)

@@ -80,8 +80,21 @@ def test_loopback_is_let_through_without_a_resolver(host: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["192.168.1.4", "broker.example", "localhost.example", "127.0.0.1.example", "127.1", "0.0.0.0"]
-    + ["::", "127.0.0.256", "127.0.0.-1", "2130706433", "0x7f.0.0.1", "::ffff:10.0.0.1", "LOCALHOST"],
+    [
+        "192.168.1.4",
+        "broker.example",
+        "localhost.example",
+        "127.0.0.1.example",
+        "127.1",
+        "0.0.0.0",
+        "::",
+        "127.0.0.256",
+        "127.0.0.-1",
+        "2130706433",
+        "0x7f.0.0.1",
+        "::ffff:10.0.0.1",
+        "LOCALHOST",
+    ],
 )
 def test_any_other_broker_is_refused(host: str) -> None:
     def no_randomness() -> int:

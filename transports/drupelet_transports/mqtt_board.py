@@ -17,6 +17,7 @@ from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.memory import copy, equal
 from drupelet.schedule import elapsed_ms
 from drupelet_transports.base import E_CLOSED, Transport
+from drupelet_transports.loopback import require_loopback
 from drupelet_transports.mqtt_packet import (
     CONNACK,
     DISCONNECT,
@@ -33,7 +34,6 @@ from drupelet_transports.mqtt_packet import (
     short_into,
     subscribe_into,
 )
-from drupelet_transports.loopback import require_loopback
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
