@@ -49,42 +49,42 @@ class Graph:
         self.handle = 0
         self.refused = 0
         self.invalid = 0
-        self.promoted = False  # some pending message entered the log: call `promote` again
+        self.promoted = False  # some message entered the log: call `promote` again
+        self._left_out = False  # a pending message of the store has no slot yet
 
     def take_body(
         self, group: int, source: int, id: bytearray, timestamp: "bytes | bytearray", ts_at: int,
         body: "bytes | bytearray", at: int, size: int,
     ) -> int:  # fmt: skip
-        """Take in a message whose body is in a buffer: ENTERED, WAITING, TOO_EARLY, REFUSED or E_PEER.
+        """Take in a message whose body is in a buffer; what became of it, or E_PEER.
 
-        `group`: row; `source`: peer number, 0 is ourselves; `id`: 32 bytes at 0.
+        ENTERED, WAITING, TOO_EARLY or REFUSED. `group`: row; `source`: peer number, 0 is
+        ourselves; `id`: 32 bytes at 0.
         """
         self._body = body
         self._body_at = at
         missing = self._missing(group, _FROM_BUFFER, size)
-        pending = missing > 0
-        if missing < 0 or (pending and self.window.room(True) < 0):
+        if not self._fits(missing):
             return self._refuse(missing)
         number = self.members.group_numbers[group]
-        handle = self.store.put(
-            number, source, id, 0, timestamp, ts_at, body, at, size, pending
-        )
-        if handle < 0:
-            return self._refuse(0)
+        pending = missing > 0
+        handle = self.store.put(number, source, id, 0, timestamp, ts_at, body, at, size, pending)
         return self._taken(group, source, id, handle, size, pending)
 
     def take_part(self, group: int, source: int, id: bytearray, part: int) -> int:
         """Take in a message whose content is in a part file; as `take_body`."""
         size = self.store.part_size(part) - CONTENT_HEADER_SIZE
         missing = self._missing(group, part, size)
-        pending = missing > 0
-        if missing < 0 or (pending and self.window.room(True) < 0):
+        if not self._fits(missing):
             return self._refuse(missing)
+        pending = missing > 0
         number = self.members.group_numbers[group]
         handle = self.store.put_part(part, number, source, id, 0, pending)
-        if handle < 0:
-            return self._refuse(0)
         return self._taken(group, source, id, handle, size, pending)
+
+    def _fits(self, missing: int) -> bool:
+        """True for a valid body that need not wait for parents, or has room to."""
+        return missing == 0 or (missing > 0 and self.window.room(True) >= 0)
 
     def _refuse(self, missing: int) -> int:
         if missing < 0:
@@ -96,6 +96,8 @@ class Graph:
     def _taken(
         self, group: int, source: int, id: bytearray, handle: int, size: int, pending: bool
     ) -> int:
+        if handle < 0:
+            return self._refuse(0)
         self.handle = handle
         self.slot = self.window.admit(id, 0, handle, group, source, size, pending)
         if pending:
@@ -176,6 +178,8 @@ class Graph:
         """
         if not self.promoted:
             return -1
+        if self._left_out:
+            self.recover()
         slots = self.slots
         for step in range(slots.count):
             slot = (slots.oldest + step) % slots.count
@@ -197,16 +201,29 @@ class Graph:
     def recover(self) -> None:
         """Give pending messages of the store their slots back after a reboot."""
         store = self.store
+        self._left_out = False
         handle = store.next_pending(0)
         while handle:
             if store.load(handle) == OK:
                 group = self.members.group_slot(store.group)
                 if group >= 0 and self.slots.find(store.id, 0) < 0:
-                    self.window.admit(
-                        store.id, 0, handle, group, store.source, store.size, True
-                    )
+                    self._admit_again(group, handle)
             handle = store.next_pending(handle)
         self.promoted = True
+
+    def _admit_again(self, group: int, handle: int) -> None:
+        store = self.store
+        members = self.members
+        slot = self.window.admit(store.id, 0, handle, group, store.source, store.size, True)
+        if slot < 0:
+            self._left_out = True  # the table is smaller than before the reboot
+            return
+        peer = members.peer_slot(store.source)
+        for row in range(members.peers):
+            if peer < 0 and members.visibility(group, row):
+                peer = row  # its source is gone: ask somebody else
+        if peer >= 0:
+            self.want_parents(slot, peer)
 
     def pending_count(self) -> int:
         """Messages that wait for a parent."""

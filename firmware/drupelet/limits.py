@@ -20,7 +20,7 @@ CONTENT_HEADER_SIZE = const(40)
 DEPENDENCIES_MAX = const(4)
 
 # --- frames and records ---
-# One frame on any carrier: a Pico W holds two such buffers per link in 128 KB (anchors: embedded 6).
+# One frame on any carrier: a Pico W holds two such buffers per link in 128 KB.
 FRAME_SIZE_MAX = const(1024)
 # Smallest frame that still carries one segment piece; LoRa SF7 allows 222 B.
 FRAME_SIZE_MIN = const(64)
@@ -54,8 +54,6 @@ PARTS_MAX = const(2)
 PART_PUBLISH = const(0)
 PART_BOX = const(1)
 PART_INCOMING = const(2)
-# An incomplete message that did not grow for so long gives its part file to another peer.
-PART_IDLE_MS = const(10000)
 
 # --- epochs and back-off ---
 # `now_ms` is modulo this, so that it stays a small int on 32-bit boards.

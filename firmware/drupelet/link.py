@@ -17,7 +17,7 @@ from drupelet.limits import (
     WAIT_MS_MAX,
 )
 from drupelet.memory import get_u32, put_u32
-from drupelet.schedule import EpochClock
+from drupelet.schedule import epochs_since
 from drupelet.segments import KIND_SEGMENT, KIND_STATE, SegmentExchange
 from drupelet.slots import OWED, OWED_BUNDLING
 from drupelet.states import ACK, ACKING, BUNDLED, BUNDLING
@@ -27,6 +27,7 @@ from drupelet.wire.bsp1 import MESSAGE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
+    from drupelet.schedule import EpochClock
 
 BATCH = const(0)
 INTERACTIVE = const(1)
@@ -46,6 +47,9 @@ _RECORDS = (8, 9, 10, 11)
 _SEGMENTS = const(12)
 _DROPPED = const(14)
 _TELEMETRY_BYTES = const(15)
+# So many epochs of the peer's clock make at most one of a link: 64 times that, the longest
+# back-off, stays below half of what an epoch number tells apart.
+_EVERY_MAX = const(511)
 
 
 class Link(SegmentExchange):
@@ -53,12 +57,13 @@ class Link(SegmentExchange):
 
     def __init__(
         self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
-        now_ms: int, phase_ms: int,
+        clock: "EpochClock",
     ) -> None:  # fmt: skip
-        super().__init__(core, peer, mode == INTERACTIVE, carrier == CARRIER_STICK)
+        SegmentExchange.__init__(self, core, peer, mode == INTERACTIVE, carrier == CARRIER_STICK)
         self.profile = profile
         self.carrier = carrier
-        self.clock = EpochClock(epoch_ms or 1000, now_ms, phase_ms)
+        self._epoch_ms = epoch_ms
+        self.use(clock)
         self._base = COUNT_CARRIERS + carrier * 32
         self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
         self._used = False
@@ -66,6 +71,13 @@ class Link(SegmentExchange):
         self._due_from = 0
         self._seen_changes = 0
         self.peer_seen = 0  # the highest bundle of ours that the peer has told to have read
+
+    def use(self, clock: "EpochClock") -> None:
+        """Count epochs by this clock: live links to one peer share what was sent when."""
+        self.clock = clock
+        every = (self._epoch_ms + clock.epoch_ms - 1) // clock.epoch_ms
+        self.every = every if every < _EVERY_MAX else _EVERY_MAX
+        self.epoch = self._began = clock.epoch
 
     # --- in ---
 
@@ -125,10 +137,9 @@ class Link(SegmentExchange):
             self._tick(now_ms)
             self.core.window.refill(self.peer)
             if self._seen_changes != self.core.window.changes[self.peer]:
-                self._seen_changes = self.core.window.changes[self.peer]
                 self._look_again()
         if self._due_epochs and not self.attention:
-            self.attention = (self.epoch - self._due_from) & 0xFFFF >= self._due_epochs
+            self.attention = epochs_since(self.epoch, self._due_from) >= self._due_epochs
         if not self.attention or not self._train:
             return 0
         size = self._next_frame(frame, len(frame))
@@ -140,7 +151,7 @@ class Link(SegmentExchange):
         self.attention = False
         if self._used:
             self._train = 0
-        self._due_epochs = self.next_due_epochs()
+        self._due_epochs = self.every if self.waits_for_pieces() else self.next_due_epochs()
         self._due_from = self.epoch
         self._rewind()
         return 0
@@ -150,46 +161,57 @@ class Link(SegmentExchange):
         self.core.box.count(self._base + _CARRIER_BYTES, wire_size)
 
     def _look_again(self) -> None:
+        self._seen_changes = self.core.window.changes[self.peer]
         self.attention = True
         self._rewind()
 
     def _tick(self, now_ms: int) -> None:
-        if not self.clock.advance(now_ms):
-            return
-        self.epoch = self.clock.epoch
-        self.set_pace()
-        self._train = FRAMES_PER_EPOCH_MAX
-        self._used = False
-        self._rewind()
-        if self._part >= 0:
-            self.attention = True
+        clock = self.clock
+        clock.advance(now_ms)
+        if epochs_since(clock.epoch, self._began) >= self.every:
+            self._began = clock.epoch
+            self._train = FRAMES_PER_EPOCH_MAX
+            self._used = False
+            self.begin_epoch(clock.epoch)
+        self.epoch = clock.epoch
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
         core = self.core
         room = limit - FRAME_HEADER_SIZE - RECORD_HEADER_SIZE - CONTENT_HEADER_SIZE
         self.inline_max = room if room < INLINE_SIZE_MAX else INLINE_SIZE_MAX
-        if not self._used:
-            size = self.state_into(frame)
+        self.firm = False
+        size = 0 if self._used else self.state_into(frame)
+        if size:
+            core.box.count(self._base + _LINK_BYTES, size)
+            return size
+        # Records first: a long message would keep acknowledgements back for epochs.
+        end = bsp1.fill(self, frame, FRAME_HEADER_SIZE, limit)
+        while end == FRAME_HEADER_SIZE and self.long_handle:
+            size = self.segment_into(frame, limit)
             if size:
-                core.box.count(self._base + _LINK_BYTES, size)
-                return size
-        while True:
-            if self.long_handle:
-                size = self.segment_into(frame, limit)
-                if size:
-                    kind = _TELEMETRY_BYTES if self.telemetry else _SEGMENT_BYTES
-                    core.box.count(self._base + kind, size)
-                    core.box.count(self._base + _SEGMENTS, 1)
-                    return size
-            self.acked = False
+                kind = _TELEMETRY_BYTES if self.telemetry else _SEGMENT_BYTES
+                core.box.count(self._base + kind, size)
+                core.box.count(self._base + _SEGMENTS, 1)
+                self.firm = True
+                return self._leave(size)
             end = bsp1.fill(self, frame, FRAME_HEADER_SIZE, limit)
-            if end > FRAME_HEADER_SIZE or not self.long_handle:
-                break
-        if end == FRAME_HEADER_SIZE or (self.acked and core.store.barrier() != OK):
+        if end == FRAME_HEADER_SIZE:
             return 0
         frame[0] = _KIND_RECORDS | self.profile
         core.box.count(self._base + _LINK_BYTES, FRAME_HEADER_SIZE)
-        return end
+        return self._leave(end)
+
+    def _leave(self, size: int) -> int:
+        """`size` if all that the frame stands for is durable, else 0.
+
+        What we acknowledge must be; and of our own messages those that others may hold, for
+        nobody gives us back what came from us.
+        """
+        if not self.firm or self.core.store.barrier() == OK:
+            return size
+        if self.visits:
+            self.abort(self.now_ms)
+        return 0
 
     def count_record(self, sent: bool, kind: int, size: int) -> None:
         """Account for a record of the profile; called after its content was written or read."""
@@ -202,14 +224,19 @@ class Link(SegmentExchange):
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""
+        window = self.core.window
         if self.visits:
             return WAIT_MS_MAX
-        if self.attention or self._seen_changes != self.core.window.changes[self.peer]:
-            return 0 if self._train else self.clock.until_ms(now_ms, 1)
-        if not self._due_epochs:
-            return WAIT_MS_MAX
-        left = self._due_epochs - (self.epoch - self._due_from & 0xFFFF)
-        return self.clock.until_ms(now_ms, left if left > 0 else 1)
+        epoch = self.clock.epoch
+        left = self.every - epochs_since(epoch, self._began)
+        if self.attention or self._seen_changes != window.changes[self.peer]:
+            if self._train:
+                return 0
+        elif not window.waits(self.peer):
+            if not self._due_epochs:
+                return WAIT_MS_MAX
+            left = self._due_epochs - epochs_since(epoch, self._due_from)
+        return self.clock.until_ms(now_ms, left)
 
     # --- stick visits ---
 
@@ -231,9 +258,7 @@ class Link(SegmentExchange):
         if fresh:
             self._unbundle()
         window.refill(self.peer)
-        self.logged = window.cursor(self.peer)
-        bundled = get_u32(window.bundled, self.peer * 4)
-        self.logged = bundled if bundled > self.logged else self.logged
+        self.logged = max(window.cursor(self.peer), get_u32(window.bundled, self.peer * 4))
         self._train = 1
         self._used = False
         self._look_again()
@@ -262,7 +287,7 @@ class Link(SegmentExchange):
         self._mark(ACKING, ACK)
         self._owed(False)
         self._end_long()
-        self._train = 0
+        self._train = self.logged = 0
 
     def imported(self, number: int, seen: int) -> None:
         """The peer's bundle `number` was read to its end; it had read ours up to `seen`."""
@@ -272,8 +297,7 @@ class Link(SegmentExchange):
         if number > self.bundle_in:
             put_u32(window.bundles_in, self.peer * 4, number)
             window.dirty = True
-        if seen >= self.bundle_out:
-            # It read all that we wrote: what is still not acknowledged was refused or lost.
+            # It had what we wrote: what is still not acknowledged was refused, lost or torn.
             self._unbundle()
 
     def _mark(self, bit: int, instead: int) -> None:

@@ -12,7 +12,7 @@ INVISIBLE = const(0)  # to this peer the group does not exist
 VISIBLE = const(1)  # messages are accepted from the peer, none are offered to it
 SHARED = const(2)
 
-GROUP_TELEMETRY = const(1)  # black boxes: not traced themselves, removed once every sharer has them
+GROUP_TELEMETRY = const(1)  # black boxes: not traced, removed once every sharer has them
 
 
 class Members:
@@ -78,3 +78,11 @@ class Members:
     def visibility(self, group: int, peer: int) -> int:
         """INVISIBLE, VISIBLE or SHARED."""
         return self._visibility[group * self.peers_max + peer]
+
+    def shares(self, peer: int) -> int:
+        """Which groups the peer shares, as a byte: bit number % 8 of each group's number."""
+        mask = 0
+        for group in range(self.groups):
+            if self.visibility(group, peer) == SHARED:
+                mask |= 1 << self.group_numbers[group] % 8
+        return mask

@@ -41,7 +41,8 @@ from drupelet.link import (
 )
 from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED, VISIBLE
 from drupelet.memory import copy
-from drupelet.slots import PENDING
+from drupelet.schedule import EpochClock
+from drupelet.states import ACK, ACKING, HOLD
 from drupelet.telemetry import Recorder
 
 TYPE_CHECKING = False
@@ -88,7 +89,7 @@ class Node:
         self.core = Core(
             store, peers_max, groups_max, messages_max, offers_max, blackbox or NoBox(), index,
             parts_max,
-        )
+        )  # fmt: skip
         self.store = store
         self._random_byte = random_byte
         self._recorder = Recorder(self, blackbox) if blackbox is not None else None
@@ -129,24 +130,27 @@ class Node:
         group_slot = members.group_slot(group)
         peer_slot = members.peer_slot(peer)
         assert group_slot >= 0 and peer_slot >= 0
-        if visibility == SHARED and members.visibility(group_slot, peer_slot) != SHARED:
-            self.core.window.set_cursor(peer_slot, 0)
+        before = members.visibility(group_slot, peer_slot)
         members.set_visibility(group_slot, peer_slot, visibility)
+        if visibility == SHARED and before != SHARED:
+            self.core.window.show_all(peer_slot)
+        elif visibility < before:
+            kept = HOLD | ACK | ACKING if visibility else HOLD
+            self.core.window.hide(group_slot, peer_slot, kept)
+            if not visibility:
+                self.core.offers.drop_peer(peer_slot)
 
     def boot(self, now_ms: int) -> int:
         """Take up where the store left off; returns the number of this boot (1..65535)."""
         core = self.core
         core.window.restore()
-        core.graph.recover()
-        for slot in range(core.slots.count):
-            if core.slots.flags[slot] & PENDING:
-                peer = core.members.peer_slot(core.slots.sources[slot])
-                core.graph.want_parents(slot, peer if peer >= 0 else 0)
         window = core.window
+        self._before_boot = window.newest
+        core.graph.recover()
+        core.promote(now_ms)
         window.boot = (window.boot + 1) & 0xFFFF or 1
         window.dirty = True
         self._issued = window.consumed
-        self._before_boot = window.newest
         window.save()
         return window.boot
 
@@ -154,11 +158,20 @@ class Node:
         self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0
     ) -> Link:
         """Make a link to a peer. Its first epoch starts at a random phase, so that devices that
-        were switched on together do not send together for ever."""
+        were switched on together do not send together for ever. Live links to one peer count by
+        one clock, that of the shortest epoch; the others' epochs are rounded up to its multiples.
+        epoch_ms: 1..2^28, of no meaning for a stick."""
         slot = self.core.members.peer_slot(peer)
         assert slot >= 0 and profile == PROFILE_BSP_1
-        phase_ms = (epoch_ms or 1000) * self._random_byte() >> 8
-        link = Link(self.core, slot, profile, carrier, epoch_ms, mode, now_ms, phase_ms)
+        epoch_ms = epoch_ms or WAIT_MS_MAX
+        others = [link for link in self._links if link.peer == slot and not link.visits]
+        if carrier != CARRIER_STICK and others and others[0].clock.epoch_ms <= epoch_ms:
+            clock = others[0].clock
+        else:
+            clock = EpochClock(epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
+        link = Link(self.core, slot, profile, carrier, epoch_ms, mode, clock)
+        for other in others if not link.visits else ():
+            other.use(clock)
         self._links.append(link)
         return link
 
@@ -274,7 +287,7 @@ class Node:
                 soonest = wait_ms
         return soonest
 
-    def save(self, now_ms: int) -> int:
+    def save(self, now_ms: int) -> int:  # noqa: ARG002 - the schedule's, once it is saved too
         """Before sleep: write what a reboot must not forget. One flash program, if any."""
         return self.core.window.save()
 

@@ -6,14 +6,18 @@ epoch). Back-off is counted in epochs and doubles with each send (BSP v1 section
 at its base as soon as the peer has been heard after the last send.
 """
 
+from drupelet._compat import const
 from drupelet.limits import BACKOFF_EPOCHS_MAX, WAIT_MS_MAX
 
 # An answer leaves in the peer's next epoch at the latest, so it is here before the second one.
-_BASE_EPOCHS = 2
+_BASE_EPOCHS = const(2)
 # Where doubling reaches the cap: 2^6 epochs.
-_DOUBLINGS_MAX = 6
+_DOUBLINGS_MAX = const(6)
+# More than this between two calls is a clock that went back, not one that went on.
+_BACK_MS = const(1 << 29)
 
 assert 1 << _DOUBLINGS_MAX == BACKOFF_EPOCHS_MAX
+assert WAIT_MS_MAX < _BACK_MS
 
 
 def elapsed_ms(now_ms: int, then_ms: int) -> int:
@@ -41,7 +45,7 @@ def interval_epochs(send_count: int, heard: bool) -> int:
 
 
 class EpochClock:
-    """Numbers a link's epochs (modulo 2^16) as time passes."""
+    """Numbers the epochs (modulo 2^16) that the live links to one peer share."""
 
     def __init__(self, epoch_ms: int, now_ms: int, phase_ms: int) -> None:
         assert 0 < epoch_ms <= WAIT_MS_MAX and 0 <= phase_ms < epoch_ms
@@ -49,18 +53,18 @@ class EpochClock:
         self.epoch = 1
         self.start_ms = later_ms(now_ms, phase_ms - epoch_ms)
 
-    def advance(self, now_ms: int) -> bool:
-        """Move to the epoch that holds `now_ms`; True when it is a new one."""
-        passed = elapsed_ms(now_ms, self.start_ms) // self.epoch_ms
-        if passed == 0:
-            return False
-        self.epoch = (self.epoch + passed) & 0xFFFF
-        self.start_ms = later_ms(self.start_ms, passed * self.epoch_ms)
-        return True
+    def advance(self, now_ms: int) -> None:
+        """Move to the epoch that holds `now_ms`; a clock that went back is not followed."""
+        passed_ms = elapsed_ms(now_ms, self.start_ms)
+        if passed_ms < _BACK_MS:
+            passed = passed_ms // self.epoch_ms
+            self.epoch = (self.epoch + passed) & 0xFFFF
+            self.start_ms = later_ms(self.start_ms, passed * self.epoch_ms)
 
     def until_ms(self, now_ms: int, epochs: int) -> int:
         """Milliseconds from now to the start of the epoch `epochs` after the present one."""
         if epochs > WAIT_MS_MAX // self.epoch_ms:
             return WAIT_MS_MAX
-        wait_ms = epochs * self.epoch_ms - elapsed_ms(now_ms, self.start_ms)
+        passed_ms = elapsed_ms(now_ms, self.start_ms)
+        wait_ms = epochs * self.epoch_ms - (passed_ms if passed_ms < _BACK_MS else 0)
         return wait_ms if wait_ms > 0 else 0

@@ -4,17 +4,21 @@
     SEGMENT STATE  0x51 | content id 8 | have u16
 
 The content is group id, timestamp and body; its id is the first 8 bytes of the message id. Pieces
-are contiguous. A receiver that sees a gap or a standstill says how far it has come, and the sender
-goes on from there, over whatever carrier comes next. The id is computed from what is read back
+are contiguous. A receiver that sees a gap, a standstill or what it has already says how far it has
+come, and the sender goes on from there, over whatever carrier comes next. It takes in one content
+of a peer at a time, and keeps to a long one: were it to follow a sender that goes on to the next
+message, none would get done. The id is computed from what is read back
 from flash, which verifies the pieces and their durability in one pass.
 """
 
 from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, OK
+from drupelet.due import Dues
+from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
     ID_SIZE,
+    PART_FLUSH_SIZE,
     PART_INCOMING,
     SEGMENT_HEADER_SIZE,
 )
@@ -31,21 +35,22 @@ KIND_SEGMENT = const(0x50)
 KIND_STATE = const(0x51)
 _KEY_SIZE = const(8)
 _STATE_SIZE = const(11)
-_NO_PART = const(-1)
+# A transfer gives its part file up when so many pieces of others came since its own last one.
+_REFUSALS_MAX = const(128)
+# A standstill is reported so often; then the sender has to move.
+_REPORTS_MAX = const(8)
 
 
 class SegmentExchange(Exchange):
     """An exchange whose long messages go out and come in piece by piece."""
 
     def __init__(self, core: "Core", peer: int, interactive: bool, visits: bool) -> None:
-        super().__init__(core, peer, interactive, visits)
+        Dues.__init__(self, core, peer, interactive, visits)
         self._offset = 0
         self._peer_key = bytearray(_KEY_SIZE)
         self._peer_have = 0
-        self._part = _NO_PART
-        self._key = bytearray(_KEY_SIZE)
-        self._total = 0
         self._seen = 0  # bytes that were here at the last epoch: a standstill is reported
+        self._reports = 0
         self._gap = False
         self.telemetry_in = False  # what comes in in pieces is a black box
 
@@ -57,7 +62,7 @@ class SegmentExchange(Exchange):
         store = core.store
         slot = self.long_slot
         due = slot < 0 or self.message_due(slot)
-        if not due or store.load(self.long_handle) != OK:
+        if not due or store.load(self.long_handle) != OK or not store.size:
             self._end_long()
             return 0
         if not self._offset and equal(self._peer_key, 0, store.id, 0, _KEY_SIZE):
@@ -75,9 +80,10 @@ class SegmentExchange(Exchange):
         self._piece_into(frame, SEGMENT_HEADER_SIZE, size, group)
         self._offset += size
         if self._offset == total:
-            self._end_long()
             if slot >= 0:
                 self.note_sent(slot)
+            self._end_long()
+            self._message_left = core.slots.count  # the next long one has its turn
         return SEGMENT_HEADER_SIZE + size
 
     def _end_long(self) -> None:
@@ -104,36 +110,52 @@ class SegmentExchange(Exchange):
     def on_state(self, frame: bytearray, size: int) -> int:
         """The peer tells how much of a content it has: go on from there."""
         if size != _STATE_SIZE:
-            return -1
+            return E_PEER
         slots = self.core.slots
         slot = slots.find_prefix(frame, 1, _KEY_SIZE)
-        if slot < 0 or slots.states[self._cell(slot)] & HOLD:
+        if slot < 0 or not self._shared(slot) or slots.states[self._cell(slot)] & HOLD:
             return OK
         have = get_u16(frame, 9)
         if have >= CONTENT_HEADER_SIZE + slots.size(slot):
             have = 0
         copy(self._peer_key, 0, frame, 1, _KEY_SIZE)
-        self._peer_have = have
-        if self.long_slot == slot:
-            self._offset = have
+        if self.long_slot != slot:
+            self._end_long()  # the peer takes in this one, and only this one, now
+        self._peer_have = self._offset = have
         slots.send_counts[self._cell(slot)] = 0
+        self.long_handle = slots.handle(slot)
+        self.long_slot = slot
         self.attention = True
         return OK
 
     # --- in ---
 
+    def _part(self) -> int:
+        """The part that takes in this peer's content, over whatever link; -1 for none."""
+        owners = self.core.part_owners
+        for part in range(len(owners)):
+            if owners[part] == self.peer + 1:
+                return part
+        return -1
+
+    def waits_for_pieces(self) -> bool:
+        """True while a content is incomplete and the peer may not know how far it is."""
+        return self._part() >= 0 and self._reports < _REPORTS_MAX
+
     def state_into(self, frame: bytearray) -> int:
         """Write a SEGMENT STATE if the peer should know one; its size, or 0."""
-        if not self._has_part():
+        part = self._part()
+        if part < 0 or self._reports == _REPORTS_MAX:
             return 0
-        have = self.core.store.part_size(PART_INCOMING + self._part)
+        have = self.core.store.part_size(PART_INCOMING + part)
         stuck = self._gap or have == self._seen or self.visits
         self._seen = have
         self._gap = False
-        if not stuck or have >= self._total:
+        if not stuck:
             return 0
+        self._reports += 1
         frame[0] = KIND_STATE
-        copy(frame, 1, self._key, 0, _KEY_SIZE)
+        copy(frame, 1, self.core.part_keys, part * _KEY_SIZE, _KEY_SIZE)
         put_u16(frame, 9, have)
         return _STATE_SIZE
 
@@ -142,71 +164,103 @@ class SegmentExchange(Exchange):
         core = self.core
         total = get_u16(frame, 9) if size > SEGMENT_HEADER_SIZE else 0
         if total <= CONTENT_HEADER_SIZE or total > CONTENT_HEADER_SIZE + BODY_SIZE_MAX:
-            return -1
+            return E_PEER
         offset = get_u16(frame, 11)
-        if offset == 0 and size >= SEGMENT_HEADER_SIZE + ID_SIZE:
-            group = core.members.group_of(frame, SEGMENT_HEADER_SIZE)
-            flags = core.members.group_flags[group] if group >= 0 else 0
-            self.telemetry_in = flags & GROUP_TELEMETRY != 0
         end = offset + size - SEGMENT_HEADER_SIZE
         if end > total:
-            return -1
+            return E_PEER
+        self.attention = True
+        self._reports = 0
+        if not offset and not self._begins(frame, size):
+            return OK
         slot = core.slots.find_prefix(frame, 1, _KEY_SIZE)
         if slot >= 0:
-            self._step(slot, GOT_MESSAGE)
-            self.attention = True
+            if self.visible(slot):
+                self._step(slot, GOT_MESSAGE)
             return OK
-        if not self._open(frame, total):
+        part = self._open(frame, offset, total)
+        if part < 0:
             return E_CAPACITY
-        file = PART_INCOMING + self._part
+        file = PART_INCOMING + part
         have = core.store.part_size(file)
-        if offset > have:
-            self._gap = self.attention = True
+        if offset > have or end <= have < total:
+            self._gap = True
             return OK
+        code = OK
         if end > have:
-            skip = SEGMENT_HEADER_SIZE + have - offset
-            code = core.store.part_append(file, frame, skip, end - have)
-            if code != OK:
-                return code
-        if end >= total:
-            self._complete()
-        return OK
+            at = SEGMENT_HEADER_SIZE + have - offset
+            code = core.store.part_append(file, frame, at, end - have)
+        if code != OK:
+            core.part_owners[part] = 0
+        elif end >= total:
+            core.part_owners[part] = 0
+            self._complete(file, part * _KEY_SIZE)
+        return code
 
-    def _has_part(self) -> bool:
-        """True while a part file is ours; another peer may have taken it over."""
-        return self._part >= 0 and self.core.part_owners[self._part] == self.peer + 1
-
-    def _open(self, frame: bytearray, total: int) -> bool:
-        """Make the peer's part file the one of this content; False when all are in use."""
-        core = self.core
-        if self._has_part() and self._total == total:
-            if equal(self._key, 0, frame, 1, _KEY_SIZE):
-                core.touch_part(self._part, self.now_ms)
-                return True
-        self._part = core.claim_part(self.peer, self.now_ms)
-        if self._part < 0:
+    def _begins(self, frame: bytearray, size: int) -> bool:
+        """Look at the group in a first piece; False when the peer may not send to it."""
+        members = self.core.members
+        if size < SEGMENT_HEADER_SIZE + ID_SIZE:
+            return True  # seen when it is whole
+        group = members.group_of(frame, SEGMENT_HEADER_SIZE)
+        if group < 0 or not members.visibility(group, self.peer):
+            self.core.unknown += 1
             return False
-        copy(self._key, 0, frame, 1, _KEY_SIZE)
-        self._total = total
-        self._seen = 0
-        return core.store.part_open(PART_INCOMING + self._part, self._key, 0, total) >= 0
+        self.telemetry_in = members.group_flags[group] & GROUP_TELEMETRY != 0
+        return True
 
-    def _complete(self) -> None:
+    def _open(self, frame: bytearray, offset: int, total: int) -> int:
+        """The part that this content goes into; -1 when others have them all."""
+        core = self.core
+        owners = core.part_owners
+        part = self._part()
+        if part < 0:
+            # By key, so that a content finds the file again that it had before a reboot.
+            part = frame[1] % len(owners)
+            for _ in range(len(owners)):
+                if not owners[part]:
+                    break
+                part = (part + 1) % len(owners)
+        same = equal(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
+        same = same and get_u16(core.part_totals, part * 2) == total
+        if owners[part] == self.peer + 1 and same:
+            core.part_refused[part] = 0
+            return part
+        if owners[part] and not self._gives_way(part, offset):
+            self._gap = True
+            return -1
+        owners[part] = self.peer + 1
+        core.part_refused[part] = 0
+        copy(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
+        put_u16(core.part_totals, part * 2, total)
+        self._seen = 0
+        if core.store.part_open(PART_INCOMING + part, frame, 1, total) < 0:
+            owners[part] = 0
+            return -1
+        return part
+
+    def _gives_way(self, part: int, offset: int) -> bool:
+        """True when a part's content is short, stands still, or came another way."""
+        core = self.core
+        core.part_refused[part] += 1
+        ours = core.part_owners[part] == self.peer + 1
+        if ours and not offset and core.store.part_size(PART_INCOMING + part) < PART_FLUSH_SIZE:
+            return True
+        known = core.slots.find_prefix(core.part_keys, part * _KEY_SIZE, _KEY_SIZE) >= 0
+        return known or core.part_refused[part] > _REFUSALS_MAX
+
+    def _complete(self, file: int, key_at: int) -> None:
         """All pieces are here: verify, take in, and let the part file go."""
         core = self.core
-        file = PART_INCOMING + self._part
-        if not core.hash_part(file):
-            return
-        if not equal(core.id, 0, self._key, 0, _KEY_SIZE):
-            self.bad_record()
-        elif not self.known(core.id, 0):
+        members = core.members
+        if core.hash_part(file):
             core.store.part_read_into(file, 0, core.scratch, 0, ID_SIZE)
-            group = core.members.group_of(core.scratch, 0)
-            if group < 0 or not core.members.visibility(group, self.peer):
+            group = members.group_of(core.scratch, 0)
+            if not equal(core.id, 0, core.part_keys, key_at, _KEY_SIZE):
+                self.bad_record()
+            elif group < 0 or not members.visibility(group, self.peer):
                 core.unknown += 1
-            else:
-                source = core.members.peer_numbers[self.peer]
-                self.took(core.graph.take_part(group, source, core.id, file), group)
+            elif not self.known(core.id, 0):
+                outcome = core.graph.take_part(group, self._number(), core.id, file)
+                self.took(outcome, group)
         core.store.part_drop(file)
-        core.part_owners[self._part] = 0
-        self._part = _NO_PART

@@ -9,6 +9,10 @@ from drupelet._compat import const
 from drupelet.limits import ID_SIZE
 from drupelet.memory import copy, equal, fill, find, get_u16, get_u32, put_u16, put_u32
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.ports import IndexPort
+
 USED = const(1)
 PENDING = const(2)  # some dependency is not delivered yet
 
@@ -21,9 +25,9 @@ _WANTED_SENDS = const(8)
 
 
 class MessageSlots:
-    """Messages on their way to or from some peer; `index` maps ids to slots where scans are slow."""
+    """Messages on their way to or from some peer; `index` finds ids where scans are slow."""
 
-    def __init__(self, count: int, peers_max: int, index: "object | None") -> None:
+    def __init__(self, count: int, peers_max: int, index: "IndexPort | None") -> None:
         self.count = count
         self.ids = bytearray(ID_SIZE * count)
         self._handles = bytearray(4 * count)
@@ -36,18 +40,20 @@ class MessageSlots:
         self._send_epochs = bytearray(2 * peers_max * count)
         self._peers_max = peers_max
         self._index = index
-        # Slots are taken in a ring, so that slot order is log order and a scan finds parents first.
+        # Slots are taken in a ring: slot order is log order, and a scan finds parents first.
         self.oldest = 0
 
     def find(self, id: "bytes | bytearray | memoryview", at: int) -> int:
         """The slot of a message id, or -1."""
         if self._index is not None:
-            return self._index.find(id, at)  # type: ignore[attr-defined, no-any-return]
-        return find(self.ids, ID_SIZE, self.count, id, at, ID_SIZE)
+            return self._index.find(id, at)
+        return self.find_prefix(id, at, ID_SIZE)
 
     def find_prefix(self, id: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         """The slot whose id begins with `size` bytes of `id`, or -1."""
-        return find(self.ids, ID_SIZE, self.count, id, at, size)
+        slot = find(self.ids, ID_SIZE, self.count, id, at, size)
+        # A peer may well ask for the zeros of a free slot.
+        return slot if self.flags[slot] else -1
 
     def take(self, slot: int, id: "bytes | bytearray", at: int, handle: int, size: int) -> None:
         """Fill a free slot; group, source and states are the caller's to set."""
@@ -61,12 +67,12 @@ class MessageSlots:
             self.send_counts[peer * self.count + slot] = 0
         self.oldest = (slot + 1) % self.count
         if self._index is not None:
-            self._index.put(id, at, slot)  # type: ignore[attr-defined]
+            self._index.put(id, at, slot)
 
     def free(self, slot: int) -> None:
         """Empty a slot."""
         if self._index is not None:
-            self._index.drop(self.ids, slot * ID_SIZE)  # type: ignore[attr-defined]
+            self._index.drop(self.ids, slot * ID_SIZE)
         fill(self.ids, slot * ID_SIZE, ID_SIZE, 0)
         self.flags[slot] = 0
 
@@ -95,8 +101,8 @@ class MessageSlots:
 class OfferPool:
     """Ids that have no slot: offered by a peer, wanted from it, or owed an ACK (DESIGN 5).
 
-    One pool for all peers. Each has a quota; within it the peer's oldest entry is replaced
-    (BSP v1 section 4.1), so an eviction only delays: the peer offers again.
+    One pool for all peers. Each has a quota; within it the peer's oldest offer is replaced
+    (BSP v1 section 4.1): that only delays, for the peer offers again.
     """
 
     def __init__(self, count: int) -> None:
@@ -114,23 +120,22 @@ class OfferPool:
     def find(self, id: "bytes | bytearray | memoryview", at: int, peer: int) -> int:
         """The entry of `id` at `peer`, or -1."""
         for entry in range(self.count):
-            if self.kinds[entry] and self.peers[entry] == peer:
-                if equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
-                    return entry
+            used = self.kinds[entry] and self.peers[entry] == peer
+            if used and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
+                return entry
         return -1
 
     def add(self, id: "bytes | bytearray | memoryview", at: int, peer: int, kind: int) -> int:
-        """Put an entry in, replacing the peer's oldest when its quota or the pool is full.
+        """Put an entry in, if need be in place of another of the peer's; it, or -1 for no room.
 
-        A WANTED parent is not overwritten by an offer of the same id. Returns the entry, or -1
-        when the pool is full of other peers' entries.
+        A WANTED parent is not overwritten by an offer of the same id.
         """
         entry = self.find(id, at, peer)
         if entry >= 0:
             if self.kinds[entry] != WANTED or kind == OWED:
                 self.kinds[entry] = kind
             return entry
-        entry = self._room(peer)
+        entry = self._room(peer, kind)
         if entry < 0:
             return -1
         copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
@@ -141,24 +146,29 @@ class OfferPool:
         put_u16(self._ages, entry * 2, self._clock)
         return entry
 
-    def _room(self, peer: int) -> int:
-        """A free entry within the peer's quota, else the peer's oldest; -1 when all are wanted.
+    def _room(self, peer: int, kind: int) -> int:
+        """A free entry within the peer's quota, else the oldest that may give way; or -1.
 
-        A wanted parent gives way only after it was asked for a few times in vain: offers come
-        again by themselves, and a flood of them must not hide what a chain waits for.
+        An offer gives way to anything. What is owed gives way to a wanted parent only: were the
+        oldest replaced, a long log over a stick would be acknowledged from its end, and the
+        sender's window never move. A wanted parent gives way after it was asked for in vain.
         """
         free = oldest = -1
         held = oldest_age = 0
         for entry in range(self.count):
-            if not self.kinds[entry]:
+            before = self.kinds[entry]
+            if not before:
                 free = entry
             elif self.peers[entry] == peer:
                 held += 1
                 age = (self._clock - get_u16(self._ages, entry * 2)) & 0xFFFF
-                if self.kinds[entry] == WANTED and self.send_counts[entry] < _WANTED_SENDS:
-                    continue
-                if oldest < 0 or age > oldest_age:
-                    oldest, oldest_age = entry, age
+                if before == WANTED:
+                    stays = self.send_counts[entry] < _WANTED_SENDS
+                else:
+                    stays = before != OFFERED and kind != WANTED
+                if not stays and (oldest < 0 or age > oldest_age):
+                    oldest = entry
+                    oldest_age = age
         if free >= 0 and held < self.quota:
             return free
         if oldest >= 0:
@@ -168,15 +178,19 @@ class OfferPool:
     def drop(self, entry: int) -> None:
         """Empty an entry."""
         self.kinds[entry] = 0
-        fill(self.ids, entry * ID_SIZE, ID_SIZE, 0)
 
     def drop_id(self, id: "bytes | bytearray | memoryview", at: int) -> None:
         """Empty every peer's offer or want of `id`: the message is here."""
         for entry in range(self.count):
-            kind = self.kinds[entry]
-            if kind == OFFERED or kind == WANTED:
-                if equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
-                    self.drop(entry)
+            asked = 0 < self.kinds[entry] <= WANTED
+            if asked and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
+                self.drop(entry)
+
+    def drop_peer(self, peer: int) -> None:
+        """Empty all entries of a peer; what mattered comes again."""
+        for entry in range(self.count):
+            if self.peers[entry] == peer:
+                self.drop(entry)
 
     def send_epoch(self, entry: int) -> int:
         """The epoch in which the entry's REQUEST was last sent."""

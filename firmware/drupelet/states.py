@@ -1,8 +1,7 @@
 """What one node knows of one message at one peer: the state table (BSP v1 section 4.1).
 
 The three flags of the text are the state, eight in all; whoever else wants to change a flag goes
-through `step`. A cell that holds NO is a step that the protocol does not know: the caller drops
-the record and counts it (a peer's event) or has a bug (an event of our own).
+through `step`. Whatever a peer sends has an answer; a cell that holds NO is a mistake of our own.
 """
 
 from drupelet._compat import const
@@ -22,9 +21,6 @@ DO_OFFER = const(5)
 DO_SEND = const(6)
 EVENTS = const(7)
 
-STATE_NAMES = ("-", "H", "A", "HA", "R", "HR", "AR", "HAR")
-EVENT_NAMES = ("got_ack", "got_offer", "got_request", "got_message", "do_ack", "do_offer", "do_send")
-
 # A peer that asks for what it acknowledged has lost it: HOLD falls. Sending to a holder, offering
 # what was asked for and acknowledging what is not owed are mistakes of our own.
 # fmt: off
@@ -40,7 +36,7 @@ _TABLE = bytes((
     3, 3, 6, 3, 5, NO, NO,   # HAR: never entered
 ))
 # fmt: on
-assert len(_TABLE) == len(STATE_NAMES) * EVENTS
+assert len(_TABLE) == 8 * EVENTS
 
 # Beside the protocol's flags a state byte holds where the message stands in our own work.
 QUEUED = const(8)  # our log cursor for this peer has passed it: it is ours to deliver

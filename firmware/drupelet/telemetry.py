@@ -34,9 +34,9 @@ class Recorder:
 
         Free when there is nothing to do, so as often as events come: two blocks hold 82.
         """
-        if elapsed_ms(now_ms, self._counted_ms) >= _COUNTERS_MS:
-            if self._box.flush_counters(now_ms):
-                self._counted_ms = now_ms
+        due = elapsed_ms(now_ms, self._counted_ms) >= _COUNTERS_MS
+        if due and self._box.flush_counters(now_ms):
+            self._counted_ms = now_ms
         return self._drain(group, now_ms, timestamp)
 
     def _drain(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:

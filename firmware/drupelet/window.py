@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _BUSY = ACK | ACKING | REQUEST
 # What is saved before sleep (docs/SPEC.md 5): version, boot, consumed handle, peer rows, messages.
-_VERSION = const(1)
+_VERSION = const(2)
 _HEADER_SIZE = const(8)
-_PEER_SIZE = const(13)
+_PEER_SIZE = const(14)
 
 
 class Window:
@@ -53,8 +53,27 @@ class Window:
         return get_u32(self._cursors, peer * 4)
 
     def set_cursor(self, peer: int, handle: int) -> None:
-        """Move the peer's log cursor; back to 0 shows it the whole log again."""
+        """Move the peer's log cursor."""
         put_u32(self._cursors, peer * 4, handle)
+
+    def show_all(self, peer: int) -> None:
+        """Walk the whole log again for a peer that shares more than it did."""
+        self.set_cursor(peer, 0)
+        self._changed(peer)
+
+    def hide(self, group: int, peer: int, kept: int) -> None:
+        """A peer sees less of a group: of its states there only the flags `kept` stay."""
+        slots = self.slots
+        for slot in range(slots.count):
+            if slots.groups[slot] == group:
+                self.set_state(slot, peer, slots.states[peer * slots.count + slot] & kept)
+
+    def _changed(self, peer: int) -> None:
+        self.changes[peer] = (self.changes[peer] + 1) & 0xFF
+
+    def waits(self, peer: int) -> bool:
+        """True while the log goes on for the peer beyond its slots, and only room is missing."""
+        return self.cursor(peer) != self.newest and self.outstanding(peer) < self._share()
 
     def outstanding(self, peer: int) -> int:
         """Messages in slots that the peer is not known to hold."""
@@ -145,7 +164,7 @@ class Window:
             if self.slots.handle(slot) <= get_u32(self.bundled, peer * 4):
                 state |= BUNDLED
             self.set_state(slot, peer, state | QUEUED)
-            self.changes[peer] = (self.changes[peer] + 1) & 0xFF
+            self._changed(peer)
 
     def _share(self) -> int:
         """Slots that one peer's queue may fill: one that never comes by starves no other."""
@@ -235,6 +254,7 @@ class Window:
             put_u32(state, at + 1, low)
             put_u32(state, at + 5, get_u32(self.bundles_in, peer * 4))
             put_u32(state, at + 9, get_u32(self.bundles_out, peer * 4))
+            state[at + 13] = members.shares(peer)
             at += _PEER_SIZE
         self.store.settled_handle = lowest
         code = self.store.save(state, self._save_holders(state, at, lowest))
@@ -263,20 +283,44 @@ class Window:
         """Take up the saved state after `store.open()`; call once groups and peers are known."""
         saved = self.store.saved
         size = self.store.saved_size
+        peers = 0
+        at = _HEADER_SIZE
         if size >= _HEADER_SIZE and saved[0] == _VERSION:
             peers = saved[1]
             self.boot = get_u16(saved, 2)
             self.consumed = get_u32(saved, 4)
-            at = _HEADER_SIZE
-            for row in range(peers):
-                peer = self.members.peer_slot(saved[at])
-                if peer >= 0:
-                    self.set_cursor(peer, get_u32(saved, at + 1) - 1)
-                    put_u32(self.bundles_in, peer * 4, get_u32(saved, at + 5))
-                    put_u32(self.bundles_out, peer * 4, get_u32(saved, at + 9))
-                at += _PEER_SIZE
+            at += peers * _PEER_SIZE
             self._restore_holders(saved, peers, at, size)
-        self._find_newest()
+        for row in range(peers):
+            at = _HEADER_SIZE + row * _PEER_SIZE
+            peer = self.members.peer_slot(saved[at])
+            if peer >= 0:
+                put_u32(self.bundles_in, peer * 4, get_u32(saved, at + 5))
+                put_u32(self.bundles_out, peer * 4, get_u32(saved, at + 9))
+                if not self.members.shares(peer) & ~saved[at + 13]:
+                    self.set_cursor(peer, get_u32(saved, at + 1))
+        self._walk()
+
+    def _walk(self) -> None:
+        """Find the newest message, and for each peer the last one before what it may miss.
+
+        Cursors hold where that begins. It may be no handle by now, so the log is walked: as far
+        as possible from `consumed` on, which is one.
+        """
+        lows = self._cursors
+        self._cursors = bytearray(len(lows))
+        handle = self.consumed
+        for peer in range(self.members.peers):
+            if get_u32(lows, peer * 4) <= handle:
+                handle = 0
+        while True:
+            self.newest = handle
+            for peer in range(self.members.peers):
+                if handle < get_u32(lows, peer * 4):
+                    self.set_cursor(peer, handle)
+            handle = self.store.next(handle)
+            if not handle:
+                break
 
     def _restore_holders(self, saved: bytearray, peers: int, at: int, size: int) -> None:
         store = self.store
@@ -298,17 +342,3 @@ class Window:
             peer = self.members.peer_slot(saved[_HEADER_SIZE + row * _PEER_SIZE])
             if peer >= 0 and saved[at + row // 8] & 1 << row % 8:
                 self.set_state(slot, peer, HOLD)
-
-    def _find_newest(self) -> None:
-        handle = self.consumed
-        for peer in range(self.members.peers):
-            low = self.cursor(peer)
-            handle = low if low > handle else handle
-        while handle:
-            self.newest = handle
-            handle = self.store.next(handle)
-        if not self.newest:
-            handle = self.store.next(0)
-            while handle:
-                self.newest = handle
-                handle = self.store.next(handle)

@@ -36,6 +36,7 @@ class Held:
 
     expected: int
     delivered: int
+    created: int
     duplicates: int
     out_of_order: int
 
@@ -94,6 +95,7 @@ def _judge(log: list[Logged], written: set[bytes]) -> Held:
     return Held(
         expected=len(written),
         delivered=len(seen & written),
+        created=sum(1 for message in log if message.own),
         duplicates=len(log) - len(seen),
         out_of_order=out_of_order,
     )

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.table import Table
 
 
-
 # Where the table goes when it is not a terminal that tells its width.
 _PAPER_WIDTH = 110
 

@@ -138,7 +138,9 @@ def prepare(out: Path) -> Folders:
         free = shutil.disk_usage(folders.out).free
     except OSError as error:
         reason = error.strerror or str(error)
-        raise DemoError(f"{out}: cannot be written ({reason}); give another --out folder") from None
+        raise DemoError(
+            f"{out}: cannot be written ({reason}); give another --out folder"
+        ) from None
     if free < FREE_BYTES_MIN:
         raise DemoError(
             f"{out}: {free >> 20} MB free, the demo needs {FREE_BYTES_MIN >> 20};"

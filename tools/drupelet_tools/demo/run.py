@@ -218,6 +218,7 @@ class Course:
             name: {
                 "expected": one.expected,
                 "delivered": one.delivered,
+                "created": one.created,
                 "duplicates": one.duplicates,
                 "out_of_order": one.out_of_order,
             }
@@ -255,7 +256,7 @@ class Course:
             )
         self.result = {
             "members": members,
-            "bytes_per_message": self._bytes_per_message(devices, held),
+            "bytes_per_message": _rounded(figures["fleet"]["bytes_per_message"]),
             "kills": kills,
             "stick_pulls": pulls,
             "bad_rows": self.rows.bad if self.rows else 0,
@@ -270,16 +271,9 @@ class Course:
         path = self.folders.board(name) / "output.log" if name != HOST else None
         return _interpreter_of(path)
 
-    @staticmethod
-    def _bytes_per_message(
-        devices: dict[str, dict[str, Any]], held: dict[str, check.Held]
-    ) -> float | None:
-        """All carrier bytes of client data that left any member, over all deliveries to others."""
-        sent = sum(device["traffic"]["client_bytes_sent"] for device in devices.values())
-        deliveries = sum(one.delivered for one in held.values())
-        written = max((one.expected for one in held.values()), default=0)
-        received = deliveries - written
-        return round(sent / received, 1) if received > 0 else None
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
 
 
 def _interpreter_of(log: Path | None) -> str:

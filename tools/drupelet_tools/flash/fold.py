@@ -2,15 +2,18 @@
 
 mpy-cross folds `const` inside one module only: a constant that another module imports stays a
 name in both, and every name is heap on a board. Here each use becomes its number and the name
-goes, across all modules; lines stay where they are, so tracebacks still point at the source.
-`drupelet.limits` keeps its names for whoever imports it by hand.
+goes, across all modules, and so does what only the type checker reads; lines stay where they are,
+so tracebacks still point at the source. `drupelet.limits` keeps its names for whoever imports it
+by hand.
+
+A use that cannot be folded would find no name on the board: it is refused with a BuildError.
 """
 
 import ast
-import io
-import tokenize
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from drupelet_tools.flash.errors import BuildError
 
 # Arithmetic that a constant's definition may use.
 _ALLOWED = (
@@ -18,6 +21,7 @@ _ALLOWED = (
     ast.Mult, ast.FloorDiv, ast.LShift, ast.RShift, ast.BitOr, ast.BitAnd, ast.USub,
 )  # fmt: skip
 _KEPT = "drupelet.limits"
+_TYPES_ONLY = "TYPE_CHECKING"
 
 Constants = dict[str, dict[str, int]]
 
@@ -41,19 +45,34 @@ def collect(modules: Iterable[tuple[str, Path]]) -> Constants:
 
 
 def _definitions(tree: ast.Module) -> Iterable[tuple[str, ast.expr]]:
-    assigned: dict[str, int] = {}
+    """Each NAME that is bound once in the whole module, at its top level, and its value."""
+    bound: dict[str, int] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            assigned[node.id] = assigned.get(node.id, 0) + 1
+        for name in _bindings(node):
+            bound[name] = bound.get(name, 0) + 1
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             target = node.targets[0].id
             value = node.value
-            if target != target.upper() or assigned[target] != 1 or target == "TYPE_CHECKING":
+            if target != target.upper() or bound[target] != 1 or target == _TYPES_ONLY:
                 continue
             if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "const":
                 value = value.args[0]
             yield target, value
+
+
+def _bindings(node: ast.AST) -> Iterator[str]:
+    """Names that this one node gives a value to or declares, imports apart."""
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        yield node.name
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        yield from node.names
 
 
 def _number(value: ast.expr, known: Mapping[str, int]) -> int | None:
@@ -66,7 +85,8 @@ def _number(value: ast.expr, known: Mapping[str, int]) -> int | None:
         if isinstance(node, ast.Constant) and type(node.value) is not int:
             return None
     code = compile(ast.fix_missing_locations(whole), "<constant>", "eval")
-    return int(eval(code, {"__builtins__": {}}, dict(known)))  # numbers and operators only
+    # Numbers and the operators of _ALLOWED: there is nothing to call.
+    return int(eval(code, {"__builtins__": {}}, dict(known)))  # noqa: S307
 
 
 def visible(tree: ast.Module, constants: Constants) -> dict[str, int]:
@@ -81,24 +101,118 @@ def visible(tree: ast.Module, constants: Constants) -> dict[str, int]:
 
 
 def fold(name: str, text: str, constants: Constants) -> str:
-    """The module's text with constants as numbers; as many lines as before."""
+    """The module's text with constants as numbers; as many lines as before. Raises BuildError."""
     if name == _KEPT:
         return text
+    lines = text.splitlines(keepends=True)
     tree = ast.parse(text)
-    numbers = visible(tree, constants) | constants[name]
-    lines = _replace(text, numbers).splitlines(keepends=True)
+    _drop_types(tree, lines)
+    imported = visible(tree, constants)
+    _Refusal(name, constants, imported).visit(tree)
+    numbers = imported | constants[name]
+    if "const" not in numbers and not _const_stays(tree, constants[name]):
+        constants = {**constants, "drupelet._compat": {"const": 0}}
+    _replace(tree, lines, numbers)
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module in constants:
             kept = [alias for alias in node.names if alias.name not in constants[node.module]]
             if len(kept) < len(node.names):
-                names = ", ".join(alias.name for alias in kept)
+                names = ", ".join(ast.unparse(alias) for alias in kept)
                 _blank(lines, node, f"from {node.module} import {names}\n" if kept else "\n")
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            if node.targets[0].id in constants[name] or node.targets[0].id == "__all__":
+            if node.targets[0].id in (*constants[name], "__all__", _TYPES_ONLY):
                 _blank(lines, node, "\n")
         elif isinstance(node, ast.Assert):
             _blank(lines, node, "\n")  # arithmetic between constants: checked on the host
     return "".join(lines)
+
+
+def _drop_types(tree: ast.Module, lines: list[str]) -> None:
+    """Take out what stands below `if TYPE_CHECKING:`; an `else` of it stays."""
+    for node in list(tree.body):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == _TYPES_ONLY:
+            if node.orelse:
+                last = node.body[-1].end_lineno
+                assert last is not None
+                first = node.lineno
+                lines[first - 1 : last] = ["if 0:\n", "    pass\n"] + ["\n"] * (last - first - 1)
+                node.test, node.body = ast.Constant(0), []
+            else:
+                _blank(lines, node, "\n")
+                tree.body.remove(node)
+
+
+def _const_stays(tree: ast.Module, folded: Mapping[str, int]) -> bool:
+    """Return whether `const` is still called once the folded definitions are gone."""
+    rest = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in folded)
+    ]
+    return any(
+        isinstance(node, ast.Name) and node.id == "const" for top in rest for node in ast.walk(top)
+    ) or any("const" in _bindings(node) for node in ast.walk(tree))
+
+
+class _Refusal(ast.NodeVisitor):
+    """Finds the uses of a folded constant that would still look for its name on the board."""
+
+    def __init__(self, name: str, constants: Constants, imported: Mapping[str, int]) -> None:
+        self._name = name
+        self._constants = {m: names for m, names in constants.items() if m != _KEPT}
+        self._imported = imported
+        self._own = constants[name]
+        self._modules: dict[str, str] = {}  # local name -> module
+
+    def _refuse(self, node: ast.AST, why: str) -> None:
+        line = getattr(node, "lineno", 0)
+        raise BuildError(f"{self._name}, line {line}: {why}")
+
+    def visit_Module(self, node: ast.Module) -> None:
+        """Learn what names stand for modules, then look at everything."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Import):
+                for alias in inner.names:
+                    if alias.asname:
+                        self._modules[alias.asname] = alias.name
+                    else:
+                        self._modules.update({p: p for p in _prefixes(alias.name)})
+            elif isinstance(inner, ast.ImportFrom):
+                self._look_at_import(inner, inner in node.body)
+            for name in _bindings(inner):
+                if name in self._imported:
+                    self._refuse(inner, f"{name} hides the imported constant; give it another name")
+        self.generic_visit(node)
+
+    def _look_at_import(self, node: ast.ImportFrom, at_top: bool) -> None:
+        for alias in node.names:
+            whole = f"{node.module}.{alias.name}"
+            if whole in self._constants:
+                self._modules[alias.asname or alias.name] = whole
+            folded = self._constants.get(node.module or "", {})
+            if alias.name == "*" and folded:
+                self._refuse(node, f"import the constants of {node.module} by name")
+            if alias.name in folded and not at_top:
+                self._refuse(node, f"import {alias.name} at the top level: it is folded")
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        """`module.CONSTANT` finds nothing: the module has no such name on a board."""
+        module = self._modules.get(ast.unparse(node.value), "")
+        if node.attr in self._constants.get(module, {}):
+            self._refuse(node, f"write `from {module} import {node.attr}`: it is folded")
+        self.generic_visit(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Strings stay as they are, so an f-string cannot hold a constant."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and inner.id in {*self._imported, *self._own}:
+                self._refuse(node, f"{inner.id} in an f-string is not folded; use %")
+        self.generic_visit(node)
+
+
+def _prefixes(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[: end + 1]) for end in range(len(parts))]
 
 
 def _blank(lines: list[str], node: ast.stmt, text: str) -> None:
@@ -106,16 +220,17 @@ def _blank(lines: list[str], node: ast.stmt, text: str) -> None:
     lines[node.lineno - 1 : node.end_lineno] = [text] + ["\n"] * (node.end_lineno - node.lineno)
 
 
-def _replace(text: str, numbers: Mapping[str, int]) -> str:
-    lines = text.splitlines(keepends=True)
-    before = ""
-    spots = []
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.NAME and token.string in numbers and before != ".":
-            spots.append(token)
-        before = token.string
-    for token in reversed(spots):
-        row, start = token.start
-        line = lines[row - 1]
-        lines[row - 1] = line[:start] + str(numbers[token.string]) + line[token.end[1] :]
-    return "".join(lines)
+def _replace(tree: ast.Module, lines: list[str], numbers: Mapping[str, int]) -> None:
+    spots = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in numbers
+    ]
+    for node in sorted(spots, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        line = lines[node.lineno - 1].encode()  # columns are counted in bytes
+        number = numbers[node.id]
+        shown = f"({number})" if number < 0 else str(number)
+        end = node.end_col_offset
+        assert end is not None
+        folded = line[: node.col_offset] + shown.encode() + line[end:]
+        lines[node.lineno - 1] = folded.decode()

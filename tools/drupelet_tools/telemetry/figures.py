@@ -23,7 +23,7 @@ Row = dict[str, Any]
 # Parts of the carrier bytes that are content of messages, and those that are overhead.
 CONTENT_KINDS = ("message", "segment")
 OVERHEAD_KINDS = ("ack", "offer", "request", "link", "seal")
-RESULT_KEYS = ("expected", "delivered", "duplicates", "out_of_order")
+RESULT_KEYS = ("expected", "delivered", "created", "duplicates", "out_of_order")
 QUANTILES = (0.5, 0.9)
 CURVE_POINTS_MAX = 60  # per device in the latency chart: it stays small with many devices
 
@@ -33,7 +33,7 @@ def figures(lake: Lake, results: Mapping[str, Mapping[str, int]] | None = None) 
 
     Args:
         lake: an open lake.
-        results: device name or id -> `expected`, `delivered`, `duplicates`, `out_of_order`, as
+        results: device name or id -> any of RESULT_KEYS, as
             counted by whoever ran the devices; without it `delivered` is the devices' own
             counter and nothing is known to be expected.
     """
@@ -69,7 +69,7 @@ def _device(
     delivered = given.get("delivered", total["messages_delivered"])
     row: Row = {**device, **{key: given.get(key) for key in RESULT_KEYS}}
     row["delivered"] = delivered
-    row["created"] = total["messages_created"]
+    row["created"] = given.get("created", total["messages_created"])
     if row["duplicates"] is None:
         row["duplicates"] = total["duplicates"]
     row["traffic"] = traffic

@@ -1,0 +1,318 @@
+"""What is due to one peer, and when: ACKs, requests, messages and offers (BSP v1 4.2, 4.3).
+
+Wire profiles call `take_*` for what they may write into a frame. Live links pace themselves by
+epochs and back-off; a stick has no epochs, a visit writes everything that is not acknowledged.
+"""
+
+from drupelet._compat import const
+from drupelet.blackbox import CODE_OFFERED, CODE_REQUESTED, CODE_SENT, COUNT_RETRANSMITS
+from drupelet.errors import OK
+from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE
+from drupelet.members import GROUP_TELEMETRY, SHARED
+from drupelet.memory import copy
+from drupelet.schedule import epochs_since, interval_epochs
+from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, PENDING, WANTED
+from drupelet.states import (
+    ACK,
+    ACKING,
+    BUNDLED,
+    BUNDLING,
+    DO_ACK,
+    DO_OFFER,
+    DO_SEND,
+    HOLD,
+    NO,
+    QUEUED,
+    REQUEST,
+    step,
+)
+from drupelet.store import STATE_DELIVERED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.core import Core
+
+# Offer, request, message and acknowledgement take three epochs; after four without gain, slow
+# down.
+_STALL_EPOCHS = const(4)
+# A peer that was not heard for so many epochs counts as silent, before its epoch number, which
+# is modulo 2^16, looks new again.
+_SILENT_EPOCHS = const(1 << 14)
+
+
+class Dues:
+    """One peer's side of the tables, seen from what goes out; `peer` is its row."""
+
+    def __init__(self, core: "Core", peer: int, interactive: bool, visits: bool) -> None:
+        self.core = core
+        self.peer = peer
+        self.interactive = interactive
+        self.visits = visits  # a stick: everything at once, no epochs
+        self.now_ms = 0
+        self.epoch = 0
+        self.every = 1  # epochs of the peer's clock that make one of this link
+        self.heard_epoch = 0
+        self.heard = False
+        self.attention = True  # something may be due
+        self.firm = False  # what the frame carries must be durable before it leaves
+        self.long_handle = 0  # a message that goes out in segments
+        self.long_slot = -1  # its slot, if it has one
+        self.logged = 0  # a stick visit: how far the log beyond the slots is written
+        self.inline_max = 0
+        self.telemetry = False  # the message that was just taken or given was a black box
+        self._pace = core.slots.count  # unasked-for offers and messages per epoch
+        self._paced = 0
+        self._gained = False
+        self._stalled_epochs = 0
+        self._rewind()
+
+    def _rewind(self) -> None:
+        """Begin the scans of a payload anew."""
+        slots = self.core.slots
+        self._oldest = slots.oldest
+        self._ack_left = self._message_left = self._offer_left = slots.count
+        self._owed_at = self._request_at = 0
+
+    def _cell(self, slot: int) -> int:
+        return self.peer * self.core.slots.count + slot
+
+    def _number(self) -> int:
+        return self.core.members.peer_numbers[self.peer]
+
+    def _shared(self, slot: int) -> bool:
+        members = self.core.members
+        return members.visibility(self.core.slots.groups[slot], self.peer) == SHARED
+
+    # --- what goes into a frame ---
+
+    def take_ack(self, buf: bytearray, at: int) -> bool:
+        """Write the next id that we owe the peer an acknowledgement for."""
+        core = self.core
+        slots = core.slots
+        while self._ack_left:
+            slot = (self._oldest - self._ack_left) % slots.count
+            self._ack_left -= 1
+            state = slots.states[self._cell(slot)]
+            if state & ACK:
+                after = step(state, DO_ACK)
+                core.window.set_state(slot, self.peer, after | ACKING if self.visits else after)
+                copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
+                self.firm = True
+                return True
+        offers = core.offers
+        while self._owed_at < offers.count:
+            entry = self._owed_at
+            self._owed_at += 1
+            if offers.kinds[entry] == OWED and offers.peers[entry] == self.peer:
+                copy(buf, at, offers.ids, entry * ID_SIZE, ID_SIZE)
+                offers.kinds[entry] = OWED_BUNDLING if self.visits else 0
+                self.firm = True
+                return True
+        return False
+
+    def take_request(self, buf: bytearray, at: int) -> bool:
+        """Write the next id to ask for: an offer once, a missing parent until it comes."""
+        offers = self.core.offers
+        while self._request_at < offers.count:
+            entry = self._request_at
+            self._request_at += 1
+            kind = offers.kinds[entry]
+            if offers.peers[entry] != self.peer:
+                continue
+            if kind == OFFERED:
+                offers.drop(entry)
+            elif kind == WANTED and self._entry_wait(entry) <= 0:
+                offers.sent(entry, self.epoch)
+            else:
+                continue
+            at_id = entry * ID_SIZE
+            copy(buf, at, offers.ids, at_id, ID_SIZE)
+            self.core.box.log_id(self.now_ms, CODE_REQUESTED, self._number(), 0, offers.ids, at_id)
+            return True
+        return False
+
+    def take_message(self, buf: bytearray, at: int, limit: int) -> int:
+        """Write the content of the next message due and return its size; 0: none fits here.
+
+        A message too long for any frame of this link is left in `long_handle`.
+        """
+        slots = self.core.slots
+        while self._message_left:
+            slot = (self._oldest - self._message_left) % slots.count
+            if self.message_due(slot):
+                size = slots.size(slot)
+                if size > self.inline_max:
+                    if not self.long_handle:
+                        self.long_handle = slots.handle(slot)
+                        self.long_slot = slot
+                elif at + CONTENT_HEADER_SIZE + size > limit:
+                    return 0
+                elif self._content_into(slots.handle(slot), buf, at, size):
+                    self._message_left -= 1
+                    self.note_sent(slot)
+                    return CONTENT_HEADER_SIZE + size
+            self._message_left -= 1
+        return self._take_logged(buf, at, limit) if self.visits else 0
+
+    def _content_into(self, handle: int, buf: bytearray, at: int, size: int) -> bool:
+        core = self.core
+        store = core.store
+        if store.load(handle) != OK:
+            return False
+        self.firm = True
+        group = core.members.group_slot(store.group)
+        self.telemetry = core.members.group_flags[group] & GROUP_TELEMETRY != 0
+        copy(buf, at, core.members.group_ids, group * ID_SIZE, ID_SIZE)
+        copy(buf, at + ID_SIZE, store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
+        return store.read_into(handle, 0, buf, at + CONTENT_HEADER_SIZE, size) == size
+
+    def _take_logged(self, buf: bytearray, at: int, limit: int) -> int:
+        """The same for what waits on flash beyond the slots: a stick takes the whole log."""
+        store = self.core.store
+        while not self.long_handle:
+            handle = store.next(self.logged)
+            if not handle:
+                return 0
+            if self._wants_logged(handle):
+                size = store.size
+                if size > self.inline_max:
+                    self.long_handle = handle
+                    self.long_slot = -1
+                elif at + CONTENT_HEADER_SIZE + size > limit:
+                    return 0
+                elif self._content_into(handle, buf, at, size):
+                    self.logged = handle
+                    return CONTENT_HEADER_SIZE + size
+            self.logged = handle
+        return 0
+
+    def _wants_logged(self, handle: int) -> bool:
+        core = self.core
+        store = core.store
+        if store.load(handle) != OK or store.state != STATE_DELIVERED:
+            return False
+        group = core.members.group_slot(store.group)
+        if group < 0 or core.members.visibility(group, self.peer) != SHARED:
+            return False
+        if core.members.peer_slot(store.source) == self.peer:
+            return False
+        slot = core.slots.find(store.id, 0)
+        return slot < 0 or not core.slots.states[self._cell(slot)] & HOLD
+
+    def take_offer(self, buf: bytearray, at: int) -> bool:
+        """Write the next id to offer."""
+        slots = self.core.slots
+        while self.interactive and self._offer_left and self._paced < self._pace:
+            slot = (self._oldest - self._offer_left) % slots.count
+            self._offer_left -= 1
+            cell = self._cell(slot)
+            queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
+            if queued and self._cell_wait(cell) <= 0 and self._shared(slot):
+                copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
+                self._sent(slot, DO_OFFER, CODE_OFFERED)
+                return True
+        return False
+
+    def message_due(self, slot: int) -> bool:
+        """True when the message itself is to be sent now, offered first or not."""
+        slots = self.core.slots
+        cell = self._cell(slot)
+        state = slots.states[cell]
+        if state & HOLD or not state & (QUEUED | REQUEST) or slots.flags[slot] & PENDING:
+            return False
+        if self.visits:
+            return not state & (BUNDLED | BUNDLING) and self._shared(slot)
+        if not state & REQUEST and (self.interactive or self._paced >= self._pace):
+            return False
+        return self._cell_wait(cell) <= 0 and self._shared(slot)
+
+    def note_sent(self, slot: int) -> None:
+        """Note that the message in `slot` went out whole."""
+        self._sent(slot, DO_SEND, CODE_SENT)
+
+    def _sent(self, slot: int, event: int, code: int) -> None:
+        core = self.core
+        slots = core.slots
+        cell = self._cell(slot)
+        state = slots.states[cell]
+        if not state & REQUEST:
+            self._paced += 1
+        state = step(state, event)
+        assert state != NO, "sent or offered to a holder"
+        count = slots.send_counts[cell]
+        if code == CODE_SENT and count:
+            core.box.count(COUNT_RETRANSMITS, 1)
+        if self.visits:
+            state |= BUNDLING
+        else:
+            if self._heard_since(slots.send_epoch(cell)):
+                count = 0
+            slots.sent(cell, count + 1, self.epoch)
+        core.window.set_state(slot, self.peer, state)
+        core.trace(self.now_ms, code, self._number(), count + 1, slot)
+
+    # --- when ---
+
+    def begin_epoch(self, epoch: int) -> None:
+        """A new epoch: offer less to a peer that is there and takes nothing.
+
+        Its tables are full of what it cannot use yet; the oldest alone gets through (DESIGN 5).
+        """
+        self.epoch = epoch
+        silent = epochs_since(epoch, self.heard_epoch)
+        if silent > _SILENT_EPOCHS:
+            self.heard = False
+        awake = self.heard and silent <= _STALL_EPOCHS * self.every
+        if self._gained or not awake:
+            doubled = self._pace * 2
+            count = self.core.slots.count
+            self._pace = doubled if awake and doubled < count else count
+            self._stalled_epochs = 0
+        elif self._paced:
+            self._stalled_epochs += 1
+            if self._stalled_epochs >= _STALL_EPOCHS:
+                self._pace = self._pace // 2 or 1
+                self._stalled_epochs = 0
+        self._gained = False
+        self._paced = 0
+        self._rewind()
+
+    def _heard_since(self, then: int) -> bool:
+        return self.heard and epochs_since(self.heard_epoch, then) < 0x8000
+
+    def _wait(self, count: int, then: int) -> int:
+        """Epochs until it is sent again after `count` sends, the last in `then`; <= 0: now."""
+        if not count:
+            return 0
+        interval = interval_epochs(count, self._heard_since(then)) * self.every
+        return interval - epochs_since(self.epoch, then)
+
+    def _cell_wait(self, cell: int) -> int:
+        slots = self.core.slots
+        return self._wait(slots.send_counts[cell], slots.send_epoch(cell))
+
+    def _entry_wait(self, entry: int) -> int:
+        offers = self.core.offers
+        if self.visits:
+            return 0
+        return self._wait(offers.send_counts[entry], offers.send_epoch(entry))
+
+    def next_due_epochs(self) -> int:
+        """Epochs until the earliest resend, at least 1; 0 when nothing is outstanding."""
+        slots = self.core.slots
+        soonest = 0
+        for slot in range(slots.count):
+            cell = self._cell(slot)
+            state = slots.states[cell]
+            if not state & HOLD and state & (QUEUED | REQUEST):
+                soonest = _sooner(soonest, self._cell_wait(cell))
+        offers = self.core.offers
+        for entry in range(offers.count):
+            if offers.kinds[entry] == WANTED and offers.peers[entry] == self.peer:
+                soonest = _sooner(soonest, self._entry_wait(entry))
+        return soonest
+
+
+def _sooner(soonest: int, wait: int) -> int:
+    wait = wait if wait > 1 else 1
+    return wait if not soonest or wait < soonest else soonest
