@@ -12,12 +12,16 @@ from drupelet.errors import OK
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.node import EVENT_MESSAGE
 from drupelet.schedule import elapsed_ms
-from drupelet_transports.visit import Visit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from boards.ports import ClockPort, Say, SourcePort
+    from boards.stick import Socket
+    from drupelet.blackbox import BlackBox
     from drupelet.clients import Author
+    from drupelet.link import Link
     from drupelet.node import Node
+    from drupelet_transports.base import Transport
 
 # Power states of the black box (docs/SPEC.md 6).
 _LIGHT_SLEEP = const(1)
@@ -36,8 +40,8 @@ class Device:
     """Call `step` for ever; it returns the milliseconds that the device may sleep."""
 
     def __init__(
-        self, node: "Node", box, clock, source, author: "Author", readings: int, telemetry: int,
-        epoch_ms: int, say,
+        self, node: "Node", box: "BlackBox", clock: "ClockPort", source: "SourcePort",
+        author: "Author", readings: int, telemetry: int, epoch_ms: int, say: "Say",
     ) -> None:  # fmt: skip
         self.node = node
         self.box = box
@@ -51,24 +55,17 @@ class Device:
         self.heap_low = gc.mem_free()
         self._readings = readings
         self._telemetry = telemetry
-        self._say = say
-        self._frame = bytearray(FRAME_SIZE_MAX)
+        self.say = say
+        self.frame = bytearray(FRAME_SIZE_MAX)
         self._timestamp = bytearray(8)
         clock.timestamp_into(self._timestamp)
         self._live = []
-        self._stick = None
-        self._stick_links = []
-        self._visited = False
+        self.socket: "Socket | None" = None  # of a device that takes a stick
         self._due_ms = clock.now_ms()
 
-    def add_live(self, transport, link) -> None:
+    def add_live(self, transport: "Transport", link: "Link") -> None:
         """Serve a link over a carrier with two ends."""
         self._live.append((transport, link))
-
-    def add_stick(self, stick, links) -> None:
-        """Visit this stick whenever it is plugged in; `links`: list of (peer id, link)."""
-        self._stick = stick
-        self._stick_links = links
 
     def recover(self) -> None:
         """Take up the log after a reboot: what we wrote last, and how many readings there are."""
@@ -77,6 +74,9 @@ class Device:
         while handle:
             self._recovered = handle
             self._saw(handle)
+            if store.group == self._readings and not store.source:
+                self.own += 1
+                self.author.saw(handle)
             handle = store.next(handle)
 
     def step(self) -> int:
@@ -85,9 +85,10 @@ class Device:
         if elapsed_ms(now_ms, self._due_ms) < 1 << 29:
             self._epoch(now_ms)
         self._exchange()
-        if self._stick is not None:
-            self._visit()
-        self._consume()
+        if self.socket is not None:
+            self.socket.look(self)
+        if self.consume():
+            return 0
         now_ms = self.clock.now_ms()
         wait_ms = self.node.wake_ms(now_ms)
         for transport, _link in self._live:
@@ -109,11 +110,11 @@ class Device:
             self.box.log(now_ms, CODE_HEAP_LOW, 0, 0, free >> 16, free & 0xFFFF)
         gc.collect()
         self.box.state(self.clock.now_ms(), _FLASH)
-        self._drain()
+        self.drain()
         self.node.save(now_ms)
         self.box.state(self.clock.now_ms(), _IDLE)
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
         """Let the black box's finished blocks go to flash."""
         if self.box.ready:
             self.clock.timestamp_into(self._timestamp)
@@ -123,7 +124,7 @@ class Device:
         """Put the next reading into the log, piece by piece if it is long."""
         self.clock.timestamp_into(self._timestamp)
         head = self.author.head()
-        size = self.source.size(self.own)
+        size = self.source.size()
         body = self.author.body
         if head + size <= len(body):
             self.source.read_into(body, head, size)
@@ -131,6 +132,7 @@ class Device:
         else:
             handle = self._publish_long(head, size, now_ms)
         if handle > 0:
+            self.own += 1
             self.author.published(handle)
 
     def _publish_long(self, head: int, size: int, now_ms: int) -> int:
@@ -139,14 +141,14 @@ class Device:
         if code == OK:
             code = node.publish_append(self.author.body, 0, head)
         while size and code == OK:
-            piece = size if size < len(self._frame) else len(self._frame)
-            self.source.read_into(self._frame, 0, piece)
-            code = node.publish_append(self._frame, 0, piece)
+            piece = size if size < len(self.frame) else len(self.frame)
+            self.source.read_into(self.frame, 0, piece)
+            code = node.publish_append(self.frame, 0, piece)
             size -= piece
         return node.publish_end(self._readings, now_ms) if code == OK else code
 
     def _exchange(self) -> None:
-        frame = self._frame
+        frame = self.frame
         box = self.box
         for transport, link in self._live:
             size = transport.receive_into(frame)
@@ -155,15 +157,15 @@ class Device:
             while size > 0:
                 link.received(transport.last_wire_size)
                 link.receive(frame, size, self.clock.now_ms())
-                self._drain()
+                self.drain()
                 size = transport.receive_into(frame)
             self._send_due(transport, link)
             box.state(self.clock.now_ms(), _IDLE)
 
-    def _send_due(self, transport, link) -> None:
+    def _send_due(self, transport: "Transport", link: "Link") -> None:
         """Send what is due while the carrier takes it; one that is down loses the frame, and
         later epochs send it again."""
-        frame = self._frame
+        frame = self.frame
         while not transport.pending_size:
             size = link.poll_into(frame, self.clock.now_ms())
             if not size:
@@ -172,48 +174,30 @@ class Device:
             if transport.send(frame, size) == OK:
                 link.sent(transport.last_wire_size)
 
-    def _visit(self) -> None:
-        """One visit each time the stick is plugged in."""
-        if not self._stick.present():
-            self._visited = False
-            return
-        if self._visited:
-            return
-        self._visited = True
-        visit = Visit(self._stick, self._frame, self.clock.now_ms, self._drain)
-        for peer_id, link in self._stick_links:
-            visit.take_in(link, peer_id)
-        self._consume()
-        for peer_id, link in self._stick_links:
-            visit.hand_out(link, peer_id)
-        self.node.save(self.clock.now_ms())
-        self._say(
-            '{"event":"stick","read":%d,"frames_read":%d,"truncated":%d,"wrote":%d,'
-            '"frames_wrote":%d,"failed":%d}'
-            % (
-                visit.bundles_in, visit.frames_in, visit.truncated,
-                visit.bundles_out, visit.frames_out, visit.failed,
-            )
-        )  # fmt: skip
+    def consume(self) -> bool:
+        """The board's own client: it remembers what came, so that its next reading follows it.
 
-    def _consume(self) -> None:
-        """The board's own client: it remembers what came, so that its next reading follows it."""
+        Whether there is more to take: a board serves its carriers in between.
+        """
         node = self.node
         for _ in range(_EVENTS_PER_TURN):
             if node.next_event() != EVENT_MESSAGE:
-                break
+                return False
             if node.event_handle > self._recovered:
                 self._saw(node.event_handle)
             node.done(node.event_handle)
+        return True
 
     def _saw(self, handle: int) -> None:
-        """Count a message of the log, and let our next reading come after it."""
+        """Count a message of the log; what we write next comes after what others wrote.
+
+        Our own are known since we published them: their event may come after the next reading.
+        """
         store = self.node.store
-        self.author.saw(handle)
-        if store.group == self._readings:
+        if store.load(handle) == OK and store.group == self._readings:
             self.logged += 1
-            if not store.source:
-                self.own += 1
+            if store.source:
+                self.author.saw(handle)
 
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""

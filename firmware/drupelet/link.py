@@ -268,15 +268,15 @@ class Link(SegmentExchange):
         self._mark(BUNDLED, 0)
         put_u32(self.core.window.bundled, self.peer * 4, 0)
 
-    def commit(self, now_ms: int) -> None:
-        """The bundle is on the stick, whole and durable, under the next number."""
+    def commit(self, now_ms: int, number: int = 0) -> None:
+        """The bundle is on the stick, whole and durable, under `number` (0: the next one)."""
         self.now_ms = now_ms
         self._mark(BUNDLING, BUNDLED)
         self._mark(ACKING, 0)
         self._owed(True)
         window = self.core.window
         put_u32(window.bundled, self.peer * 4, self.logged)
-        put_u32(window.bundles_out, self.peer * 4, self.bundle_out + 1)
+        put_u32(window.bundles_out, self.peer * 4, number or self.bundle_out + 1)
         window.dirty = True
         self._train = 0
 

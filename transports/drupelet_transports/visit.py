@@ -55,12 +55,14 @@ class Visit:
         """Write one bundle for the peer if anything is due, and remove what it has read."""
         stick = self._stick
         stick.clean(peer_id, link.peer_seen)
-        number = link.bundle_out
-        link.visit(self._now_ms(), stick.newest_own(peer_id) < number)
+        newest = stick.newest_own(peer_id)
+        link.visit(self._now_ms(), newest < link.bundle_out)
+        # A power cut between the rename and the save leaves a bundle that we do not remember.
+        number = max(link.bundle_out, newest, link.peer_seen) + 1
         size = link.poll_into(self._frame, self._now_ms())
         if not size:
             return OK
-        writer = stick.writer(peer_id, number + 1, link.bundle_in)
+        writer = stick.writer(peer_id, number, link.bundle_in)
         code = OK
         while size and code == OK:
             code = writer.write(self._frame, size)
@@ -71,7 +73,7 @@ class Visit:
         if code == OK:
             code = writer.finish()
         if code == OK:
-            link.commit(self._now_ms())
+            link.commit(self._now_ms(), number)
             self.bundles_out += 1
         else:
             writer.abandon()

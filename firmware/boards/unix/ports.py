@@ -1,13 +1,16 @@
-"""What the unix port of MicroPython gives a board: clock, sleep, sensors, rows of a file."""
+"""What the unix port of MicroPython gives a board: clock, sleep, a console."""
 
 import os
 import select
 import sys
 import time
 
-_PROC_LOAD = "/proc/loadavg"
-_PROC_MEMORY = "/proc/meminfo"
-_THERMAL = "/sys/class/thermal/thermal_zone0/temp"
+_COMMAND_SIZE_MAX = 64
+
+
+def random_byte() -> int:
+    """0..255 from the operating system."""
+    return os.urandom(1)[0]
 
 
 class Clock:
@@ -37,14 +40,12 @@ class Waiter:
 
     def __init__(self) -> None:
         self._poll = select.poll()
-        self._objects = []
 
-    def add(self, stream) -> None:
+    def add(self, stream: object) -> None:
         """Wake up when this stream can be read."""
         self._poll.register(stream, select.POLLIN)
-        self._objects.append(stream)
 
-    def replace(self, old, new) -> None:
+    def replace(self, old: "object | None", new: "object | None") -> None:
         """A carrier was opened again under another descriptor."""
         if old is new:
             return
@@ -68,24 +69,24 @@ class Console:
         self._poll.register(self.stream, select.POLLIN)
         self._line = bytearray()
 
-    def command(self) -> str:
-        """The next whole line, "" when there is none, "stop" at end of input."""
-        for _byte in range(64):
+    def command(self) -> bytes:
+        """The next whole line, b"" when there is none, b"stop" at end of input."""
+        for _byte in range(_COMMAND_SIZE_MAX):
             ready = False
             for _stream, _event in self._poll.ipoll(0):
                 ready = True
             if not ready:
-                return ""
+                return b""
             byte = self.stream.read(1)
             if not byte:
-                return "stop"
+                return b"stop"
             if byte == b"\n":
-                line = bytes(self._line).decode()
+                line = bytes(self._line)
                 self._line = bytearray()
                 return line
-            if len(self._line) < 64:
+            if len(self._line) < _COMMAND_SIZE_MAX:
                 self._line.extend(byte)
-        return ""
+        return b""
 
     def say(self, line: str) -> None:
         """One line of JSON; a listener that is gone does not stop the board."""
@@ -93,77 +94,3 @@ class Console:
             print(line)
         except OSError:
             pass
-
-
-def _first_line(path: str) -> str:
-    try:
-        with open(path) as stream:
-            return stream.readline()
-    except OSError:
-        return ""
-
-
-class Sensors:
-    """This machine's own sensors as a JSON text: load, memory, disk, temperature if present."""
-
-    def __init__(self, name: str, readings_max: int) -> None:
-        self._name = name
-        self._readings_max = readings_max
-        self._payload = b""
-        self._at = 0
-
-    def ready(self, number: int) -> bool:
-        """True while there is a reading to take."""
-        return number < self._readings_max
-
-    def size(self, number: int) -> int:
-        """Take reading `number`; its payload size."""
-        load = _first_line(_PROC_LOAD).split(" ")[0] or "null"
-        disk = os.statvfs("/")
-        text = '{"board":"%s","n":%d,"load":%s,"mem_free_kb":%s,"disk_free_mb":%d' % (
-            self._name, number, load, self._memory(), disk[0] * disk[3] >> 20,
-        )  # fmt: skip
-        millidegrees = _first_line(_THERMAL)
-        if millidegrees:
-            text += ',"temp_c":%.1f' % (int(millidegrees) / 1000)
-        self._payload = (text + "}").encode()
-        self._at = 0
-        return len(self._payload)
-
-    def _memory(self) -> str:
-        try:
-            with open(_PROC_MEMORY) as stream:
-                for _ in range(8):
-                    line = stream.readline()
-                    if line.startswith("MemAvailable:"):
-                        return line.split()[1]
-        except OSError:
-            pass
-        return "null"
-
-    def read_into(self, buf: bytearray, at: int, size: int) -> None:
-        """The next `size` bytes of the payload."""
-        buf[at : at + size] = self._payload[self._at : self._at + size]
-        self._at += size
-
-
-class Rows(Sensors):
-    """Replays the rows of a file, one JSON text a line, one row a reading."""
-
-    def __init__(self, path: str, readings_max: int) -> None:
-        super().__init__("", readings_max)
-        self._file = open(path, "rb")
-        self._next = 0
-
-    def size(self, number: int) -> int:
-        """Read row `number`; its size."""
-        if number < self._next:
-            self._file.seek(0)
-            self._next = 0
-        while self._next <= number:
-            self._payload = self._file.readline()
-            self._next += 1
-        if self._payload.endswith(b"\n"):
-            self._payload = self._payload[:-1]
-        self._at = 0
-        return len(self._payload)

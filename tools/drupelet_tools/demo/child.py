@@ -7,23 +7,33 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 Event = dict[str, Any]
 _PR_SET_PDEATHSIG = 1
-_STOP_S = 1.0
+# How long a child that was asked to end may take.
+STOP_S = 1.0
+
+
+# Looked up before there are threads: between fork and exec only the call itself may happen.
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 def _die_with_parent() -> None:
     """In the child: be killed when the demo is, however the demo ends (Linux; else nothing)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Child:
-    """A running process; `tell` gets (name, event) for each line of JSON that it prints."""
+    """A running process; `tell` gets (name, event) for each line of JSON that it prints.
+
+    It is asked to end by the line `stop` and the end of its input, or by SIGTERM if it listens
+    to that; then it is killed.
+    """
 
     def __init__(
         self,
@@ -32,8 +42,10 @@ class Child:
         log: Path,
         tell: Callable[[str, Event], None],
         env: dict[str, str] | None = None,
+        by_signal: bool = False,
     ) -> None:
         self.name = name
+        self._by_signal = by_signal
         self.log = log
         self._tell = tell
         self._log = log.open("ab")
@@ -46,7 +58,7 @@ class Child:
             # Not in the terminal's foreground group: Ctrl-C reaches the demo alone, which stops
             # its children in order.
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509  # one system call, see above
         )
         self._thread = threading.Thread(target=self._read, daemon=True, name=f"read {name}")
         self._thread.start()
@@ -81,26 +93,37 @@ class Child:
         self._process.wait()
         self._end()
 
-    def stop(self) -> None:
-        """Ask, then make it end within a second."""
-        if self.running:
+    def ask(self) -> None:
+        """Ask it to end; `stop` sees to it."""
+        assert self._process.stdin is not None
+        if self._by_signal:
+            self._process.terminate()
+        elif self.running and not self._process.stdin.closed:
             self.command("stop")
-            assert self._process.stdin is not None
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
-            with contextlib.suppress(ProcessLookupError):
-                self._process.terminate()
-            try:
-                self._process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+
+    def stop(self, deadline_s: float | None = None) -> None:
+        """Ask, then make it end within a second, or by `deadline_s` of time.monotonic."""
+        if deadline_s is None:
+            deadline_s = time.monotonic() + STOP_S
+        self.ask()
+        try:
+            self._process.wait(max(0.0, deadline_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._end()
 
     def _end(self) -> None:
-        self._thread.join(_STOP_S)
-        if not self._log.closed:
-            self._log.close()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        # What a process leaves in its pipe is read in no time: nobody else holds the other end.
+        self._thread.join(STOP_S)
+        self._process.stdout.close()
+        self._log.close()
 
     def last_words(self) -> str:
         """The last line that it wrote, for an error message."""

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-
 # Where the table goes when it is not a terminal that tells its width.
 _PAPER_WIDTH = 110
 
@@ -72,7 +71,7 @@ def _print(result: dict[str, Any], as_json: bool, console: Console) -> None:
         return
     console.print(table(result))
     console.print(
-        f"killed {result['kills']}×, stick pulled {result['stick_pulls']}×,"
+        f"killed {result['kills']}x, stick pulled {result['stick_pulls']}x,"
         f" {result['bytes_per_message']} bytes on carriers per message delivered to a member"
     )
     console.print(f"report: {result['report']}")
@@ -82,8 +81,8 @@ def table(result: dict[str, Any]) -> Table:
     """The members, one a row."""
     shown = Table(
         title="Who has what, and what it cost",
-        caption="B/msg: all bytes on this member's carriers but black boxes, both ways, per message"
-        " in its log. mAh: modelled, ESP32.",
+        caption="B/msg: all bytes on this member's carriers but black boxes, both ways, per"
+        " message in its log. mAh: modelled, ESP32.",
     )
     for name in ("member", "carrier"):
         shown.add_column(name)

@@ -37,7 +37,7 @@ class Course:
         self.say = say
         self.rows = rows
         self.broker = broker
-        self.readings = plan.READINGS
+        self.readings = dict.fromkeys(BOARDS, plan.READINGS)
         self.session: Session | None = None
         self.result: dict[str, Any] = {}
         self._started = time.monotonic()
@@ -76,9 +76,9 @@ class Course:
         if self.rows is None:
             return
         texts = self.rows.texts
-        shares = {board: texts[at :: len(BOARDS)] for at, board in enumerate(BOARDS)}
-        self.readings = max(len(share) for share in shares.values())
-        for board, share in shares.items():
+        for at, board in enumerate(BOARDS):
+            share = texts[at :: len(BOARDS)]
+            self.readings[board] = len(share)
             path = self.folders.board(board) / "rows.ndjson"
             path.write_text("".join(f"{text}\n" for text in share), encoding="utf-8")
 
@@ -98,7 +98,9 @@ class Course:
         self._collect(world)
 
     def _own(self, world: World, board: str, count: int) -> Callable[[], bool]:
-        return lambda: int(world.status.get(board, {}).get("own", 0)) >= count
+        """Whether a board has taken `count` readings, or all if it has fewer to take."""
+        wanted = min(count, self.readings[board])
+        return lambda: int(world.status.get(board, {}).get("own", -1)) >= wanted
 
     def _walk(self, world: World) -> None:
         end = time.monotonic() + WALK_S
@@ -111,8 +113,7 @@ class Course:
             self._walk(world)
 
     def _kill(self, world: World, board: str) -> None:
-        count = min(KILL_AFTER_READINGS, self.readings)
-        world.wait_for(f"{count} readings", self._own(world, board, count), 30)
+        world.wait_for(f"readings of {board}", self._own(world, board, KILL_AFTER_READINGS), 30)
         world.kill(board)
         self.tell(f"{board} killed without warning")
         end = time.monotonic() + OFF_S
@@ -133,8 +134,8 @@ class Course:
     def _until_equal(self, world: World) -> None:
         """Carry the stick to and fro until every member says that it has everything."""
         for board in BOARDS:
-            count = len(self._share(board)) if self.rows else self.readings
-            world.wait_for(f"last reading of {board}", self._own(world, board, count), 60)
+            done = self._own(world, board, self.readings[board])
+            world.wait_for(f"last reading of {board}", done, 60)
         self.tell("last readings taken")
         world.put("the last word")
         total = sum(int(world.status[board]["own"]) for board in BOARDS) + 2
@@ -145,10 +146,6 @@ class Course:
                 break
         world.wait_for("all members equal", lambda: self._equal(world, total), CONVERGE_S)
         self.tell(f"all members have all {total} messages")
-
-    def _share(self, board: str) -> list[str]:
-        assert self.rows is not None
-        return self.rows.texts[BOARDS.index(board) :: len(BOARDS)]
 
     def _settle(self, world: World, total: int) -> None:
         """Give the cables a few epochs to bring C what the stick should take along."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from drupelet_host.config import Config, Peer, create
 from drupelet_tools.demo import plan
 from drupelet_tools.demo.cable import Cable
-from drupelet_tools.demo.child import Child, Event
+from drupelet_tools.demo.child import STOP_S, Child, Event
 from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
 from drupelet_tools.flash.build import build, micropython_command
 
@@ -29,7 +29,7 @@ _PEEK_S = 0.0005
 class World:
     """Everything that runs; use as a context manager, so that nothing is left behind."""
 
-    def __init__(self, folders: Folders, broker_url: str, readings: int) -> None:
+    def __init__(self, folders: Folders, broker_url: str, readings: dict[str, int]) -> None:
         self.folders = folders
         self.broker_url = broker_url
         self.readings = readings
@@ -48,8 +48,12 @@ class World:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # All at once: five that do not listen must not take five times as long.
         for child in self.children.values():
-            child.stop()
+            child.ask()
+        deadline_s = time.monotonic() + STOP_S
+        for child in self.children.values():
+            child.stop(deadline_s)
         for cable in self.cables.values():
             cable.close()
 
@@ -62,8 +66,9 @@ class World:
         self._write_host_config()
         command = [sys.executable, "-m", "drupelet_host", "agent", "--json", "--home"]
         self.children[HOST] = Child(
-            HOST, [*command, str(self.folders.host)], self.folders.out / "host.log", self._tell
-        )
+            HOST, [*command, str(self.folders.host)], self.folders.out / "host.log", self._tell,
+            by_signal=True,
+        )  # fmt: skip
         for board in BOARDS:
             self._write_board_config(board)
             self.switch_on(board)
@@ -109,7 +114,7 @@ class World:
             "flash": str(self.folders.flash(board)),
             "group": plan.GROUP,
             "epoch_ms": EPOCH_MS,
-            "readings_max": self.readings,
+            "readings_max": self.readings[board],
             "rows": str(rows) if rows.exists() else None,
             "heap_limit": plan.HEAP_LIMIT,
             "telemetry_to": [IDS[name] for name in plan.TELEMETRY_TO[board]],
@@ -137,6 +142,7 @@ class World:
     def kill(self, board: str) -> None:
         """No warning, as when a battery falls out (the page cache lives on: not a power cut)."""
         self.children[board].kill()
+        self._drain()  # nothing that it said before counts as a sign of life
         self.status.pop(board, None)
         self.kills += 1
 

@@ -181,7 +181,9 @@ class _Refusal(ast.NodeVisitor):
                 self._look_at_import(inner, inner in node.body)
             for name in _bindings(inner):
                 if name in self._imported:
-                    self._refuse(inner, f"{name} hides the imported constant; give it another name")
+                    self._refuse(
+                        inner, f"{name} hides the imported constant; give it another name"
+                    )
         self.generic_visit(node)
 
     def _look_at_import(self, node: ast.ImportFrom, at_top: bool) -> None:

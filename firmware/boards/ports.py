@@ -1,0 +1,31 @@
+# host only: shapes for the reader and the type checker, never loaded on a board
+"""What differs between boards: a board hands these to `boards.device.Device`."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+# One line of JSON to whoever listens.
+Say = Callable[[str], None]
+
+
+class ClockPort(Protocol):
+    """Time: a count of milliseconds for the core, wall time for timestamps."""
+
+    def now_ms(self) -> int:
+        """Milliseconds from any origin, modulo 2^30."""
+
+    def timestamp_into(self, out: bytearray) -> None:
+        """Write 8 bytes, big-endian: ms since the Unix epoch."""
+
+
+class SourcePort(Protocol):
+    """Where readings come from; `number` counts from 0 over all boots."""
+
+    def ready(self, number: int) -> bool:
+        """Whether reading `number` can be taken now."""
+
+    def size(self) -> int:
+        """Take the reading that `ready` was asked for; the size of its payload in bytes."""
+
+    def read_into(self, buf: bytearray, at: int, size: int) -> None:
+        """Put the next `size` bytes of that payload at buf[at]."""

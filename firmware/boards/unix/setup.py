@@ -1,0 +1,154 @@
+"""Puts a board together from its configuration. Runs once: `main` lets this code go afterwards.
+
+So nothing that stays may be defined here: one function would keep the whole module in the heap.
+"""
+
+from boards.device import Device
+from boards.unix.board import Board
+from boards.unix.files import BoardFiles
+from boards.unix.ports import Clock, Console, Waiter, random_byte
+from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
+from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
+from drupelet.link import (
+    BATCH,
+    CARRIER_MQTT,
+    CARRIER_SERIAL,
+    CARRIER_STICK,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+)
+from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
+from drupelet.node import Node
+from drupelet.store import FlashStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from boards.ports import SourcePort
+    from drupelet.link import Link
+
+_BOARD_ESP32 = 1
+_BOX_BLOCKS = 2  # 1 KiB a segment: little is lost when the power goes
+_WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
+
+
+def _where(url: str) -> str:
+    """What follows `scheme://`, without options; the host checked the URL when it wrote it."""
+    return url.split("://")[1].split("?")[0]
+
+
+def make(config: dict) -> "Board":
+    """The board that a configuration describes, ready to run."""
+    return _Setup(config).board
+
+
+class _Setup:
+    """What the steps hand to each other."""
+
+    def __init__(self, config: dict) -> None:
+        self.config = config
+        self.id = bytes.fromhex(config["id"])
+        self.clock = Clock()
+        self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
+        store = FlashStore(BoardFiles(config["flash"]))
+        store.open()
+        self.node = Node(store, random_byte, blackbox=self.box)
+        self._join()
+        self._boot()
+        self._make_board()
+        for peer in config["peers"]:
+            self._add_carrier(peer)
+
+    def _join(self) -> None:
+        config = self.config
+        descriptor = config["group"].encode()
+        self.readings = self.node.join(READINGS_CLIENT_ID, descriptor)
+        self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
+        self.numbers = {}
+        for peer in config["peers"]:
+            number = self.node.add_peer(bytes.fromhex(peer["id"]))
+            self.numbers[peer["id"]] = number
+            self.node.share(self.readings, number, SHARED)
+            shared = SHARED if peer["id"] in config["telemetry_to"] else VISIBLE
+            self.node.share(self.telemetry, number, shared)
+
+    def _boot(self) -> None:
+        box = self.box
+        now_ms = self.clock.now_ms()
+        box.boot = self.node.boot(now_ms)
+        anchor = bytearray(6)
+        self.clock.anchor_into(anchor)
+        box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
+        box.log(now_ms, CODE_BOOT, 0, box.boot, 0, 0)
+        limit = self.config["heap_limit"]
+        box.log(now_ms, CODE_DESCRIPTOR, 1, 0, limit >> 16, limit & 0xFFFF)
+        epoch_ms = self.config["epoch_ms"]
+        box.log(now_ms, CODE_DESCRIPTOR, 2, 0, epoch_ms >> 16, epoch_ms & 0xFFFF)
+        box.log(now_ms, CODE_DESCRIPTOR, 3, _BOARD_ESP32, 0, 0)
+
+    def _make_board(self) -> None:
+        console = Console()
+        waiter = Waiter()
+        waiter.add(console.stream)
+        epoch_ms = self.config["epoch_ms"]
+        device = Device(
+            self.node, self.box, self.clock, self._source(), Author(self.node, self.readings),
+            self.readings, self.telemetry, epoch_ms, console.say,
+        )  # fmt: skip
+        device.recover()
+        self.board = Board(
+            self.node, device, self.clock, console, waiter, epoch_ms, list(self.numbers.values())
+        )
+
+    # What not every board has is loaded only where it is used: code is heap.
+
+    def _source(self) -> "SourcePort":
+        config = self.config
+        if config["rows"]:
+            from boards.unix.rows import Rows
+
+            return Rows(config["rows"], config["readings_max"])
+        from boards.unix.sensors import Sensors
+
+        return Sensors(config["name"], config["readings_max"])
+
+    def _add_carrier(self, peer: dict) -> None:
+        scheme = peer["url"].split(":")[0]
+        if scheme == "serial":
+            self._add_serial(peer)
+        elif scheme == "mqtt":
+            self._add_mqtt(peer)
+        else:
+            self._add_stick(peer)
+
+    def _link(self, peer: dict, carrier: int) -> "Link":
+        mode = INTERACTIVE if peer["mode"] == "interactive" else BATCH
+        epoch_ms = 0 if carrier == CARRIER_STICK else self.config["epoch_ms"]
+        number = self.numbers[peer["id"]]
+        return self.node.link(number, PROFILE_BSP_1, carrier, epoch_ms, mode, self.clock.now_ms())
+
+    def _add_serial(self, peer: dict) -> None:
+        from drupelet_transports.serial_board import SerialBoard
+
+        transport = SerialBoard(_where(peer["url"]))
+        self.board.waiter.add(transport.poll_object)
+        self.board.device.add_live(transport, self._link(peer, CARRIER_SERIAL))
+
+    def _add_mqtt(self, peer: dict) -> None:
+        from drupelet_transports.mqtt_board import MqttClient
+
+        broker, prefix = _where(peer["url"]).split("/", 1)
+        host, port = broker.rsplit(":", 1)
+        client = MqttClient(host, int(port), prefix, self.id, random_byte)
+        transport = client.transport(bytes.fromhex(peer["id"]))
+        self.board.clients.append((client, transport))
+        self.board.device.add_live(transport, self._link(peer, CARRIER_MQTT))
+
+    def _add_stick(self, peer: dict) -> None:
+        """All peers that are reached by stick share one: a board has one socket for it."""
+        from boards.stick import Socket
+        from drupelet_transports.stick import Stick
+
+        device = self.board.device
+        if device.socket is None:
+            device.socket = Socket(Stick(_where(peer["url"]), self.id))
+        device.socket.links.append((bytes.fromhex(peer["id"]), self._link(peer, CARRIER_STICK)))

@@ -1,0 +1,383 @@
+"""The pages under docs/ hold: what they name is there, and what SPEC.md draws is what is sent."""
+
+import ast
+import re
+import struct
+from functools import cache
+from hashlib import blake2s
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from drupelet import blackbox, clients, flashlog, link, segments
+from drupelet.errors import E_PEER, OK
+from drupelet.files import RamFiles
+from drupelet.node import (
+    BATCH,
+    CARRIER_SERIAL,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+    SHARED,
+    VISIBLE,
+    Link,
+    Node,
+)
+from drupelet.store import FlashStore
+from drupelet.wire import bsp1
+from drupelet_host import database
+from drupelet_tools.telemetry import codes
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+CLIENT = bytes(range(32))
+STAMP = struct.pack(">Q", 1_700_000_000_000)
+
+
+@cache
+def section(number: str) -> str:
+    """One numbered section of SPEC.md with its subsections."""
+    text = (DOCS / "SPEC.md").read_text("utf-8")
+    level = "#" * (2 + number.count("."))
+    found = re.search(
+        rf"^{level} {re.escape(number)} .*?(?=^#{{2,{len(level)}}} |\Z)", text, re.M | re.S
+    )
+    assert found, f"SPEC.md has no section {number}"
+    return found.group()
+
+
+def rows(number: str) -> dict[str, str]:
+    """First cell -> second cell, in small letters, of every table row of a section."""
+    text = re.sub(r"^```.*?^```$", "", section(number), flags=re.M | re.S)  # drawings
+    found = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \|", text, re.M)
+    return {key: value.lower() for key, value in found}
+
+
+def named(module: ModuleType, prefix: str) -> dict[str, int]:
+    """The module's constants with this prefix, which is left out of their names."""
+    return {
+        name.removeprefix(prefix): value
+        for name, value in vars(module).items()
+        if name.startswith(prefix) and isinstance(value, int)
+    }
+
+
+def assert_listed(number: str, constants: dict[str, int], form: str = "{}") -> None:
+    """Every constant has a row with its number and every word of its name."""
+    table = rows(number)
+    for name, value in constants.items():
+        key = form.format(value)
+        assert key in table, f"SPEC {number} has no row {key} ({name})"
+        missing = [word for word in name.lower().split("_") if word not in table[key]]
+        assert not missing, f"SPEC {number}, row {key}: {table[key]!r} does not say {missing}"
+
+
+# --- names and links ---
+
+
+@pytest.mark.parametrize("page", sorted(p.name for p in DOCS.glob("*.md")))
+def test_links_resolve(page: str) -> None:
+    text = (DOCS / page).read_text("utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" not in target:
+            path = DOCS / target.partition("#")[0]
+            assert path.exists(), f"{page} links to {target}, which is not there"
+
+
+@cache
+def functions_of(path: Path) -> frozenset[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    count = 0
+    for page in DOCS.glob("*.md"):
+        for name in re.findall(r"`(tests/[\w/.:]+)`", page.read_text("utf-8")):
+            file, _, function = name.partition("::")
+            assert (ROOT / file).is_file(), f"{page.name}: there is no {file}"
+            if function:
+                assert function in functions_of(ROOT / file), f"{page.name}: there is no {name}"
+                count += 1
+    assert count > 20
+
+
+def test_every_claim_of_conformance_says_how_it_is_shown() -> None:
+    text = (DOCS / "conformance.md").read_text("utf-8")
+    claims = re.findall(r"^\| (\d[\d.]*) \| (.+?) \| (.*?) \| (.*?) \|$", text, re.M)
+    assert len(claims) > 40
+    for number, statement, _, shown in claims:
+        words = ("tests/", "no test", "issue ", "declined")
+        assert any(word in shown for word in words), f"{number} {statement}: shown by what?"
+
+
+def test_every_module_constant_that_a_page_quotes_exists() -> None:
+    text = "".join(page.read_text("utf-8") for page in DOCS.glob("*.md"))
+    for module in re.findall(r"`([a-z_0-9]+\.py)`", text):
+        assert list(ROOT.glob(f"*/**/{module}")), f"a page names {module}, which is not there"
+
+
+# --- numbers ---
+
+
+def test_spec_names_every_frame_kind() -> None:
+    kinds = named(segments, "KIND_") | {"RECORDS": link._KIND_RECORDS | PROFILE_BSP_1}
+    assert len(kinds) == 3
+    assert_listed("2", kinds, "0x{:02x}")
+
+
+def test_spec_names_every_record_type() -> None:
+    types = {name: getattr(bsp1, name) for name in ("ACK", "MESSAGE", "OFFER", "REQUEST")}
+    assert_listed("3.1", types)
+
+
+def test_spec_names_every_record_of_the_log() -> None:
+    kinds = named(flashlog, "KIND_")
+    assert len(kinds) == 8
+    assert_listed("5.3", kinds)
+
+
+def test_spec_names_every_code_of_the_black_box() -> None:
+    events = named(blackbox, "CODE_")
+    assert len(events) >= 15
+    assert_listed("6.1", events)
+    states = named(blackbox, "STATE_")
+    assert len(states) == 7
+    assert_listed("6.2", states)
+
+
+def test_spec_names_every_counter_of_the_black_box() -> None:
+    counters = named(blackbox, "COUNT_")
+    base = counters.pop("CARRIERS")
+    assert len(counters) == 10
+    listed = re.findall(r"^\| (\d+) \| (.+) \|$", section("6.3"), re.M)
+    common = listed[: len(counters)]
+    assert [int(number) for number, _ in common] == sorted(counters.values())
+    for name, number in counters.items():
+        assert name.lower() in dict(common)[str(number)], f"counter {number} is {name}"
+    assert f"| {base} + carrier * 32 + direction * 16 + kind |" in section("6.3")
+    kinds = listed[len(counters) :]
+    assert [int(number) for number, _ in kinds] == list(range(len(codes.TRAFFIC_KINDS)))
+    for (_, said), (name, unit) in zip(kinds, codes.TRAFFIC_KINDS, strict=True):
+        assert name in said and unit in said
+
+
+def test_spec_gives_the_clients_and_the_database() -> None:
+    for id in (clients.READINGS_CLIENT_ID, clients.TELEMETRY_CLIENT_ID):
+        assert id.hex() in section("1")
+    assert database._SCHEMA.strip() in section("8")
+    text = (DOCS / "SPEC.md").read_text("utf-8")
+    assert f"0x{database.APPLICATION_ID:08x}" in text
+    assert f"| host database | {database.SCHEMA_VERSION} |" in text
+
+
+# --- bytes: what follows knows SPEC.md only ---
+
+
+def hash_of(*arguments: bytes) -> bytes:
+    return blake2s(b"".join(struct.pack(">I", len(x)) + x for x in arguments)).digest()
+
+
+GROUP = hash_of(b"GROUP_ID", CLIENT, b"docs")
+
+
+def id_of(body: bytes) -> bytes:
+    return hash_of(b"MESSAGE_ID", GROUP, STAMP, body)
+
+
+def record(kind: int, payload: bytes) -> bytes:
+    return struct.pack(">BBH", 1, kind, len(payload)) + payload
+
+
+def message(body: bytes) -> bytes:
+    return record(1, GROUP + STAMP + body)
+
+
+class Device:
+    """A node with one peer on a cable; time stands still until `next_epoch`."""
+
+    def __init__(
+        self, mode: int = BATCH, visibility: int = SHARED, files: RamFiles | None = None
+    ) -> None:
+        self.store = FlashStore(files if files is not None else RamFiles())
+        assert self.store.open() == 0
+        self.node = Node(self.store, lambda: 0)
+        self.group = self.node.join(CLIENT, b"docs")
+        self.peer = self.node.add_peer(b"peer")
+        self.node.share(self.group, self.peer, visibility)
+        self.now_ms = 0
+        self.boot = self.node.boot(0)
+        self.link: Link = self.node.link(self.peer, PROFILE_BSP_1, CARRIER_SERIAL, 1000, mode)
+
+    def put(self, body: bytes) -> int:
+        handle = self.node.publish(self.group, body, len(body), STAMP, self.now_ms)
+        assert handle > 0
+        return handle
+
+    def frames(self) -> list[bytes]:
+        """All frames of the next epoch's payload."""
+        self.now_ms += 1000
+        buffer = bytearray(1024)
+        found = []
+        while (size := self.link.poll_into(buffer, self.now_ms)) > 0:
+            found.append(bytes(buffer[:size]))
+            assert len(found) < 100
+        return found
+
+    def take(self, frame: bytes) -> int:
+        buffer = bytearray(frame) + bytes(1024 - len(frame))
+        return self.link.receive(buffer, len(frame), self.now_ms)
+
+    def log(self) -> list[bytes]:
+        found, handle = [], self.store.next(0)
+        while handle:
+            assert self.store.load(handle) == OK
+            found.append(bytes(self.store.id))
+            handle = self.store.next(handle)
+        return found
+
+
+def test_records_on_a_frame_are_the_drawn_ones() -> None:
+    device = Device(INTERACTIVE)
+    device.put(b"\x00one")
+    assert device.frames() == [b"\x40" + record(2, id_of(b"\x00one"))]
+    theirs = id_of(b"\x00two")
+    frame = record(3, id_of(b"\x00one")) + record(2, theirs)
+    assert device.take(b"\x40" + frame) == OK
+    assert device.frames() == [b"\x40" + record(3, theirs) + message(b"\x00one")]
+    assert device.take(b"\x40" + record(0, id_of(b"\x00one")) + message(b"\x00two")) == OK
+    assert device.frames() == [b"\x40" + record(0, theirs)]
+    assert device.log() == [id_of(b"\x00one"), theirs]
+    assert device.frames() == []
+
+
+def test_batch_sends_without_an_offer() -> None:
+    device = Device(BATCH)
+    device.put(b"\x00one")
+    assert device.frames() == [b"\x40" + message(b"\x00one")]
+
+
+def test_what_is_offered_and_held_is_acknowledged() -> None:
+    device = Device(INTERACTIVE)
+    assert device.take(b"\x40" + message(b"\x00one")) == OK
+    device.frames()
+    assert device.take(b"\x40" + record(2, id_of(b"\x00one"))) == OK
+    assert device.frames() == [b"\x40" + record(0, id_of(b"\x00one"))]
+
+
+def test_unknown_unshared_and_pending_are_met_with_silence() -> None:
+    device = Device(BATCH, VISIBLE)
+    device.put(b"\x00one")
+    child = b"\x01" + bytes(32) + b"child"
+    assert device.take(b"\x40" + message(child)) == OK
+    device.frames()
+    asked = record(3, id_of(b"\x00one") + bytes(range(32)) + id_of(child))
+    assert device.take(b"\x40" + asked) == OK
+    assert all(frame[2] != 1 for frame in device.frames()), "a MESSAGE was sent"
+
+
+GOOD = message(b"\x00good")
+MALFORMED = {
+    "version": b"\x02" + message(b"\x00a")[1:],
+    "header cut": b"\x01\x01\x00",
+    "payload cut": message(b"\x00a")[:-1],
+    "no ids": record(0, b""),
+    "not whole ids": record(2, bytes(33)),
+    "short message": record(1, GROUP + STAMP[:7]),
+    "negative timestamp": record(1, GROUP + b"\x80" + bytes(7) + b"\x00"),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_record_ends_its_frame_and_what_was_before_stands(what: str) -> None:
+    device = Device()
+    after = b"" if "cut" in what else message(b"\x00after")
+    assert device.take(b"\x40" + GOOD + MALFORMED[what] + after) == E_PEER
+    assert device.node.malformed == 1
+    assert device.log() == [id_of(b"\x00good")]
+
+
+def test_an_unknown_type_is_skipped_and_an_unknown_kind_is_dropped() -> None:
+    device = Device()
+    assert device.take(b"\x40" + record(9, bytes(5)) + GOOD) == OK
+    assert device.log() == [id_of(b"\x00good")]
+    assert device.take(b"\x41" + GOOD) == E_PEER
+    assert device.take(b"\x40") == E_PEER
+
+
+@pytest.mark.parametrize("body", [b"\x05" + bytes(5 * 32), b"\x01" + bytes(31)])
+def test_a_body_that_its_client_does_not_accept_is_not_acknowledged(body: bytes) -> None:
+    device = Device()
+    assert device.take(b"\x40" + message(body) + GOOD) == OK
+    assert device.node.malformed == 1
+    assert device.log() == [id_of(b"\x00good")]
+    assert device.frames() == [b"\x40" + record(0, id_of(b"\x00good"))]
+
+
+def test_a_message_waits_for_its_dependencies_which_are_asked_for() -> None:
+    device = Device()
+    parent = b"\x00parent"
+    child = b"\x01" + id_of(parent) + b"child"
+    assert device.take(b"\x40" + message(child)) == OK
+    assert device.log() == []
+    assert device.frames() == [b"\x40" + record(0, id_of(child)) + record(3, id_of(parent))]
+    assert device.take(b"\x40" + message(parent)) == OK
+    assert device.log() == [id_of(parent), id_of(child)]
+
+
+def test_a_long_body_travels_as_the_drawn_segments() -> None:
+    body = b"\x00" + bytes(i % 251 for i in range(2499))
+    content = GROUP + STAMP + body
+    device, other = Device(), Device()
+    device.put(body)
+    pieces = device.frames()
+    assert [frame[:13] for frame in pieces] == [
+        b"\x50" + id_of(body)[:8] + struct.pack(">HH", len(content), offset)
+        for offset in (0, 1011, 2022)
+    ]
+    assert b"".join(frame[13:] for frame in pieces) == content
+    assert other.take(pieces[0]) == OK
+    assert other.take(pieces[2]) == OK  # a gap
+    state = b"\x51" + id_of(body)[:8] + struct.pack(">H", 1011)
+    assert other.frames() == [state]
+    assert device.take(state) == OK
+    again = device.frames()
+    assert [frame[11:13] for frame in again] == [struct.pack(">H", n) for n in (1011, 2022)]
+    assert [other.take(frame) for frame in again] == [OK, OK]
+    assert other.log() == [id_of(body)]
+    assert other.frames() == [b"\x40" + record(0, id_of(body))]
+
+
+def test_a_piece_that_is_none_is_malformed() -> None:
+    device = Device()
+    for total, offset, piece in ((40, 0, b"x"), (32809, 0, b"x"), (50, 49, b"xx"), (50, 0, b"")):
+        frame = b"\x50" + bytes(8) + struct.pack(">HH", total, offset) + piece
+        assert device.take(frame) == E_PEER
+    assert device.take(b"\x51" + bytes(9)) == E_PEER
+
+
+def test_the_wake_state_is_the_drawn_one() -> None:
+    device = Device()
+    first, second = device.put(b"\x00one"), device.put(b"\x00two")
+    device.frames()
+    assert device.take(b"\x40" + record(0, id_of(b"\x00two"))) == OK
+    device.node.done(first)
+    assert device.node.save(0) == OK
+    expected = struct.pack(">BBHI", 2, 1, device.boot, first)
+    expected += struct.pack(">BIIIB", device.peer, first, 0, 0, 1 << device.group)
+    expected += struct.pack(">IB", first, 0) + struct.pack(">IB", second, 1)
+    assert bytes(device.store.saved[: device.store.saved_size]) == expected
+
+
+def test_after_a_reboot_nothing_unacknowledged_is_forgotten() -> None:
+    files = RamFiles()
+    device = Device(files=files)
+    for number in range(3):
+        device.put(b"\x00%d" % number)
+    device.frames()
+    assert device.take(b"\x40" + record(0, id_of(b"\x001"))) == OK
+    assert device.node.save(0) == OK and device.store.barrier() == OK
+    files.power_cut()
+    again = Device(files=files)
+    assert again.boot == device.boot + 1
+    assert again.frames() == [b"\x40" + message(b"\x000") + message(b"\x002")]
