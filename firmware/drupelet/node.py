@@ -12,22 +12,17 @@ Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random
 
 from drupelet._compat import const
 from drupelet.core import Core, NoBox
-from drupelet.errors import E_CAPACITY, OK, CapacityError, check
-from drupelet.graph import ENTERED
+from drupelet.errors import OK, CapacityError, check
 from drupelet.hashes import group_id_into
 from drupelet.limits import (
-    BODY_SIZE_MAX,
-    CONTENT_HEADER_SIZE,
     DESCRIPTOR_SIZE_MAX,
     GROUPS_MAX,
     ID_SIZE,
-    INLINE_SIZE_MAX,
     MESSAGES_MAX,
     OFFERS_MAX,
     PART_PUBLISH,
     PARTS_MAX,
     PEERS_MAX,
-    TIMESTAMP_SIZE,
     WAIT_MS_MAX,
 )
 from drupelet.link import (
@@ -40,7 +35,7 @@ from drupelet.link import (
     Link,
 )
 from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED, VISIBLE
-from drupelet.memory import copy
+from drupelet.publish import Publisher
 from drupelet.schedule import EpochClock
 from drupelet.states import ACK, ACKING, HOLD
 from drupelet.telemetry import Recorder
@@ -92,7 +87,10 @@ class Node:
         )  # fmt: skip
         self.store = store
         self._random_byte = random_byte
-        self._recorder = Recorder(self, blackbox) if blackbox is not None else None
+        self._publisher = Publisher(self.core)
+        self._recorder = None
+        if blackbox is not None:
+            self._recorder = Recorder(store, self._publisher, blackbox)
         self._links: "list[Link]" = []
         self.event_handle = 0
         self.event_again = False
@@ -186,64 +184,19 @@ class Node:
         body: the client's format, `size` bytes (0..32,768); timestamp: 8 bytes big-endian, ms
         since the Unix epoch. It is durable after the next barrier, and before any ACK of it.
         """
-        assert 0 <= size <= BODY_SIZE_MAX
-        core = self.core
-        slot = core.members.group_slot(group)
-        assert slot >= 0
-        if size > INLINE_SIZE_MAX:
-            code = self.publish_begin(group, timestamp)
-            if code == OK:
-                code = self.publish_append(body, 0, size)
-            return self.publish_end(group, now_ms) if code == OK else code
-        core.hash.start(core.members.group_ids, slot * ID_SIZE, timestamp, 0, size)
-        core.hash.update(body, 0, size)
-        core.hash.digest_into(core.id, 0)
-        outcome = core.graph.take_body(slot, 0, core.id, timestamp, 0, body, 0, size)
-        return self._published(outcome, slot, now_ms)
+        return self._publisher.put(group, body, size, timestamp, now_ms)
 
     def publish_begin(self, group: int, timestamp: "bytes | bytearray") -> int:
         """Begin a message that is handed in piece by piece; OK or a negative code."""
-        return self.compose(PART_PUBLISH, group, timestamp)
-
-    def compose(self, part: int, group: int, timestamp: "bytes | bytearray") -> int:
-        """Begin a content in a part file: group id and timestamp; the body is appended to it."""
-        core = self.core
-        store = self.store
-        slot = core.members.group_slot(group)
-        store.part_drop(part)
-        code = store.part_open(part, core.id, 0, 0)
-        if code < 0:
-            return code
-        copy(core.scratch, 0, core.members.group_ids, slot * ID_SIZE, ID_SIZE)
-        copy(core.scratch, ID_SIZE, timestamp, 0, TIMESTAMP_SIZE)
-        return store.part_append(part, core.scratch, 0, CONTENT_HEADER_SIZE)
+        return self._publisher.begin(PART_PUBLISH, group, timestamp)
 
     def publish_append(self, body: "bytes | bytearray", at: int, size: int) -> int:
         """Add `size` bytes to the body that `publish_begin` began."""
-        room = CONTENT_HEADER_SIZE + BODY_SIZE_MAX - self.store.part_size(PART_PUBLISH)
-        if size > room:
-            return E_CAPACITY
-        return self.store.part_append(PART_PUBLISH, body, at, size)
+        return self._publisher.append(PART_PUBLISH, body, at, size)
 
     def publish_end(self, group: int, now_ms: int) -> int:
         """Put the message into the log; its handle, or a negative code."""
-        return self.publish_part(PART_PUBLISH, group, now_ms)
-
-    def publish_part(self, part: int, group: int, now_ms: int) -> int:
-        """Put the content (group id, timestamp, body) of a part file into the log as our own."""
-        core = self.core
-        slot = core.members.group_slot(group)
-        if not core.hash_part(part):
-            return E_CAPACITY
-        outcome = core.graph.take_part(slot, 0, core.id, part)
-        return self._published(outcome, slot, now_ms)
-
-    def _published(self, outcome: int, slot: int, now_ms: int) -> int:
-        if outcome != ENTERED:
-            return E_CAPACITY
-        handle = self.core.graph.handle
-        self.core.entered(now_ms, slot, 0)
-        return handle
+        return self._publisher.end(PART_PUBLISH, group, now_ms)
 
     def next_event(self) -> int:
         """What the client should know next: EVENT_MESSAGE with `event_handle`, or EVENT_NONE."""

@@ -12,7 +12,8 @@ from drupelet.schedule import elapsed_ms
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.blackbox import BlackBox
-    from drupelet.node import Node
+    from drupelet.ports import StorePort
+    from drupelet.publish import Publisher
 
 # Time between two writings of the counters: a killed device loses no more of its sums.
 _COUNTERS_MS = const(8000)
@@ -22,8 +23,9 @@ _NO_DEPENDENCIES = b"\x00"
 class Recorder:
     """Takes blocks from a black box and publishes its segments."""
 
-    def __init__(self, node: "Node", box: "BlackBox") -> None:
-        self._node = node
+    def __init__(self, store: "StorePort", publisher: "Publisher", box: "BlackBox") -> None:
+        self._flash = store
+        self._publisher = publisher
         self._box = box
         self._open = False
         self._counted_ms = 0
@@ -47,17 +49,17 @@ class Recorder:
 
     def _store(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
         box = self._box
-        node = self._node
+        store = self._flash
         code = OK
         if box.starts or not self._open:
-            code = node.compose(PART_BOX, group, timestamp)
+            code = self._publisher.begin(PART_BOX, group, timestamp)
             if code == OK:
-                code = node.store.part_append(PART_BOX, _NO_DEPENDENCIES, 0, 1)
+                code = store.part_append(PART_BOX, _NO_DEPENDENCIES, 0, 1)
             if code == OK:
-                code = node.store.part_append(PART_BOX, box.header, 0, BOX_HEADER_SIZE)
+                code = store.part_append(PART_BOX, box.header, 0, BOX_HEADER_SIZE)
             self._open = code == OK
         if code == OK:
-            code = node.store.part_append(PART_BOX, box.block, 0, BLOCK_SIZE)
+            code = store.part_append(PART_BOX, box.block, 0, BLOCK_SIZE)
         if code != OK:
             return code
         ends = box.ends
@@ -66,7 +68,7 @@ class Recorder:
 
     def _publish(self, group: int, now_ms: int) -> int:
         self._open = False
-        handle = self._node.publish_part(PART_BOX, group, now_ms)
+        handle = self._publisher.end(PART_BOX, group, now_ms)
         if handle < 0:
             return handle
         self.published += 1

@@ -107,9 +107,9 @@ class Decoder:
         part = self._part
         while True:
             field = part.next()
-            if field == 0:
+            if field <= 0:
                 field = inner.next()
-                if field == 0:
+                if field <= 0:
                     return -1
                 if field == self._fields[_METADATA] and inner.kind == BYTES:
                     part.open(inner.buf, inner.start, inner.start + inner.size)
@@ -257,6 +257,7 @@ class Encoder:
             return self._add(_LIST_ID, ids, id_at)
         if self.at + bytes_size(field, _ID_SIZE) > self._limit:
             return E_CAPACITY
+        self._list = 0
         self.at = put_bytes(self._buf, self.at, field, ids, id_at, _ID_SIZE)
         return self.at
 

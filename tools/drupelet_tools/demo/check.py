@@ -4,7 +4,7 @@ Nothing here knows what the demo sent: the expected set is what the members' own
 they wrote, and order is checked against the dependencies inside the messages.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,14 +20,20 @@ from drupelet_tools.demo.plan import BOARDS, GROUP, HOST, DemoError, Folders
 
 _MEMBER_GROUP = 1
 
+Needs = Mapping[bytes, tuple[bytes, ...]]
+
 
 @dataclass(frozen=True)
 class Logged:
-    """One message of a member's log."""
+    """One message of a member's log.
+
+    `dependencies` is None for a long message whose body the member has let go to make room: it
+    was delivered, and what it depends on stands in the copies of others.
+    """
 
     id: bytes
     own: bool
-    dependencies: tuple[bytes, ...]
+    dependencies: tuple[bytes, ...] | None
 
 
 @dataclass(frozen=True)
@@ -56,15 +62,17 @@ def board_log(flash: Path) -> list[Logged]:
     found = []
     handle = store.next(0)
     while handle:
-        if store.load(handle) == OK and store.state == STATE_DELIVERED and store.group == group:
+        if store.load(handle) == OK and store.group == group:
             found.append(_logged(store, handle))
         handle = store.next(handle)
     return found
 
 
 def _logged(store: FlashStore, handle: int) -> Logged:
-    body = bytearray(store.size)
     id, own = bytes(store.id), store.source == 0
+    if store.state != STATE_DELIVERED:
+        return Logged(id, own, None)
+    body = bytearray(store.size)
     if store.read_into(handle, 0, body, 0, len(body)) != len(body):
         raise DemoError(f"message {id.hex()[:8]} has lost its body")
     dependencies, _ = split_body(bytes(body))
@@ -85,13 +93,25 @@ def host_log(home: Path) -> list[Logged]:
 
 def judge(logs: dict[str, list[Logged]]) -> dict[str, Held]:
     """Hold each member's log against what all members wrote."""
-    written = {message.id for log in logs.values() for message in log if message.own}
-    return {name: _judge(log, written) for name, log in logs.items()}
+    everywhere = [message for log in logs.values() for message in log]
+    written = {message.id for message in everywhere if message.own}
+    # An id covers the body, so every copy names the same dependencies.
+    needs = {
+        message.id: message.dependencies
+        for message in everywhere
+        if message.dependencies is not None
+    }
+    return {name: _judge(log, written, needs) for name, log in logs.items()}
 
 
-def _judge(log: list[Logged], written: set[bytes]) -> Held:
+def _judge(log: list[Logged], written: set[bytes], needs: Needs) -> Held:
     seen: set[bytes] = set()
-    out_of_order = sum(1 for message in _in_order(log, seen) if message)
+    out_of_order = 0
+    for message in log:
+        # What nobody can show the body of counts as too early: its order is not proved.
+        if message.id not in needs or not seen.issuperset(needs[message.id]):
+            out_of_order += 1
+        seen.add(message.id)
     return Held(
         expected=len(written),
         delivered=len(seen & written),
@@ -99,13 +119,6 @@ def _judge(log: list[Logged], written: set[bytes]) -> Held:
         duplicates=len(log) - len(seen),
         out_of_order=out_of_order,
     )
-
-
-def _in_order(log: list[Logged], seen: set[bytes]) -> Iterator[bool]:
-    """For each message whether a dependency of it comes later, or never."""
-    for message in log:
-        yield not seen.issuperset(message.dependencies)
-        seen.add(message.id)
 
 
 def members_hold(folders: Folders) -> dict[str, Held]:

@@ -133,10 +133,7 @@ class Course:
 
     def _until_equal(self, world: World) -> None:
         """Carry the stick to and fro until every member says that it has everything."""
-        for board in BOARDS:
-            done = self._own(world, board, self.readings[board])
-            world.wait_for(f"last reading of {board}", done, 60)
-        self.tell("last readings taken")
+        self._last_readings(world)
         world.put("the last word")
         total = sum(int(world.status[board]["own"]) for board in BOARDS) + 2
         for _ in range(ROUND_TRIPS_MAX):
@@ -146,6 +143,30 @@ class Course:
                 break
         world.wait_for("all members equal", lambda: self._equal(world, total), CONVERGE_S)
         self.tell(f"all members have all {total} messages")
+
+    def _last_readings(self, world: World) -> None:
+        """Wait until every board has taken its readings, and walk for one that has no room."""
+        for _ in range(ROUND_TRIPS_MAX):
+            refused = self._refused(world)
+            world.wait_for(
+                "last readings",
+                lambda before=refused: self._taken(world) or self._refused(world) > before,
+                60,
+            )
+            if self._taken(world):
+                self.tell("last readings taken")
+                return
+            self.tell("C's flash is full of what the stick has not taken yet")
+            self._round_trip(world)
+        raise DemoError(f"last readings: not within {ROUND_TRIPS_MAX} visits; {world.where()}")
+
+    def _taken(self, world: World) -> bool:
+        return all(self._own(world, board, self.readings[board])() for board in BOARDS)
+
+    @staticmethod
+    def _refused(world: World) -> int:
+        """Messages that C had no room for."""
+        return int(world.status.get("C", {}).get("refused", 0))
 
     def _settle(self, world: World, total: int) -> None:
         """Give the cables a few epochs to bring C what the stick should take along."""
