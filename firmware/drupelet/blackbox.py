@@ -69,7 +69,7 @@ COUNT_REFUSED = const(14)
 COUNT_DAMAGED = const(15)
 COUNT_MALFORMED = const(16)
 COUNT_LOST = const(17)  # events that found no room here
-# 64 + carrier * 32 + direction * 16 + kind; docs/spec-store.md lists the kinds.
+# 64 + carrier * 32 + direction * 16 + kind; docs/SPEC.md lists the kinds.
 COUNT_CARRIERS = const(64)
 
 _BLOCK_MAGIC = const(0xB1)

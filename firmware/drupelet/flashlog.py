@@ -7,7 +7,7 @@ A record, little-endian; a segment begins with a HEAD record and ends where its 
 
 A handle is segment number * segment size + offset: rising in log order, the same after a reboot.
 Recovery is one scan. What fails its check ends its segment: nothing behind it is read, nothing is
-truncated, writing goes on in a new segment. docs/spec-store.md draws every record.
+truncated, writing goes on in a new segment. docs/SPEC.md draws every record.
 """
 
 from drupelet._compat import const
@@ -24,7 +24,7 @@ KIND_PENDING = const(6)
 KIND_PENDING_FILE = const(7)
 KIND_TOMBSTONE = const(8)
 
-# Where the fields of a message record are (docs/spec-store.md).
+# Where the fields of a message record are (docs/SPEC.md).
 AT_SOURCE = const(4)
 AT_SIZE = const(6)
 AT_REF = const(8)

@@ -50,9 +50,11 @@ MESSAGES_MAX = const(64)
 RESERVED_SLOTS = const(1)
 # Incoming messages longer than a frame that may be incomplete at once, one per peer at most.
 PARTS_MAX = const(2)
-# Part files: one for a message of our own, one for the black box, then the incoming ones.
+# Part file in which a long message of our own is put together.
 PART_PUBLISH = const(0)
+# Part file in which a black-box segment is put together.
 PART_BOX = const(1)
+# First part file for what comes in; there are PARTS_MAX of them.
 PART_INCOMING = const(2)
 
 # --- epochs and back-off ---

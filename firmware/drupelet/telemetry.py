@@ -51,7 +51,10 @@ class Recorder:
         box = self._box
         store = self._flash
         code = OK
-        if box.starts or not self._open:
+        if not box.starts and not self._open:
+            box.take()  # its segment could not be stored: the rest of it has no header
+            return OK
+        if box.starts:
             code = self._publisher.begin(PART_BOX, group, timestamp)
             if code == OK:
                 code = store.part_append(PART_BOX, _NO_DEPENDENCIES, 0, 1)
@@ -61,6 +64,8 @@ class Recorder:
         if code == OK:
             code = store.part_append(PART_BOX, box.block, 0, BLOCK_SIZE)
         if code != OK:
+            self._open = False
+            store.part_drop(PART_BOX)
             return code
         ends = box.ends
         box.take()

@@ -119,7 +119,7 @@ class Line:
             self._set_state(UP, "")
         else:
             self._unsent = 0
-            self._set_state(DOWN, f"{self.url.text}: no broker answers; is it running?")
+            self._set_state(DOWN, f"{self.url.text}: not connected; is the broker running?")
 
     def _set_state(self, state: str, reason: str) -> None:
         changed = state != self.state

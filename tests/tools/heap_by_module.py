@@ -8,11 +8,11 @@ import sys
 
 gc.threshold(2048)
 gc.collect()
-print('["start", %d]' % gc.mem_alloc())
+print(f'["start", {gc.mem_alloc()}]')
 for name in sys.argv[1:]:
     before = gc.mem_alloc()
     __import__(name)
     gc.collect()
-    print('["%s", %d]' % (name, gc.mem_alloc() - before))
+    print(f'["{name}", {gc.mem_alloc() - before}]')
 gc.collect()
-print('["all", %d]' % gc.mem_alloc())
+print(f'["all", {gc.mem_alloc()}]')

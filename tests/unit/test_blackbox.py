@@ -96,7 +96,7 @@ def test_every_event_comes_back() -> None:
 
 
 def test_a_drawn_block() -> None:
-    """The vector of docs/spec-store.md."""
+    """The vector of docs/SPEC.md."""
     box = BlackBox(DEVICE, 7)
     box.wall(1000, (1_700_000_000_000).to_bytes(6, "little"), 3)
     box.state(1000, blackbox.STATE_IDLE)

@@ -394,7 +394,7 @@ def sealed(payload: str) -> bytes:
 
 
 def test_the_drawn_bytes() -> None:
-    """Every kind of record of docs/spec-store.md, written out by hand."""
+    """Every kind of record of docs/SPEC.md, written out by hand."""
     files = RamFiles()
     store = reboot(files)
     ids = [bytes([i]) * 32 for i in range(5)]

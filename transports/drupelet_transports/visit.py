@@ -41,7 +41,7 @@ class Visit:
             size = reader.read_into(frame)
             while size > 0:
                 self.frames_in += 1
-                link.received(size)
+                link.received(reader.last_wire_size)
                 link.receive(frame, size, self._now_ms())
                 self._after_frame()
                 size = reader.read_into(frame)
@@ -66,7 +66,7 @@ class Visit:
         code = OK
         while size and code == OK:
             code = writer.write(self._frame, size)
-            link.sent(size)
+            link.sent(writer.last_wire_size)
             self.frames_out += 1
             self._after_frame()
             size = link.poll_into(self._frame, self._now_ms())

@@ -96,9 +96,11 @@ class Decoder:
 
     def next(self) -> int:
         """Return what comes next, END, or E_PEER where the payload is malformed, for good."""
-        what = _GO_ON
+        what = _GO_ON if self._list >= 0 else E_PEER
         while what == _GO_ON:
             what = self._next_id() if self._list else self._next_field()
+        if what < 0:
+            self._list = E_PEER
         return what
 
     def next_parent(self) -> int:
@@ -147,9 +149,9 @@ class Decoder:
             return field
         if field == 0:
             self._list = 0
-        elif inner.kind == BYTES:
-            if field == (_OFFER_ID if self._list == GROUP_OFFER else _LIST_ID):
-                return self._id(inner, self._list)
+        wanted = _OFFER_ID if self._list == GROUP_OFFER else _LIST_ID
+        if field == wanted and inner.kind == BYTES:
+            return self._id(inner, self._list)
         return _GO_ON
 
     def _id(self, reader: "Reader", what: int) -> int:

@@ -45,11 +45,13 @@ class Held:
     created: int
     duplicates: int
     out_of_order: int
+    strangers: int = 0  # messages that no member wrote
 
     @property
     def right(self) -> bool:
-        """Everything exactly once, after its dependencies."""
-        return self.delivered == self.expected and not self.duplicates and not self.out_of_order
+        """Everything exactly once, after its dependencies, and nothing else."""
+        wrong = self.duplicates or self.out_of_order or self.strangers
+        return self.delivered == self.expected and not wrong
 
 
 def board_log(flash: Path) -> list[Logged]:
@@ -108,8 +110,11 @@ def _judge(log: list[Logged], written: set[bytes], needs: Needs) -> Held:
     seen: set[bytes] = set()
     out_of_order = 0
     for message in log:
+        after = message.dependencies
+        if after is None:
+            after = needs.get(message.id)
         # What nobody can show the body of counts as too early: its order is not proved.
-        if message.id not in needs or not seen.issuperset(needs[message.id]):
+        if after is None or not seen.issuperset(after):
             out_of_order += 1
         seen.add(message.id)
     return Held(
@@ -118,6 +123,7 @@ def _judge(log: list[Logged], written: set[bytes], needs: Needs) -> Held:
         created=sum(1 for message in log if message.own),
         duplicates=len(log) - len(seen),
         out_of_order=out_of_order,
+        strangers=len(seen - written),
     )
 
 

@@ -22,7 +22,7 @@ STOP_S = 1.0
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """In the child: be killed when the demo is, however the demo ends (Linux; else nothing)."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -58,7 +58,7 @@ class Child:
             # Not in the terminal's foreground group: Ctrl-C reaches the demo alone, which stops
             # its children in order.
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509  # one system call, see above
+            preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call, see above
         )
         self._thread = threading.Thread(target=self._read, daemon=True, name=f"read {name}")
         self._thread.start()
@@ -83,6 +83,8 @@ class Child:
     def command(self, text: str) -> None:
         """Write one line to the process."""
         assert self._process.stdin is not None
+        if self._process.stdin.closed:
+            return
         with contextlib.suppress(OSError):
             self._process.stdin.write(text.encode() + b"\n")
             self._process.stdin.flush()
@@ -98,7 +100,7 @@ class Child:
         assert self._process.stdin is not None
         if self._by_signal:
             self._process.terminate()
-        elif self.running and not self._process.stdin.closed:
+        elif self.running:
             self.command("stop")
         with contextlib.suppress(OSError):
             self._process.stdin.close()

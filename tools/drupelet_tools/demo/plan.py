@@ -43,7 +43,10 @@ CARRIERS = {
 TELEMETRY_TO = {"A": (HOST,), "B": (HOST,), "C": (HOST,), "D": ("C",)}
 # An output folder with this file is one of ours and may be written again.
 MARKER = ".drupelet-demo"
-_OURS = ("boards", "host", "firmware", "carried", "telemetry", "lake", "report.html", "names.json")
+_OURS = (
+    *("boards", "host", "firmware", "carried", "telemetry", "lake"),
+    *("report.html", "names.json", "host.log"),
+)
 # LittleFS images, Parquet files, the report: a run takes about 15 MB.
 FREE_BYTES_MIN = 64 * 1024 * 1024
 

@@ -7,10 +7,11 @@ is refused.
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, cast
 
 from drupelet.errors import DrupeletError
 from drupelet.limits import BODY_SIZE_MAX, DEPENDENCIES_MAX, ID_SIZE
@@ -44,20 +45,22 @@ class Rows:
 
 def read_rows(path: Path, rows_max: int) -> Rows:
     """Read up to `rows_max` good rows of a .csv, .ndjson or .jsonl file, plain or gzipped."""
+    if path.is_dir():
+        raise InputError(f"--input {path}: is a folder; give a CSV or NDJSON file")
     if not path.is_file():
         raise InputError(f"--input {path}: no such file; give a CSV or NDJSON file")
     names = path.name.lower().removesuffix(".gz")
     rows = Rows()
     try:
         with _open(path) as stream:
-            found = _csv(stream, rows) if names.endswith(".csv") else _ndjson(stream, rows)
+            lines = _Lines(stream, rows)
+            found = _csv(lines, rows) if names.endswith(".csv") else _ndjson(lines, rows)
             for text in found:
                 rows.texts.append(text)
                 if len(rows.texts) == rows_max:
                     break
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError, csv.Error) as error:
-        reason = "it is not text in UTF-8" if isinstance(error, UnicodeDecodeError) else error
-        raise InputError(f"--input {path}: {reason}; give a CSV or NDJSON file") from None
+    except (gzip.BadGzipFile, zlib.error, EOFError, csv.Error) as error:
+        raise InputError(f"--input {path}: {error}; give a CSV or NDJSON file") from None
     except OSError as error:
         raise InputError(f"--input {path}: {error.strerror or error}; check the file") from None
     if not rows.texts:
@@ -66,55 +69,95 @@ def read_rows(path: Path, rows_max: int) -> Rows:
     return rows
 
 
-def _open(path: Path) -> TextIO:
+def _open(path: Path) -> BinaryIO:
     if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")
+
+
+class _Lines:
+    """The lines of a file as text, none longer than a row may be; `number` is the last one's."""
+
+    def __init__(self, stream: BinaryIO, rows: Rows) -> None:
+        self.number = 0
+        self._stream = stream
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._stream.readline(_LINE_SIZE_MAX):
+            self.number += 1
+            if b"\0" in line:
+                raise EOFError("it holds zero bytes, so it is no text")
+            if len(line) == _LINE_SIZE_MAX and not line.endswith(b"\n"):
+                self._skip()
+                self._rows.refuse(self.number, f"longer than {_LINE_SIZE_MAX} bytes")
+                continue
+            try:
+                yield line.decode("utf-8-sig" if self.number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                self._rows.refuse(self.number, "not text in UTF-8")
+
+    def _skip(self) -> None:
+        """Read past the rest of a line, a piece at a time."""
+        piece = b"more"
+        while piece and not piece.endswith(b"\n"):
+            piece = self._stream.readline(_LINE_SIZE_MAX)
 
 
 def _fit(value: object, line: int, rows: Rows) -> str | None:
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    size = len(text.encode())
+    try:
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        size = len(text.encode())
+    except (ValueError, RecursionError) as error:  # half a surrogate pair, or too deep
+        rows.refuse(line, f"not JSON in UTF-8 ({error})")
+        return None
     if size > ROW_SIZE_MAX:
         rows.refuse(line, f"{size} bytes, more than the {ROW_SIZE_MAX} that a message holds")
         return None
     return text
 
 
-def _ndjson(stream: TextIO, rows: Rows) -> Iterator[str]:
-    line = 0
-    while text := stream.readline(_LINE_SIZE_MAX):
-        line += 1
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number")
+
+
+def _ndjson(lines: _Lines, rows: Rows) -> Iterator[str]:
+    for text in lines:
         if not text.strip():
             continue
-        if "\x00" in text:
-            raise EOFError("it holds zero bytes")
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
-            rows.refuse(line, f"not JSON ({error})")
+            rows.refuse(lines.number, f"not JSON ({error})")
             continue
         if not isinstance(value, dict):
-            rows.refuse(line, "not a JSON object")
+            rows.refuse(lines.number, "not a JSON object")
             continue
-        fitted = _fit(value, line, rows)
+        fitted = _fit(value, lines.number, rows)
         if fitted is not None:
             yield fitted
 
 
-def _csv(stream: TextIO, rows: Rows) -> Iterator[str]:
-    reader = csv.reader(stream)
+def _csv(lines: _Lines, rows: Rows) -> Iterator[str]:
+    reader = csv.reader(lines)
     header = next(reader, None)
     if header is None:
         return
     if not header or len(header) != len(set(header)):
         raise csv.Error("the first line must name the columns, each once")
-    for values in reader:
+    while True:
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            rows.refuse(lines.number, str(error))
+            continue
+        if values is None:
+            return
         if not values:
             continue
         if len(values) != len(header):
-            rows.refuse(reader.line_num, f"{len(values)} values for {len(header)} columns")
+            rows.refuse(lines.number, f"{len(values)} values for {len(header)} columns")
             continue
-        fitted = _fit(dict(zip(header, values, strict=True)), reader.line_num, rows)
+        fitted = _fit(dict(zip(header, values, strict=True)), lines.number, rows)
         if fitted is not None:
             yield fitted

@@ -133,7 +133,9 @@ class Course:
 
     def _until_equal(self, world: World) -> None:
         """Carry the stick to and fro until every member says that it has everything."""
-        self._last_readings(world)
+        taken = [self._own(world, board, self.readings[board]) for board in BOARDS]
+        self._walking(world, "last readings", lambda: all(done() for done in taken), 60)
+        self.tell("last readings taken")
         world.put("the last word")
         total = sum(int(world.status[board]["own"]) for board in BOARDS) + 2
         for _ in range(ROUND_TRIPS_MAX):
@@ -144,24 +146,22 @@ class Course:
         world.wait_for("all members equal", lambda: self._equal(world, total), CONVERGE_S)
         self.tell(f"all members have all {total} messages")
 
-    def _last_readings(self, world: World) -> None:
-        """Wait until every board has taken its readings, and walk for one that has no room."""
+    def _walking(
+        self, world: World, what: str, done: Callable[[], bool], timeout_s: float
+    ) -> None:
+        """Wait until `done`, and carry the stick when C has no room for what D brings."""
         for _ in range(ROUND_TRIPS_MAX):
             refused = self._refused(world)
-            world.wait_for(
-                "last readings",
-                lambda before=refused: self._taken(world) or self._refused(world) > before,
-                60,
-            )
-            if self._taken(world):
-                self.tell("last readings taken")
+
+            def ready(refused: int = refused) -> bool:
+                return done() or self._refused(world) > refused
+
+            world.wait_for(what, ready, timeout_s)
+            if done():
                 return
             self.tell("C's flash is full of what the stick has not taken yet")
             self._round_trip(world)
-        raise DemoError(f"last readings: not within {ROUND_TRIPS_MAX} visits; {world.where()}")
-
-    def _taken(self, world: World) -> bool:
-        return all(self._own(world, board, self.readings[board])() for board in BOARDS)
+        raise DemoError(f"{what}: not within {ROUND_TRIPS_MAX} visits; {world.where()}")
 
     @staticmethod
     def _refused(world: World) -> int:
@@ -203,7 +203,8 @@ class Course:
 
     def _wait_at_rest(self, world: World, board: str) -> None:
         """Wait until a board's neighbour holds everything, black box included."""
-        world.wait_for(
+        self._walking(
+            world,
             f"{board}'s black box",
             lambda: board in world.flushed and world.status[board]["outstanding"] == 0,
             30,

@@ -17,12 +17,14 @@ from pathlib import Path
 from drupelet_host.config import Config, Peer, create
 from drupelet_tools.demo import plan
 from drupelet_tools.demo.cable import Cable
-from drupelet_tools.demo.child import STOP_S, Child, Event
+from drupelet_tools.demo.child import STOP_S, Child, Event, die_with_parent
 from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
 from drupelet_tools.flash.build import build, micropython_command
 
 # A board that says nothing for this long is hung: it tells its status every epoch.
 SILENCE_S = 20.0
+# `drupelet put` starts a Python and writes one row.
+PUT_S_MAX = 30.0
 _PEEK_S = 0.0005
 
 
@@ -244,8 +246,10 @@ class World:
         """Publish at the host, as a user would."""
         command = [sys.executable, "-m", "drupelet_host", "put", text, "--home"]
         done = subprocess.run(
-            [*command, str(self.folders.host)], capture_output=True, text=True, check=False
-        )
+            [*command, str(self.folders.host)], capture_output=True, text=True, check=False,
+            timeout=PUT_S_MAX,
+            preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call
+        )  # fmt: skip
         if done.returncode:
             raise DemoError(f"drupelet put: {done.stderr.strip()}")
 

@@ -1,0 +1,102 @@
+"""The line harness's verbs for `bsp-0`, on CPython only: JSON-like dicts in and out."""
+
+from drupelet.errors import PeerError
+from drupelet.wire import bsp0
+
+LISTS = {bsp0.ACK: "acks", bsp0.OFFER: "offers", bsp0.REQUEST: "requests"}
+TYPES = ("ACK", "MESSAGE", "OFFER", "REQUEST", "VERSIONS", "PRIORITY")
+
+
+def unhex(value: "object") -> bytes:
+    return bytes.fromhex(str(value or ""))
+
+
+def timestamp_bytes(value: "object") -> bytes:
+    number = int(str(value))
+    if not 0 <= number < 1 << 63:
+        raise ValueError(f"timestamp {number} is not of 63 bits")
+    return number.to_bytes(8, "big")
+
+
+def group_id(request: "dict[str, object]") -> "dict[str, object]":
+    client = str(request["client_id"])
+    major = int(str(request.get("major_version") or 0))
+    return {"group_id": bsp0.group_id(client, major, unhex(request.get("descriptor"))).hex()}
+
+
+def message_id(request: "dict[str, object]") -> "dict[str, object]":
+    moment = timestamp_bytes(request["timestamp"])
+    made = bsp0.message_id(unhex(request["group_id"]), moment, unhex(request["body"]))
+    return {"message_id": made.hex()}
+
+
+def encode(request: "dict[str, object]") -> "dict[str, object]":
+    wire = b""
+    for kind, name in LISTS.items():
+        ids = [unhex(value) for value in request.get(name) or ()]
+        if any(len(ident) != 32 for ident in ids):
+            raise ValueError(f"an id in {name} has not 32 bytes")
+        wire += b"".join(bsp0.id_records(kind, ids))
+    for message in request.get("messages") or ():
+        payload = unhex(message["group_id"]) + timestamp_bytes(message["timestamp"])
+        payload += unhex(message["body"])
+        if not bsp0.is_well_formed(bsp0.MESSAGE, payload):
+            raise ValueError("a body has 1 to 32768 bytes")
+        wire += bsp0.record(bsp0.MESSAGE, payload)
+    return {"wire": wire.hex()}
+
+
+def fields_of(kind: int, payload: bytes) -> "dict[str, object]":
+    """What a record holds, by the names of the harness."""
+    if kind == bsp0.MESSAGE:
+        group, moment, body = payload[:32], payload[32:40], payload[40:]
+        return {
+            "group_id": group.hex(),
+            "timestamp": int.from_bytes(moment, "big"),
+            "body": body.hex(),
+            "message_id": bsp0.message_id(group, moment, body).hex(),
+        }
+    if kind == bsp0.VERSIONS:
+        return {"versions": list(payload)}
+    if kind == bsp0.PRIORITY:
+        return {"nonce": payload.hex()}
+    return {"ids": [payload[at : at + 32].hex() for at in range(0, len(payload), 32)]}
+
+
+def decode(request: "dict[str, object]") -> "dict[str, object]":
+    reader = bsp0.Reader()
+    reader.push(unhex(request["wire"]))
+    found = {"acks": [], "offers": [], "requests": [], "messages": []}
+    while reader.next():
+        fields = fields_of(reader.kind, reader.payload)
+        if reader.kind == bsp0.MESSAGE:
+            found["messages"].append(fields)
+        elif reader.kind in LISTS:
+            found[LISTS[reader.kind]] += fields["ids"]
+    if reader.is_cut:
+        raise PeerError("ends within a record")
+    return found
+
+
+def feed(request: "dict[str, object]") -> "dict[str, object]":
+    stream = unhex(request["stream"])
+    pieces = [int(str(size)) for size in request.get("pieces") or ()] or [len(stream) or 1]
+    if min(pieces) < 1:
+        raise ValueError("a piece has 1 byte at least")
+    reader = bsp0.Reader()
+    records = []
+    error = None
+    at = turn = 0
+    try:
+        while at < len(stream):
+            size = pieces[turn % len(pieces)]
+            reader.push(stream[at : at + size])
+            at += size
+            turn += 1
+            while reader.next():
+                record = fields_of(reader.kind, reader.payload)
+                record["type"] = TYPES[reader.kind]
+                records.append(record)
+    except PeerError as wrong:
+        error = type(wrong).__name__
+    return {"records": records, "error": error, "truncated": error is None and reader.is_cut}

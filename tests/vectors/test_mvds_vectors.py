@@ -1,0 +1,176 @@
+"""Every MVDS vector of the Go peers through the line harness, on all three interpreters."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+VECTORS = ROOT.parent / "shared/vectors/mvds"
+pytestmark = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared is not here")
+COMMANDS = {
+    "python": [sys.executable],
+    "micropython": [str(ROOT / "tools/micropython")],
+    "micropython-i386": [str(ROOT / "tools/micropython-i386")],
+}
+FILES = {
+    "mvds_go_head": "mvds-1",
+    "mvds_go_v0.0.17": "mvds-1",
+    "mvds_go_v0.0.15": "mvds-nested",
+    "mvds_go_v0.0.23": "mvds-5001",
+    "mvds_go_status-im": "mvds-5001",
+}
+TRACES = {"mvds_go_head_traces": "mvds-1", "mvds_go_status-im_traces": "mvds-5001"}
+LISTS = ("acks", "offers", "requests", "messages")
+TIMEOUT_S = 120
+
+on_all = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+Json = dict[str, Any]
+
+
+def ask(command: list[str], requests: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
+    """Return the harness's replies as pairs of ok or error and what follows."""
+    lines = "".join(f"{verb} {json.dumps(request)}\n" for verb, request in requests)
+    done = subprocess.run(
+        [*command, str(ROOT / "tests/harness.py")],
+        input=lines,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    replies = [line.partition(" ") for line in done.stdout.splitlines()]
+    assert len(replies) == len(requests), done.stderr
+    return [(status, json.loads(rest)) for status, _, rest in replies]
+
+
+@cache
+def load(name: str) -> Json:
+    vectors: Json = json.loads((VECTORS / f"{name}.json").read_text("utf-8"))
+    return vectors
+
+
+def message_of(vector: Json) -> Json:
+    """Return a vector's message as the harness gives it."""
+    message = {k: vector[k] for k in ("group_id", "timestamp", "body", "message_id")}
+    if vector["has_metadata"]:
+        message["parents"] = vector.get("parents") or []
+        message["ephemeral"] = vector.get("ephemeral", False)
+    return message
+
+
+def payload_of(vector: Json, profile: str) -> Json:
+    payload = {name: vector[name] for name in LISTS[:3]}
+    payload["messages"] = [message_of(message) for message in vector["messages"]]
+    if profile == "mvds-5001":
+        payload["group_offers"] = vector.get("group_offers") or []
+    return payload
+
+
+def alone(message: Json, profile: str) -> Json:
+    payload: Json = {name: [] for name in LISTS}
+    return payload_of(payload | {"messages": [message]}, profile)
+
+
+def varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def wire_alone(message: Json, profile: str) -> str:
+    """Return the payload of one message whose own bytes the peer gave."""
+    inside = bytes.fromhex(message["message_wire"])
+    tag = varint((5004 if profile == "mvds-5001" else 4) << 3 | 2)
+    return (tag + varint(len(inside)) + inside).hex()
+
+
+def cases(name: str, profile: str) -> Iterator[tuple[Json, str]]:
+    """Yield each payload of a file with its wire, messages as payloads of their own."""
+    vectors = load(name)
+    for payload in vectors["payloads"]:
+        yield payload_of(payload, profile), payload["payload_wire"]
+    for message in vectors["messages"]:
+        yield alone(message, profile), wire_alone(message, profile)
+
+
+@on_all
+@pytest.mark.parametrize("name", FILES)
+def test_payloads_and_messages(command: list[str], name: str) -> None:
+    profile = FILES[name]
+    pairs = list(cases(name, profile))
+    assert len(pairs) > 50
+    encodes = [("encode", {"profile": profile, **payload}) for payload, _ in pairs]
+    decodes = [("decode", {"profile": profile, "wire": wire}) for _, wire in pairs]
+    replies = ask(command, encodes + decodes)
+    assert replies[: len(pairs)] == [("ok", {"wire": wire}) for _, wire in pairs]
+    assert replies[len(pairs) :] == [("ok", payload) for payload, _ in pairs]
+
+
+@on_all
+@pytest.mark.parametrize("name", FILES)
+def test_message_ids(command: list[str], name: str) -> None:
+    messages = load(name)["messages"]
+    requests = [
+        ("message_id", {"profile": FILES[name], **{k: m[k] for k in ("group_id", "body")},
+                        "timestamp": str(m["timestamp"])})
+        for m in messages
+    ]  # fmt: skip
+    expected = [("ok", {"message_id": m["message_id"]}) for m in messages]
+    assert ask(command, requests) == expected
+
+
+@on_all
+@pytest.mark.parametrize("name", TRACES)
+def test_payloads_of_whole_runs(command: list[str], name: str) -> None:
+    profile = TRACES[name]
+    events = [event for trace in load(name)["traces"] for event in trace["events"]]
+    assert len(events) > 500
+    decoded = ask(
+        command, [("decode", {"profile": profile, "wire": e["payload"]}) for e in events]
+    )
+    for event, (status, payload) in zip(events, decoded, strict=True):
+        assert status == "ok"
+        assert [len(payload[k]) for k in LISTS] == [event[k] for k in LISTS]
+    again = ask(command, [("encode", {"profile": profile, **p}) for _, p in decoded])
+    assert again == [("ok", {"wire": e["payload"]}) for e in events]
+
+
+@on_all
+def test_message_ids_of_whole_runs(command: list[str]) -> None:
+    trace = load("mvds_go_head_traces")["traces"][0]
+    wires = [event["payload"] for event in trace["events"]]
+    decoded = ask(command, [("decode", {"profile": "mvds-1", "wire": wire}) for wire in wires])
+    sent = {m["message_id"] for _, payload in decoded for m in payload["messages"]}
+    assert sent == set(trace["message_ids"])
+
+
+def test_all_interpreters_print_the_same_bytes() -> None:
+    name = "mvds_go_head"
+    decodes = [{"profile": "mvds-1", "wire": wire} for _, wire in cases(name, "mvds-1")]
+    decodes += [{"profile": "mvds-1", "wire": wire} for wire in ("00", "0a20", "22010a", "")]
+    text = "".join(f"decode {json.dumps(request)}\n" for request in decodes)
+    printed = {
+        subprocess.run(
+            [*command, str(ROOT / "tests/harness.py")],
+            input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
+        ).stdout
+        for command in COMMANDS.values()
+    }  # fmt: skip
+    assert len(printed) == 1
+    replies = printed.pop().splitlines()
+    assert [reply.split(" ")[0] for reply in replies[-4:]] == ["error"] * 3 + ["ok"]
+
+
+@on_all
+@pytest.mark.parametrize("profile", sorted(set(FILES.values())))
+def test_malformed_payloads_are_the_peers_error(command: list[str], profile: str) -> None:
+    number = 5004 if profile == "mvds-5001" else 4
+    message = (varint(number << 3 | 2) + b"\x01\x0a").hex()
+    wires = ["00", "0a20", "0b", message, "08" + "ff" * 10]
+    replies = ask(command, [("decode", {"profile": profile, "wire": w}) for w in wires])
+    assert [(s, r.get("kind")) for s, r in replies] == [("error", "PeerError")] * len(wires)
