@@ -2,13 +2,17 @@
 
 from drupelet.errors import PeerError
 from drupelet.wire import bsp0
+from harness_mvds import unhex
 
 LISTS = {bsp0.ACK: "acks", bsp0.OFFER: "offers", bsp0.REQUEST: "requests"}
 TYPES = ("ACK", "MESSAGE", "OFFER", "REQUEST", "VERSIONS", "PRIORITY")
 
 
-def unhex(value: "object") -> bytes:
-    return bytes.fromhex(str(value or ""))
+def id_of(value: str) -> bytes:
+    ident = unhex(value)
+    if len(ident) != 32:
+        raise ValueError(f"id of {len(ident)} bytes, an id has 32")
+    return ident
 
 
 def timestamp_bytes(value: "object") -> bytes:
@@ -21,24 +25,28 @@ def timestamp_bytes(value: "object") -> bytes:
 def group_id(request: "dict[str, object]") -> "dict[str, object]":
     client = str(request["client_id"])
     major = int(str(request.get("major_version") or 0))
-    return {"group_id": bsp0.group_id(client, major, unhex(request.get("descriptor"))).hex()}
+    descriptor = unhex(request["descriptor"])
+    if not 0 < len(client.encode()) <= bsp0.CLIENT_ID_SIZE_MAX or not 0 <= major < 1 << 31:
+        raise ValueError("a client id has 1 to 100 bytes, a major version 31 bits")
+    if len(descriptor) > bsp0.DESCRIPTOR_SIZE_MAX:
+        raise ValueError(f"descriptor of {len(descriptor)} bytes, at most 16384")
+    return {"group_id": bsp0.group_id(client, major, descriptor).hex()}
 
 
 def message_id(request: "dict[str, object]") -> "dict[str, object]":
     moment = timestamp_bytes(request["timestamp"])
-    made = bsp0.message_id(unhex(request["group_id"]), moment, unhex(request["body"]))
+    group = id_of(request["group_id"])
+    made = bsp0.message_id(group, moment, unhex(request["body"]))
     return {"message_id": made.hex()}
 
 
 def encode(request: "dict[str, object]") -> "dict[str, object]":
     wire = b""
     for kind, name in LISTS.items():
-        ids = [unhex(value) for value in request.get(name) or ()]
-        if any(len(ident) != 32 for ident in ids):
-            raise ValueError(f"an id in {name} has not 32 bytes")
+        ids = [id_of(value) for value in request.get(name) or ()]
         wire += b"".join(bsp0.id_records(kind, ids))
     for message in request.get("messages") or ():
-        payload = unhex(message["group_id"]) + timestamp_bytes(message["timestamp"])
+        payload = id_of(message["group_id"]) + timestamp_bytes(message["timestamp"])
         payload += unhex(message["body"])
         if not bsp0.is_well_formed(bsp0.MESSAGE, payload):
             raise ValueError("a body has 1 to 32768 bytes")

@@ -38,6 +38,7 @@ _STALL_EPOCHS = const(4)
 # A peer that was not heard for so many epochs counts as silent, before its epoch number, which
 # is modulo 2^16, looks new again.
 _SILENT_EPOCHS = const(1 << 14)
+_NEVER = const(1 << 16)
 
 
 class Dues:
@@ -79,9 +80,9 @@ class Dues:
     def _number(self) -> int:
         return self.core.members.peer_numbers[self.peer]
 
-    def _shared(self, slot: int) -> bool:
-        members = self.core.members
-        return members.visibility(self.core.slots.groups[slot], self.peer) == SHARED
+    def sight(self, slot: int) -> int:
+        """What the peer sees of the message in `slot`: INVISIBLE, VISIBLE or SHARED."""
+        return self.core.members.visibility(self.core.slots.groups[slot], self.peer)
 
     # --- what goes into a frame ---
 
@@ -121,7 +122,7 @@ class Dues:
                 continue
             if kind == OFFERED:
                 offers.drop(entry)
-            elif kind == WANTED and self._entry_wait(entry) <= 0:
+            elif kind == WANTED and (self.visits or self._entry_wait(entry) <= 0):
                 offers.sent(entry, self.epoch)
             else:
                 continue
@@ -207,7 +208,7 @@ class Dues:
             self._offer_left -= 1
             cell = self._cell(slot)
             queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
-            if queued and self._cell_wait(cell) <= 0 and self._shared(slot):
+            if queued and self._cell_wait(cell) <= 0 and self.sight(slot) == SHARED:
                 copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
                 self._sent(slot, DO_OFFER, CODE_OFFERED)
                 return True
@@ -221,10 +222,10 @@ class Dues:
         if state & HOLD or not state & (QUEUED | REQUEST) or slots.flags[slot] & PENDING:
             return False
         if self.visits:
-            return not state & (BUNDLED | BUNDLING) and self._shared(slot)
+            return not state & (BUNDLED | BUNDLING) and self.sight(slot) == SHARED
         if not state & REQUEST and (self.interactive or self._paced >= self._pace):
             return False
-        return self._cell_wait(cell) <= 0 and self._shared(slot)
+        return self._cell_wait(cell) <= 0 and self.sight(slot) == SHARED
 
     def note_sent(self, slot: int) -> None:
         """Note that the message in `slot` went out whole."""
@@ -293,26 +294,19 @@ class Dues:
 
     def _entry_wait(self, entry: int) -> int:
         offers = self.core.offers
-        if self.visits:
-            return 0
         return self._wait(offers.send_counts[entry], offers.send_epoch(entry))
 
     def next_due_epochs(self) -> int:
         """Epochs until the earliest resend, at least 1; 0 when nothing is outstanding."""
         slots = self.core.slots
-        soonest = 0
+        soonest = _NEVER
         for slot in range(slots.count):
             cell = self._cell(slot)
             state = slots.states[cell]
             if not state & HOLD and state & (QUEUED | REQUEST):
-                soonest = _sooner(soonest, self._cell_wait(cell))
+                soonest = min(soonest, self._cell_wait(cell))
         offers = self.core.offers
         for entry in range(offers.count):
             if offers.kinds[entry] == WANTED and offers.peers[entry] == self.peer:
-                soonest = _sooner(soonest, self._entry_wait(entry))
-        return soonest
-
-
-def _sooner(soonest: int, wait: int) -> int:
-    wait = wait if wait > 1 else 1
-    return wait if not soonest or wait < soonest else soonest
+                soonest = min(soonest, self._entry_wait(entry))
+        return 0 if soonest == _NEVER else max(soonest, 1)

@@ -6,11 +6,11 @@ chain costs passes over the slots, never stack.
 """
 
 from drupelet._compat import const
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import CONTENT_HEADER_SIZE, DEPENDENCIES_MAX, ID_SIZE, SCRATCH_SIZE
+from drupelet.errors import E_CAPACITY, E_PEER, OK
+from drupelet.limits import CONTENT_HEADER_SIZE, DEPENDENCIES_MAX, ID_SIZE
 from drupelet.memory import copy
 from drupelet.slots import PENDING, USED, WANTED
-from drupelet.store import STATE_DELETED, STATE_DELIVERED
+from drupelet.store import STATE_PENDING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ class Graph:
         self.slots = slots
         self.offers = offers
         self.window = window
-        self._id = bytearray(SCRATCH_SIZE)
+        self._id = bytearray(ID_SIZE)
         self._body: "bytes | bytearray | memoryview" = self._id
-        self._body_at = 0
+        self._stamp: "bytes | bytearray" = self._id
+        self._body_at = self._stamp_at = 0
         self.missing_id = bytearray(ID_SIZE)  # the last dependency that was not met
         self.slot = -1  # of the message that was last taken in, -1 when it has none
         self.handle = 0
@@ -63,41 +64,35 @@ class Graph:
         """
         self._body = body
         self._body_at = at
-        missing = self._missing(group, _FROM_BUFFER, size)
-        if not self._fits(missing):
-            return self._refuse(missing)
-        number = self.members.group_numbers[group]
-        pending = missing > 0
-        handle = self.store.put(number, source, id, 0, timestamp, ts_at, body, at, size, pending)
-        return self._taken(group, source, id, handle, size, pending)
+        self._stamp = timestamp
+        self._stamp_at = ts_at
+        return self._take(group, source, id, _FROM_BUFFER, size)
 
     def take_part(self, group: int, source: int, id: bytearray, part: int) -> int:
         """Take in a message whose content is in a part file; as `take_body`."""
         size = self.store.part_size(part) - CONTENT_HEADER_SIZE
-        missing = self._missing(group, part, size)
-        if not self._fits(missing):
-            return self._refuse(missing)
-        pending = missing > 0
-        number = self.members.group_numbers[group]
-        handle = self.store.put_part(part, number, source, id, 0, pending)
-        return self._taken(group, source, id, handle, size, pending)
+        return self._take(group, source, id, part, size)
 
-    def _fits(self, missing: int) -> bool:
-        """True for a valid body that need not wait for parents, or has room to."""
-        return missing == 0 or (missing > 0 and self.window.room(True) >= 0)
-
-    def _refuse(self, missing: int) -> int:
+    def _take(self, group: int, source: int, id: bytearray, where: int, size: int) -> int:
+        missing = self._missing(group, where, 0, size)
         if missing < 0:
             self.invalid += 1
             return E_PEER
-        self.refused += 1
-        return TOO_EARLY if missing else REFUSED
-
-    def _taken(
-        self, group: int, source: int, id: bytearray, handle: int, size: int, pending: bool
-    ) -> int:
+        pending = missing > 0
+        number = self.members.group_numbers[group]
+        handle = E_CAPACITY
+        if pending and self.window.room(True) < 0:
+            pass
+        elif where == _FROM_BUFFER:
+            handle = self.store.put(
+                number, source, id, 0, self._stamp, self._stamp_at, self._body, self._body_at,
+                size, pending,
+            )  # fmt: skip
+        else:
+            handle = self.store.put_part(where, number, source, id, 0, pending)
         if handle < 0:
-            return self._refuse(0)
+            self.refused += 1
+            return TOO_EARLY if pending else REFUSED
         self.handle = handle
         self.slot = self.window.admit(id, 0, handle, group, source, size, pending)
         if pending:
@@ -107,69 +102,60 @@ class Graph:
         self.promoted = True
         return ENTERED
 
-    def _read(self, where: int, handle: int, offset: int, size: int) -> int:
+    def _read(self, where: int, handle: int, offset: int, size: int) -> bool:
+        """Read `size` body bytes into `_id`."""
+        if where == _FROM_BUFFER:
+            copy(self._id, 0, self._body, self._body_at + offset, size)
+            return True
         if where == _FROM_STORE:
-            return self.store.read_into(handle, offset, self._id, 0, size)
-        return self.store.part_read_into(where, CONTENT_HEADER_SIZE + offset, self._id, 0, size)
+            return self.store.read_into(handle, offset, self._id, 0, size) == size
+        offset += CONTENT_HEADER_SIZE
+        return self.store.part_read_into(where, offset, self._id, 0, size) == size
 
-    def _missing(self, group: int, where: int, size: int, handle: int = 0) -> int:
+    def _missing(self, group: int, where: int, handle: int, size: int) -> int:
         """How many dependencies are not in the log; E_PEER when the body is not well-formed.
 
         The default client's body: count byte, that many ids, payload.
         """
         if size == 0:
             return 0
-        if where == _FROM_BUFFER:
-            count = self._body[self._body_at]
-        elif self._read(where, handle, 0, 1) == 1:
-            count = self._id[0]
-        else:
+        if not self._read(where, handle, 0, 1):
             return E_PEER
+        count = self._id[0]
         if count > DEPENDENCIES_MAX or 1 + count * ID_SIZE > size:
             return E_PEER
         missing = 0
         for row in range(count):
-            offset = 1 + row * ID_SIZE
-            if where == _FROM_BUFFER:
-                met = self._met(group, self._body, self._body_at + offset)
-            elif self._read(where, handle, offset, ID_SIZE) == ID_SIZE:
-                met = self._met(group, self._id, 0)
-            else:
+            if not self._read(where, handle, 1 + row * ID_SIZE, ID_SIZE):
                 return E_PEER
-            if not met:
+            if not self._met(group):
                 missing += 1
-                if where == _FROM_BUFFER:
-                    copy(self.missing_id, 0, self._body, self._body_at + offset, ID_SIZE)
-                else:
-                    copy(self.missing_id, 0, self._id, 0, ID_SIZE)
+                copy(self.missing_id, 0, self._id, 0, ID_SIZE)
         return missing
 
-    def _met(self, group: int, id: "bytes | bytearray | memoryview", at: int) -> bool:
-        slot = self.slots.find(id, at)
+    def _met(self, group: int) -> bool:
+        """True when the dependency in `_id` is in the log of this group."""
+        id = self._id
+        slot = self.slots.find(id, 0)
         if slot >= 0:
             return self.slots.groups[slot] == group and not self.slots.flags[slot] & PENDING
-        handle = self.store.find(id, at)
+        handle = self.store.find(id, 0)
         if handle <= 0 or self.store.load(handle) != OK:
             return False
         if self.store.group != self.members.group_numbers[group]:
             return False
-        return self.store.state == STATE_DELIVERED or self.store.state == STATE_DELETED
+        return self.store.state != STATE_PENDING
 
-    def want_parents(self, slot: int, peer: int) -> int:
-        """Ask the peer for the missing parents of the pending message in `slot`; how many."""
+    def want_parents(self, slot: int, peer: int, epoch: int) -> None:
+        """Ask the peer for the missing parents of the pending message in `slot`."""
         handle = self.slots.handle(slot)
-        if self._read(_FROM_STORE, handle, 0, 1) != 1:
-            return 0
-        wanted = 0
-        for row in range(self._id[0]):
-            if self._read(_FROM_STORE, handle, 1 + row * ID_SIZE, ID_SIZE) != ID_SIZE:
+        for row in range(self.slots.size(slot) // ID_SIZE):
+            if not self._read(_FROM_STORE, handle, 0, 1) or row >= self._id[0]:
                 break
-            if self.slots.find(self._id, 0) < 0 and not self._met(
-                self.slots.groups[slot], self._id, 0
-            ):
-                self.offers.add(self._id, 0, peer, WANTED)
-                wanted += 1
-        return wanted
+            if not self._read(_FROM_STORE, handle, 1 + row * ID_SIZE, ID_SIZE):
+                break
+            if self.slots.find(self._id, 0) < 0 and not self._met(self.slots.groups[slot]):
+                self.offers.add(self._id, 0, peer, WANTED, epoch)
 
     def promote(self) -> int:
         """Put one pending message whose parents have arrived into the log; its slot, or -1.
@@ -186,7 +172,7 @@ class Graph:
             if not slots.flags[slot] & PENDING:
                 continue
             old = slots.handle(slot)
-            if self._missing(slots.groups[slot], _FROM_STORE, slots.size(slot), old):
+            if self._missing(slots.groups[slot], _FROM_STORE, old, slots.size(slot)):
                 continue
             handle = self.store.promote(old)
             if handle < 0:
@@ -195,7 +181,7 @@ class Graph:
             slots.set_handle(slot, handle)
             self.window.entered(slot, handle)
             return slot
-        self.promoted = False
+        self.promoted = self._left_out  # tried again in the next epoch
         return -1
 
     def recover(self) -> None:
@@ -214,16 +200,20 @@ class Graph:
     def _admit_again(self, group: int, handle: int) -> None:
         store = self.store
         members = self.members
-        slot = self.window.admit(store.id, 0, handle, group, store.source, store.size, True)
+        waits = self._missing(group, _FROM_STORE, handle, store.size) != 0
+        store.load(handle)
+        slot = self.window.admit(store.id, 0, handle, group, store.source, store.size, waits)
         if slot < 0:
             self._left_out = True  # the table is smaller than before the reboot
             return
+        self.slots.flags[slot] = USED | PENDING
+        self.offers.drop_id(store.id, 0)  # a child may have asked for it
         peer = members.peer_slot(store.source)
         for row in range(members.peers):
             if peer < 0 and members.visibility(group, row):
                 peer = row  # its source is gone: ask somebody else
         if peer >= 0:
-            self.want_parents(slot, peer)
+            self.want_parents(slot, peer, 0)
 
     def pending_count(self) -> int:
         """Messages that wait for a parent."""

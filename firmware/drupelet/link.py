@@ -40,10 +40,10 @@ _KIND_RECORDS = const(0x40)
 # Offsets in a carrier's half of the counters (docs/SPEC.md 6).
 _FRAMES = const(0)
 _CARRIER_BYTES = const(1)
-_RECORD_BYTES = (2, 3, 4, 5)  # by record type: ACK, MESSAGE, OFFER, REQUEST
+_RECORD_BYTES = const(2)  # and three more, by record type: ACK, MESSAGE, OFFER, REQUEST
 _SEGMENT_BYTES = const(6)
 _LINK_BYTES = const(7)
-_RECORDS = (8, 9, 10, 11)
+_RECORDS = const(8)  # likewise
 _SEGMENTS = const(12)
 _DROPPED = const(14)
 _TELEMETRY_BYTES = const(15)
@@ -151,7 +151,7 @@ class Link(SegmentExchange):
         self.attention = False
         if self._used:
             self._train = 0
-        self._due_epochs = self.every if self.waits_for_pieces() else self.next_due_epochs()
+        self._due_epochs = self.next_due_epochs()
         self._due_from = self.epoch
         self._rewind()
         return 0
@@ -173,6 +173,7 @@ class Link(SegmentExchange):
             self._train = FRAMES_PER_EPOCH_MAX
             self._used = False
             self.begin_epoch(clock.epoch)
+            self.core.promote(now_ms)
         self.epoch = clock.epoch
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
@@ -218,9 +219,9 @@ class Link(SegmentExchange):
         base = self._base if sent else self._base + 16
         if kind < 4:
             telemetry = kind == MESSAGE and self.telemetry
-            bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES[kind]
+            bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
             self.core.box.count(base + bytes_kind, size)
-            self.core.box.count(base + _RECORDS[kind], 1)
+            self.core.box.count(base + _RECORDS + kind, 1)
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""

@@ -181,6 +181,7 @@ class Node:
     ) -> int:  # fmt: skip
         """Put a message of our own into the log; its handle, or a negative code when refused.
 
+        A message that we have published before, byte for byte, is refused.
         body: the client's format, `size` bytes (0..32,768); timestamp: 8 bytes big-endian, ms
         since the Unix epoch. It is durable after the next barrier, and before any ACK of it.
         """

@@ -27,7 +27,7 @@ class Publisher:
         self, group: int, body: "bytes | bytearray", size: int, timestamp: "bytes | bytearray",
         now_ms: int,
     ) -> int:  # fmt: skip
-        """Publish `body[:size]`; the handle, or a negative code."""
+        """Publish `body[:size]`; the handle, or a negative code (also for what is there)."""
         assert 0 <= size <= BODY_SIZE_MAX
         core = self._core
         slot = self._slot(group)
@@ -39,6 +39,8 @@ class Publisher:
         core.hash.start(core.members.group_ids, slot * ID_SIZE, timestamp, 0, size)
         core.hash.update(body, 0, size)
         core.hash.digest_into(core.id, 0)
+        if core.store.find(core.id, 0):
+            return E_CAPACITY
         outcome = core.graph.take_body(slot, 0, core.id, timestamp, 0, body, 0, size)
         return self._entered(outcome, slot, now_ms)
 
@@ -65,7 +67,7 @@ class Publisher:
         """Put the content of a part file into the log; the handle, or a negative code."""
         core = self._core
         slot = self._slot(group)
-        if not core.hash_part(part):
+        if not core.hash_part(part) or core.store.find(core.id, 0):
             return E_CAPACITY
         return self._entered(core.graph.take_part(slot, 0, core.id, part), slot, now_ms)
 

@@ -4,8 +4,9 @@
     SEGMENT STATE  0x51 | content id 8 | have u16
 
 The content is group id, timestamp and body; its id is the first 8 bytes of the message id. Pieces
-are contiguous. A receiver that sees a gap, a standstill or what it has already says how far it has
-come, and the sender goes on from there, over whatever carrier comes next. It takes in one content
+are contiguous. A receiver that sees a gap or what it has already says how far it has come, and the
+sender goes on from there, over whatever carrier comes next; a sender that hears nothing sends the
+last piece again, which the receiver has to answer. It takes in one content
 of a peer at a time, and keeps to a long one: were it to follow a sender that goes on to the next
 message, none would get done. The id is computed from what is read back
 from flash, which verifies the pieces and their durability in one pass.
@@ -22,7 +23,7 @@ from drupelet.limits import (
     PART_INCOMING,
     SEGMENT_HEADER_SIZE,
 )
-from drupelet.members import GROUP_TELEMETRY
+from drupelet.members import GROUP_TELEMETRY, SHARED
 from drupelet.memory import copy, equal, get_u16, put_u16
 from drupelet.states import GOT_MESSAGE, HOLD
 from drupelet.sync import Exchange
@@ -37,8 +38,6 @@ _KEY_SIZE = const(8)
 _STATE_SIZE = const(11)
 # A transfer gives its part file up when so many pieces of others came since its own last one.
 _REFUSALS_MAX = const(128)
-# A standstill is reported so often; then the sender has to move.
-_REPORTS_MAX = const(8)
 
 
 class SegmentExchange(Exchange):
@@ -49,9 +48,7 @@ class SegmentExchange(Exchange):
         self._offset = 0
         self._peer_key = bytearray(_KEY_SIZE)
         self._peer_have = 0
-        self._seen = 0  # bytes that were here at the last epoch: a standstill is reported
-        self._reports = 0
-        self._gap = False
+        self._gap = False  # the peer does not know how far its content has come
         self.telemetry_in = False  # what comes in in pieces is a black box
 
     # --- out ---
@@ -65,12 +62,14 @@ class SegmentExchange(Exchange):
         if not due or store.load(self.long_handle) != OK or not store.size:
             self._end_long()
             return 0
-        if not self._offset and equal(self._peer_key, 0, store.id, 0, _KEY_SIZE):
-            self._offset = self._peer_have
         total = CONTENT_HEADER_SIZE + store.size
-        size = limit - SEGMENT_HEADER_SIZE
-        if size > total - self._offset:
-            size = total - self._offset
+        size = min(limit - SEGMENT_HEADER_SIZE, total)
+        if not self._offset:
+            if equal(self._peer_key, 0, store.id, 0, _KEY_SIZE):
+                self._offset = self._peer_have
+            elif total > PART_FLUSH_SIZE and self._went_out(slot):
+                self._offset = total - size  # the last piece shows what of it arrived
+        size = min(size, total - self._offset)
         frame[0] = KIND_SEGMENT
         copy(frame, 1, store.id, 0, _KEY_SIZE)
         put_u16(frame, 9, total)
@@ -85,6 +84,10 @@ class SegmentExchange(Exchange):
             self._end_long()
             self._message_left = core.slots.count  # the next long one has its turn
         return SEGMENT_HEADER_SIZE + size
+
+    def _went_out(self, slot: int) -> bool:
+        """True when the message has left whole over a live link, but is not acknowledged."""
+        return slot >= 0 and not self.visits and self.core.slots.send_counts[self._cell(slot)] > 0
 
     def _end_long(self) -> None:
         self._offset = self._peer_have = self.long_handle = 0
@@ -113,7 +116,7 @@ class SegmentExchange(Exchange):
             return E_PEER
         slots = self.core.slots
         slot = slots.find_prefix(frame, 1, _KEY_SIZE)
-        if slot < 0 or not self._shared(slot) or slots.states[self._cell(slot)] & HOLD:
+        if slot < 0 or self.sight(slot) != SHARED or slots.states[self._cell(slot)] & HOLD:
             return OK
         have = get_u16(frame, 9)
         if have >= CONTENT_HEADER_SIZE + slots.size(slot):
@@ -138,25 +141,15 @@ class SegmentExchange(Exchange):
                 return part
         return -1
 
-    def waits_for_pieces(self) -> bool:
-        """True while a content is incomplete and the peer may not know how far it is."""
-        return self._part() >= 0 and self._reports < _REPORTS_MAX
-
     def state_into(self, frame: bytearray) -> int:
         """Write a SEGMENT STATE if the peer should know one; its size, or 0."""
         part = self._part()
-        if part < 0 or self._reports == _REPORTS_MAX:
+        if part < 0 or not self._gap:
             return 0
-        have = self.core.store.part_size(PART_INCOMING + part)
-        stuck = self._gap or have == self._seen or self.visits
-        self._seen = have
         self._gap = False
-        if not stuck:
-            return 0
-        self._reports += 1
         frame[0] = KIND_STATE
         copy(frame, 1, self.core.part_keys, part * _KEY_SIZE, _KEY_SIZE)
-        put_u16(frame, 9, have)
+        put_u16(frame, 9, self.core.store.part_size(PART_INCOMING + part))
         return _STATE_SIZE
 
     def on_segment(self, frame: bytearray, size: int) -> int:
@@ -170,12 +163,11 @@ class SegmentExchange(Exchange):
         if end > total:
             return E_PEER
         self.attention = True
-        self._reports = 0
         if not offset and not self._begins(frame, size):
             return OK
         slot = core.slots.find_prefix(frame, 1, _KEY_SIZE)
         if slot >= 0:
-            if self.visible(slot):
+            if self.sight(slot):
                 self._step(slot, GOT_MESSAGE)
             return OK
         part = self._open(frame, offset, total)
@@ -233,7 +225,6 @@ class SegmentExchange(Exchange):
         core.part_refused[part] = 0
         copy(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
         put_u16(core.part_totals, part * 2, total)
-        self._seen = 0
         if core.store.part_open(PART_INCOMING + part, frame, 1, total) < 0:
             owners[part] = 0
             return -1

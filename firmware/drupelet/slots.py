@@ -111,47 +111,41 @@ class OfferPool:
         self.peers = bytearray(count)
         self.kinds = bytearray(count)
         self.send_counts = bytearray(count)
-        self._send_epochs = bytearray(2 * count)
-        self._ages = bytearray(2 * count)
-        self._clock = 0
+        self._epochs = bytearray(2 * count)  # when it was added, or last asked for
         self.quota = count
         self.replaced = 0
 
-    def find(self, id: "bytes | bytearray | memoryview", at: int, peer: int) -> int:
-        """The entry of `id` at `peer`, or -1."""
-        for entry in range(self.count):
-            used = self.kinds[entry] and self.peers[entry] == peer
-            if used and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
-                return entry
-        return -1
-
-    def add(self, id: "bytes | bytearray | memoryview", at: int, peer: int, kind: int) -> int:
+    def add(
+        self, id: "bytes | bytearray | memoryview", at: int, peer: int, kind: int, epoch: int
+    ) -> int:
         """Put an entry in, if need be in place of another of the peer's; it, or -1 for no room.
 
         A WANTED parent is not overwritten by an offer of the same id.
         """
-        entry = self.find(id, at, peer)
-        if entry >= 0:
-            if self.kinds[entry] != WANTED or kind == OWED:
-                self.kinds[entry] = kind
-            return entry
-        entry = self._room(peer, kind)
+        for entry in range(self.count):
+            before = self.kinds[entry] if self.peers[entry] == peer else 0
+            if before and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
+                if before != WANTED or kind == OWED:
+                    self.kinds[entry] = kind
+                return entry
+        entry = self._room(peer, kind, epoch)
         if entry < 0:
             return -1
         copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
         self.peers[entry] = peer
         self.kinds[entry] = kind
         self.send_counts[entry] = 0
-        self._clock = (self._clock + 1) & 0xFFFF
-        put_u16(self._ages, entry * 2, self._clock)
+        put_u16(self._epochs, entry * 2, epoch)
         return entry
 
-    def _room(self, peer: int, kind: int) -> int:
+    def _room(self, peer: int, kind: int, epoch: int) -> int:
         """A free entry within the peer's quota, else the oldest that may give way; or -1.
 
-        An offer gives way to anything. What is owed gives way to a wanted parent only: were the
-        oldest replaced, a long log over a stick would be acknowledged from its end, and the
-        sender's window never move. A wanted parent gives way after it was asked for in vain.
+        An offer gives way, though not to one of the same epoch: they come in log order, and were
+        the first of them replaced, a small pool would ask for the last ones, which come too
+        early. What is owed gives way to a wanted parent only: were the oldest replaced, a long
+        log over a stick would be acknowledged from its end, and the sender's window never move.
+        A wanted parent gives way after it was asked for in vain.
         """
         free = oldest = -1
         held = oldest_age = 0
@@ -161,11 +155,13 @@ class OfferPool:
                 free = entry
             elif self.peers[entry] == peer:
                 held += 1
-                age = (self._clock - get_u16(self._ages, entry * 2)) & 0xFFFF
+                age = (epoch - get_u16(self._epochs, entry * 2)) & 0xFFFF
                 if before == WANTED:
                     stays = self.send_counts[entry] < _WANTED_SENDS
+                elif before == OFFERED:
+                    stays = kind == OFFERED and not age
                 else:
-                    stays = before != OFFERED and kind != WANTED
+                    stays = kind != WANTED
                 if not stays and (oldest < 0 or age > oldest_age):
                     oldest = entry
                     oldest_age = age
@@ -194,10 +190,10 @@ class OfferPool:
 
     def send_epoch(self, entry: int) -> int:
         """The epoch in which the entry's REQUEST was last sent."""
-        return get_u16(self._send_epochs, entry * 2)
+        return get_u16(self._epochs, entry * 2)
 
     def sent(self, entry: int, epoch: int) -> None:
         """Note that the entry's REQUEST was sent in `epoch`."""
         count = self.send_counts[entry]
         self.send_counts[entry] = count + 1 if count < 255 else 255
-        put_u16(self._send_epochs, entry * 2, epoch)
+        put_u16(self._epochs, entry * 2, epoch)

@@ -16,7 +16,7 @@ from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
 from drupelet.graph import ENTERED, REFUSED, TOO_EARLY, WAITING
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE
-from drupelet.members import GROUP_TELEMETRY, INVISIBLE
+from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED
 from drupelet.slots import OFFERED, OWED, PENDING, WANTED
 from drupelet.states import (
     BUNDLED,
@@ -38,18 +38,13 @@ class Exchange(Dues):
         state = step(core.slots.states[self._cell(slot)], event)
         core.window.set_state(slot, self.peer, state)
 
-    def visible(self, slot: int) -> bool:
-        """True when the peer may know that the message in `slot` is here."""
-        members = self.core.members
-        return members.visibility(self.core.slots.groups[slot], self.peer) != INVISIBLE
-
     def on_ack(self, buf: bytearray, at: int) -> None:
         """The peer holds this message."""
         core = self.core
         slot = core.slots.find(buf, at)
         if slot < 0 and core.window.refill(self.peer):
             slot = core.slots.find(buf, at)
-        if slot < 0 or not self.visible(slot):
+        if slot < 0 or not self.sight(slot):
             return
         held = core.slots.states[self._cell(slot)] & HOLD
         self._step(slot, GOT_ACK)
@@ -63,12 +58,12 @@ class Exchange(Dues):
         core = self.core
         self.attention = True
         slot = core.slots.find(buf, at)
-        if slot >= 0 and self.visible(slot):
+        if slot >= 0 and self.sight(slot):
             self._step(slot, GOT_OFFER)
         elif slot < 0 and self._holds(buf, at):
-            core.offers.add(buf, at, self.peer, OWED)
+            core.offers.add(buf, at, self.peer, OWED, self.epoch)
         else:
-            core.offers.add(buf, at, self.peer, OFFERED)
+            core.offers.add(buf, at, self.peer, OFFERED, self.epoch)
 
     def _holds(self, id: bytearray, at: int) -> bool:
         """True for a message of the log, or deleted from it, whose group the peer sees."""
@@ -86,7 +81,7 @@ class Exchange(Dues):
         if slot < 0:
             handle = core.store.find(buf, at)
             slot = core.window.fetch(handle, self.peer) if handle > 0 else -1
-        if slot < 0 or core.slots.flags[slot] & PENDING or not self._shared(slot):
+        if slot < 0 or core.slots.flags[slot] & PENDING or self.sight(slot) != SHARED:
             return
         self._step(slot, GOT_REQUEST)
         cell = self._cell(slot)
@@ -125,7 +120,7 @@ class Exchange(Dues):
             self._step(slot, GOT_MESSAGE)
             core.trace(self.now_ms, CODE_DUPLICATE, self._number(), 0, slot)
         elif core.store.find(id, at) > 0:
-            core.offers.add(id, at, self.peer, OWED)
+            core.offers.add(id, at, self.peer, OWED, self.epoch)
         else:
             return False
         core.duplicates += 1
@@ -145,16 +140,16 @@ class Exchange(Dues):
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
             if outcome == TOO_EARLY and core.slots.find(core.graph.missing_id, 0) < 0:
-                offers.add(core.graph.missing_id, 0, self.peer, WANTED)
+                offers.add(core.graph.missing_id, 0, self.peer, WANTED, self.epoch)
             return
         slot = core.graph.slot
         if slot >= 0:
             self._step(slot, GOT_MESSAGE)
             core.trace(self.now_ms, CODE_RECEIVED, self._number(), 0, slot)
         else:
-            offers.add(core.id, 0, self.peer, OWED)
+            offers.add(core.id, 0, self.peer, OWED, self.epoch)
         if outcome == WAITING:
-            core.graph.want_parents(slot, self.peer)
+            core.graph.want_parents(slot, self.peer, self.epoch)
         elif outcome == ENTERED:
             core.entered(self.now_ms, group, self._number())
 

@@ -42,7 +42,6 @@ class Window:
         self.bundles_out = bytearray(4 * peers_max)
         self.changes = bytearray(peers_max)  # counts what was queued; the peer's links compare
         self.bundled = bytearray(4 * peers_max)  # a stick holds the log up to here
-        self._state = bytearray(len(store.saved))
         self.newest = 0
         self.consumed = 0
         self.boot = 0
@@ -212,21 +211,16 @@ class Window:
         for peer in range(self.members.peers):
             if self.members.visibility(group, peer) == SHARED:
                 sharers += 1
-                held = self.slots.states[peer * self.slots.count + slot] & HOLD
-                if not held and not self.from_peer(slot, peer):
+                if not self.slots.states[peer * self.slots.count + slot] & HOLD:
                     return False
         if not sharers or handle > self.consumed or self.store.delete(handle) != OK:
             return False
         self.reset_slot(slot)
         return True
 
-    def from_peer(self, slot: int, peer: int) -> bool:
-        """True when the message came from this peer."""
-        return self.slots.sources[slot] == self.members.peer_numbers[peer]
-
     def low(self, peer: int) -> int:
         """The handle from which on the peer may miss something."""
-        low = self.cursor(peer) + 1
+        low = (self.cursor(peer) if self.members.shares(peer) else self.newest) + 1
         slots = self.slots
         for slot in range(slots.count):
             if slots.states[peer * slots.count + slot] & (QUEUED | HOLD) == QUEUED:
@@ -240,7 +234,7 @@ class Window:
         if not self.dirty:
             return OK
         members = self.members
-        state = self._state
+        state = self.store.saved  # read at boot only
         state[0] = _VERSION
         state[1] = members.peers
         put_u16(state, 2, self.boot)

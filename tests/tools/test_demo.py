@@ -252,6 +252,6 @@ def interrupted(out: Path, moment: str, at_least: int) -> None:
 def test_ctrl_c_leaves_nothing_behind_and_the_folder_usable(tmp_path: Path) -> None:
     out = tmp_path / "out"
     # The broker is up and boards are not; all are; Spark is on its way up besides.
-    for moment, at_least in (("MQTT broker at", 2), ("are up", 7), ("stick was at host", 7)):
+    for moment, at_least in (("MQTT broker at", 2), ("are up", 7), ("stick was at host", 8)):
         interrupted(out, moment, at_least)
     assert plan.prepare(out).out == out.resolve()

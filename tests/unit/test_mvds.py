@@ -236,6 +236,19 @@ def test_the_last_of_a_field_counts_in_any_order(profile: tuple[int, ...]) -> No
     assert (end, skipped) == (mvds.END, len(parents) // 2)
 
 
+def test_parents_left_unread_are_not_the_next_messages() -> None:
+    first = (b"g", 1, b"a", mvds.METADATA, [b"p" * 32, b"q" * 32])
+    payload: Payload = {name: [] for name in (*LISTS.values(), "group_offers")}
+    wire = encode(MVDS_1, payload | {"messages": [first, (b"g", 1, b"b", 0, []), first]})
+    decoder = Decoder(MVDS_1)
+    decoder.open(wire, 0, len(wire))
+    assert decoder.next() == mvds.MESSAGE and decoder.next_parent() > 0
+    assert decoder.next() == mvds.MESSAGE and decoder.next_parent() == -1
+    assert decoder.next() == mvds.MESSAGE and decoder.next_parent() > 0
+    decoder.open(wire, 0, 0)
+    assert decoder.next_parent() == -1 and decoder.next() == mvds.END
+
+
 def test_a_group_may_stand_behind_its_ids() -> None:
     ids = [bytes([n]) * 32 for n in range(3)]
     inside = field(2, ids[0]) + field(1, b"no") + field(2, ids[1]) + field(1, b"yes")

@@ -65,7 +65,7 @@ def varint_to_le8(
             at += 1
         out[index] = held & 0xFF
         held >>= 8
-        bits = bits - 8 if bits > 8 else 0
+        bits -= 8
 
 
 class Reader:

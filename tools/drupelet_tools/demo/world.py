@@ -248,7 +248,7 @@ class World:
         done = subprocess.run(
             [*command, str(self.folders.host)], capture_output=True, text=True, check=False,
             timeout=PUT_S_MAX,
-            preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call
+            preexec_fn=die_with_parent,
         )  # fmt: skip
         if done.returncode:
             raise DemoError(f"drupelet put: {done.stderr.strip()}")

@@ -1,0 +1,304 @@
+"""A board as the demo runs it: a process of its own on 128 KB, killed, restarted, misled."""
+
+import json
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drupelet.errors import OK
+from drupelet.store import FlashStore
+from drupelet_host.files import HostFiles
+from drupelet_host.parse import split_body
+from drupelet_tools.demo import plan
+from drupelet_tools.demo.cable import Cable
+from drupelet_tools.demo.check import board_log, judge
+from drupelet_tools.demo.child import Child, Event
+from drupelet_tools.flash.build import build, micropython_command
+
+HEAP = 128 * 1024
+IDS = {"A": "a0000001", "B": "b0000002", "host": "40000000"}
+EPOCH_MS = 100
+KILLS = 10
+WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def small_firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of firmware that the demo's boards run."""
+    target = tmp_path_factory.mktemp("board-main")
+    build(target, "x86")
+    return target
+
+
+def command(config: Path) -> list[str]:
+    heap = f"heapsize={HEAP // 1024}K"
+    return [*micropython_command("x86"), "-X", heap, "-m", "boards.unix.main", str(config)]
+
+
+class Box:
+    """One board with its folder; `status` is what it said last."""
+
+    def __init__(self, name: str, folder: Path, firmware: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.flash = folder / "flash"
+        self.flash.mkdir(parents=True)
+        self.status: Event = {}
+        self.boots: list[int] = []
+        self.visits = 0
+        self._firmware = firmware
+        self.child: Child | None = None
+
+    def configure(self, peers: dict[str, str], **more: object) -> None:
+        config = {
+            "name": self.name, "id": IDS[self.name], "flash": str(self.flash),
+            "group": plan.GROUP, "epoch_ms": EPOCH_MS, "readings_max": 10_000, "rows": None,
+            "heap_limit": HEAP, "telemetry_to": [IDS["host"]],
+            "peers": [
+                {"id": IDS[peer], "url": url, "mode": "batch"} for peer, url in peers.items()
+            ],
+        }  # fmt: skip
+        (self.folder / "config.json").write_text(json.dumps({**config, **more}))
+
+    def _heard(self, _name: str, event: Event) -> None:
+        if event.get("event") == "stick":
+            self.visits += 1
+        elif "own" in event:
+            self.status = event
+            if event["event"] == "started":
+                self.boots.append(int(event["boot"]))
+
+    def start(self) -> None:
+        self.child = Child(
+            self.name, command(self.folder / "config.json"), self.folder / "log", self._heard,
+            {"MICROPYPATH": str(self._firmware)},
+        )  # fmt: skip
+
+    def wait_for(self, fact: Callable[[], bool], what: str) -> None:
+        until = time.monotonic() + WAIT_S
+        assert self.child is not None
+        while not fact():
+            assert self.child.running, f"{self.name} ended: {self.child.last_words()}"
+            assert time.monotonic() < until, f"{what}: {self.status}"
+            time.sleep(0.01)
+
+    def own(self, count: int) -> Callable[[], bool]:
+        return lambda: int(self.status.get("own", -1)) >= count
+
+    def kill(self) -> None:
+        assert self.child is not None
+        self.child.kill()
+
+    def stop(self) -> None:
+        if self.child is not None:
+            self.child.stop()
+
+
+def numbers(flash: Path, own: bool = True) -> list[int]:
+    """The numbers of the readings in a flash, in the order of its log."""
+    store = FlashStore(HostFiles(flash))
+    store.open()
+    found = []
+    handle = store.next(0)
+    while handle:
+        if store.load(handle) == OK and (store.source == 0) == own:
+            body = bytearray(store.size)
+            store.read_into(handle, 0, body, 0, len(body))
+            _, payload = split_body(bytes(body))
+            if payload.startswith(b'{"board"'):
+                found.append(int(json.loads(payload)["n"]))
+        handle = store.next(handle)
+    return found
+
+
+@contextmanager
+def box(name: str, tmp_path: Path, firmware: Path) -> Iterator[Box]:
+    one = Box(name, tmp_path / name, firmware)
+    try:
+        yield one
+    finally:
+        one.stop()
+
+
+def test_killed_ten_times_it_goes_on(tmp_path: Path, small_firmware: Path) -> None:
+    """SIGKILL at any instant, also while it writes to a stick: each reading once, in order."""
+    chance = random.Random(1)
+    stick, away = tmp_path / "stick", tmp_path / "away"
+    away.mkdir()
+    with box("A", tmp_path, small_firmware) as board:
+        board.configure({"host": f"stick://{stick}"})
+        for life in range(KILLS):
+            os.rename(*((away, stick) if life % 2 == 0 else (stick, away)))
+            taken = len(numbers(board.flash))
+            board.start()
+            board.wait_for(lambda life=life: len(board.boots) == life + 1, "start")
+            assert int(board.status["own"]) == taken
+            time.sleep(chance.uniform(0.0, 1.2))
+            board.kill()
+            held = judge({"A": board_log(board.flash)})["A"]
+            assert held.right
+            assert numbers(board.flash) == list(range(held.expected))
+        board.start()
+        board.wait_for(board.own(len(numbers(board.flash)) + 3), "three more readings")
+        board.stop()
+    assert board.boots == list(range(1, KILLS + 2))
+    assert board.status["event"] == "stopped"
+    assert judge({"A": board_log(board.flash)})["A"].right
+    assert numbers(board.flash) == list(range(int(board.status["own"])))
+    assert len(numbers(board.flash)) > KILLS
+    print(f"{len(numbers(board.flash))} readings over {board.boots[-1]} boots")
+
+
+def test_two_boards_over_a_cable_converge_though_one_keeps_dying(
+    tmp_path: Path, small_firmware: Path
+) -> None:
+    chance = random.Random(2)
+    cable = Cable()
+    with (
+        box("A", tmp_path, small_firmware) as left,
+        box("B", tmp_path, small_firmware) as right,
+    ):
+        left.configure({"B": f"serial://{cable.ends[0]}"}, readings_max=40)
+        right.configure({"A": f"serial://{cable.ends[1]}"}, readings_max=40)
+        left.start()
+        right.start()
+        for life in range(KILLS):
+            right.wait_for(lambda life=life: len(right.boots) == life + 1, "start")
+            time.sleep(chance.uniform(0.0, 0.8))
+            right.kill()
+            right.start()
+        for one in (left, right):
+            one.wait_for(lambda one=one: int(one.status.get("logged", 0)) == 80, "80 messages")
+        left.stop()
+        right.stop()
+    cable.close()
+    held = judge({"A": board_log(left.flash), "B": board_log(right.flash)})
+    assert all(one.right and one.expected == 80 for one in held.values()), held
+    assert numbers(left.flash) == numbers(right.flash) == list(range(40))
+    assert sorted(numbers(left.flash, own=False)) == list(range(40))
+    assert right.boots == list(range(1, KILLS + 2))
+
+
+def test_a_visit_hands_over_everything(tmp_path: Path, small_firmware: Path) -> None:
+    """Two boards that only share a stick."""
+    hand = tmp_path / "hand"
+    hand.mkdir()
+    with box("A", tmp_path, small_firmware) as left, box("B", tmp_path, small_firmware) as right:
+        for one, other in ((left, "B"), (right, "A")):
+            one.configure({other: f"stick://{one.folder / 'usb'}"}, readings_max=50)
+            one.start()
+        for one in (left, right):
+            one.wait_for(one.own(50), "readings")
+        for _ in range(2):
+            for one in (left, right):
+                before = one.visits
+                os.rename(hand, one.folder / "usb")
+                one.wait_for(lambda one=one, before=before: one.visits > before, "visit")
+                os.rename(one.folder / "usb", hand)
+        for one in (left, right):
+            one.wait_for(lambda one=one: int(one.status["logged"]) == 100, "100 messages")
+    held = judge({"A": board_log(left.flash), "B": board_log(right.flash)})
+    assert all(one.right and one.expected == 100 for one in held.values()), held
+
+
+def test_rows_of_any_length_are_replayed_once(tmp_path: Path, small_firmware: Path) -> None:
+    """Longer than a frame, longer than the heap has room for, and short; over a restart too."""
+    texts = [
+        json.dumps({"n": n, "x": "y" * size}) for n, size in enumerate((1, 900, 32_000, 2000))
+    ]
+    with box("A", tmp_path, small_firmware) as board:
+        rows = board.folder / "rows.ndjson"
+        rows.write_text("".join(f"{text}\n" for text in texts))
+        board.configure({"B": f"stick://{tmp_path / 'none'}"}, rows=str(rows), readings_max=9)
+        board.start()
+        board.wait_for(board.own(3), "three rows")
+        board.kill()
+        board.start()
+        board.wait_for(board.own(4), "the last row")
+        time.sleep(5 * EPOCH_MS / 1000)
+        board.stop()
+    assert board.status["own"] == 4
+    assert payloads(board.flash) == texts
+
+
+def payloads(flash: Path) -> list[str]:
+    store = FlashStore(HostFiles(flash))
+    store.open()
+    found = []
+    handle = store.next(0)
+    while handle:
+        assert store.load(handle) == OK
+        body = bytearray(store.size)
+        assert store.read_into(handle, 0, body, 0, len(body)) == len(body)
+        _, payload = split_body(bytes(body))
+        if payload.startswith(b'{"n"'):
+            found.append(payload.decode())
+        handle = store.next(handle)
+    return found
+
+
+def test_heap_low_water_stands_still(tmp_path: Path, small_firmware: Path) -> None:
+    """Sixty epochs fill what fills; the next sixty take nothing more."""
+    with box("A", tmp_path, small_firmware) as board:
+        board.configure({"host": f"stick://{tmp_path / 'none'}"})
+        board.start()
+        board.wait_for(board.own(60), "60 epochs")
+        early = int(board.status["heap_low"])
+        board.wait_for(board.own(120), "120 epochs")
+        late = int(board.status["heap_low"])
+    print(f"heap free at its lowest: {early} B after 60 epochs, {late} B after 120")
+    assert late >= early - 64
+
+
+# --- what it refuses, and how it ends ---
+
+
+def ended(firmware: Path, config: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[Any]:
+    return subprocess.run(
+        command(config), input=stdin, env=os.environ | {"MICROPYPATH": str(firmware)},
+        capture_output=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+def test_a_configuration_that_is_no_use(tmp_path: Path, small_firmware: Path) -> None:
+    one = Box("A", tmp_path / "A", small_firmware)
+    config = tmp_path / "A" / "config.json"
+    usb = {"host": f"stick://{tmp_path}"}
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: None, "cannot read"),
+        (lambda: config.write_text(""), "cannot read"),
+        (lambda: config.write_text("name = 'A'"), "cannot read"),
+        (lambda: config.write_text("{}"), "lacks id"),
+        (lambda: one.configure(usb, flash=str(tmp_path / "none")), "board A: "),
+        (lambda: one.configure(usb, rows=str(tmp_path / "none")), "board A: "),
+        (lambda: one.configure({"host": "serial:///dev/none"}), "plug the device in"),
+        (lambda: one.configure({"host": f"serial://{config}"}), "no serial device"),
+    ]
+    for prepare, why in cases:
+        prepare()
+        done = ended(small_firmware, config)
+        lines = done.stderr.decode().splitlines()
+        assert done.returncode == 1, (why, done)
+        assert len(lines) == 1, lines
+        assert why in lines[0]
+
+
+@pytest.mark.parametrize("said", [b"", b"stop\n", b"flush\nstop\n", b"\xff\xfe\nwhat?\n", b"sto"])
+def test_the_end_of_input_ends_it(tmp_path: Path, small_firmware: Path, said: bytes) -> None:
+    one = Box("A", tmp_path / "A", small_firmware)
+    one.configure({"host": f"stick://{tmp_path / 'none'}"})
+    begun = time.monotonic()
+    done = ended(small_firmware, one.folder / "config.json", said)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begun < 10
+    events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
+    assert events[:2] == ["interpreter", "started"]
+    assert events[-1] == "stopped"
+    assert ("flushed" in events) == said.startswith(b"flush")

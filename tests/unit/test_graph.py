@@ -1,0 +1,271 @@
+"""Dependencies: what enters the log when, through pools of any size and bad lines."""
+
+import pytest
+
+from drupelet.clients import READINGS_CLIENT_ID
+from drupelet.node import BATCH, INTERACTIVE, PROFILE_BSP_1
+from drupelet.slots import WANTED
+from helpers import Draw, Member, Network, check_causal, stamp
+
+CHAIN = 200
+modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
+
+
+@modes
+@pytest.mark.parametrize(
+    ("pool", "rounds_max"), [(1, 60_000), (2, 40_000), (4, 20_000), (64, 2_000)]
+)
+def test_a_chain_completes_at_30_percent_loss(mode: int, pool: int, rounds_max: int) -> None:
+    draw = Draw(pool)
+    sender = Member("S", draw, pool=64)
+    receiver = Member("R", draw, pool=pool, offers=pool)
+    network = Network(draw, [sender, receiver], ["SR"], mode, loss=300, repeat=50, reorder=100)
+    for number in range(CHAIN):
+        assert sender.publish(b"%d" % number)
+    network.run(lambda: network.complete(CHAIN), rounds_max)
+    assert receiver.log() == sender.log()
+    check_causal(receiver)
+    assert receiver.node.pending_count() == 0
+
+
+@modes
+@pytest.mark.parametrize("pool", [1, 2, 4])
+def test_small_pools_on_both_sides_and_a_flipping_line(mode: int, pool: int) -> None:
+    draw = Draw(pool + 10)
+    members = [Member(name, draw, pool=pool, offers=pool) for name in "AB"]
+    network = Network(
+        draw, members, ["AB"], mode, loss=200, repeat=100, reorder=200, flip=100
+    )  # fmt: skip
+    for number in range(30):
+        for member in members:
+            assert member.publish(b"%s%d" % (member.name.encode(), number))
+        network.round()
+    network.run(lambda: network.complete(60), 60_000)
+    for member in members:
+        check_causal(member)
+
+
+@modes
+def test_four_members_in_a_row_and_a_ring(mode: int) -> None:
+    for edges in (["AB", "BC", "CD"], ["AB", "BC", "CD", "DA"]):
+        draw = Draw(5)
+        members = [Member(name, draw, pool=16, offers=16) for name in "ABCD"]
+        network = Network(draw, members, edges, mode, loss=200, repeat=100, reorder=100)
+        for number in range(40):
+            for member in members:
+                assert member.publish(b"%s%d" % (member.name.encode(), number))
+            network.round()
+        network.run(lambda n=network: n.complete(160), 8_000)
+        for member in members:
+            check_causal(member)
+            assert member.node.malformed == 0
+
+
+class Pair:
+    """A receiver that is fed by hand: the sender's frames, made from its log."""
+
+    def __init__(self, pool: int = 8, offers: int = 8) -> None:
+        draw = Draw(3)
+        self.sender = Member("S", draw)
+        self.receiver = Member("R", draw, pool=pool, offers=offers)
+        self.receiver.peers.append("S")
+        self.receiver.add("S")
+        self.sender.boot()
+        self.receiver.boot()
+        self.link = self.receiver.node.link(self.receiver.numbers["S"], PROFILE_BSP_1, 0, 1000, 0)
+        self.now_ms = 0
+
+    def message(self, body: bytes, timestamp: int = 1) -> None:
+        group = bytes(self.receiver.node.core.members.group_ids[:32])
+        content = group + timestamp.to_bytes(8, "big") + body
+        frame = bytearray(b"\x40\x01\x01" + len(content).to_bytes(2, "big") + content)
+        self.code = self.link.receive(frame, len(frame), self.now_ms)
+
+    def give(self, id: bytes) -> None:
+        store = self.sender.store
+        handle = store.find(id, 0)
+        body = self.sender.body(handle)
+        store.load(handle)
+        self.message(body, int.from_bytes(store.timestamp, "big"))
+
+    def asked(self) -> dict[str, list[bytes]]:
+        """What the receiver sends in its next payload, by record type."""
+        self.now_ms += 1000
+        out: dict[str, list[bytes]] = {"acks": [], "requests": [], "offers": []}
+        frame = bytearray(1024)
+        size = self.link.poll_into(frame, self.now_ms)
+        while size:
+            at = 1
+            while at < size:
+                kind, length = frame[at + 1], frame[at + 2] << 8 | frame[at + 3]
+                at += 4
+                name = {0: "acks", 2: "offers", 3: "requests"}[kind]
+                out[name] += [bytes(frame[i : i + 32]) for i in range(at, at + length, 32)]
+                at += length
+            size = self.link.poll_into(frame, self.now_ms)
+        return out
+
+
+def test_a_missing_parent_is_requested_by_id_until_it_comes() -> None:
+    pair = Pair()
+    first, second, third = (pair.sender.publish(b"%d" % n) for n in range(3))
+    assert first and second and third
+    pair.give(third)
+    assert pair.receiver.log() == [] and pair.receiver.node.pending_count() == 1
+    sent = pair.asked()
+    assert sent["acks"] == [third] and sent["requests"] == [second]
+    assert not pair.asked()["requests"]
+    pair.now_ms += 1000
+    assert pair.asked()["requests"] == [second], "asked for again"
+    pair.give(second)
+    assert pair.asked()["requests"] == [first] and pair.receiver.node.pending_count() == 2
+    pair.give(first)
+    assert pair.receiver.log() == [first, second, third]
+    assert pair.receiver.node.pending_count() == 0
+    assert pair.asked() == {"acks": [first], "requests": [], "offers": []}
+    assert pair.receiver.node.delivered == 3
+
+
+def test_no_room_to_wait_asks_for_the_parent_first() -> None:
+    pair = Pair(pool=1)
+    first, second = pair.sender.publish(b"1"), pair.sender.publish(b"2")
+    assert first and second
+    pair.give(second)
+    assert pair.receiver.node.refused == 1 and pair.receiver.node.pending_count() == 0
+    assert pair.asked() == {"acks": [], "requests": [first], "offers": []}
+    pair.give(first)
+    pair.give(second)
+    assert pair.receiver.log() == [first, second]
+
+
+def test_a_flood_of_children_without_parents_leaves_room_for_a_whole_one() -> None:
+    pair = Pair(pool=4, offers=4)
+    for number in range(50):
+        pair.message(b"\x01" + bytes([number + 1]) * 32 + b"orphan")
+    assert pair.receiver.node.pending_count() == 3
+    wanted = pair.receiver.node.core.offers.kinds.count(WANTED)
+    assert 0 < wanted <= 4
+    pair.message(b"\x00whole")
+    assert len(pair.receiver.log()) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"\x05" + bytes(160), b"\xff" * 900, b"\x01" + bytes(31), b"\x04" + bytes(127), b"\x02x"],
+)
+def test_invalid_bodies_are_counted_and_refused(body: bytes) -> None:
+    pair = Pair()
+    pair.message(body)
+    node = pair.receiver.node
+    assert (node.malformed, node.core.graph.invalid, node.pending_count()) == (1, 1, 0)
+    assert pair.receiver.log() == [] and pair.receiver.store.next_pending(0) == 0
+    assert pair.asked() == {"acks": [], "requests": [], "offers": []}
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00", b"\x00" + bytes(951)])
+def test_bodies_without_dependencies(body: bytes) -> None:
+    pair = Pair()
+    pair.message(body)
+    assert len(pair.receiver.log()) == 1
+    assert pair.receiver.body(pair.receiver.store.next(0)) == body
+
+
+def test_four_parents_and_the_same_one_twice() -> None:
+    pair = Pair()
+    parents = []
+    for number in range(4):
+        pair.message(b"\x00%d" % number)
+        parents.append(pair.receiver.log()[-1])
+    pair.message(b"\x04" + b"".join(parents) + b"child")
+    pair.message(b"\x02" + parents[0] * 2 + b"twice")
+    assert len(pair.receiver.log()) == 6
+
+
+def test_a_parent_in_another_group_is_no_parent() -> None:
+    pair = Pair()
+    other = pair.receiver.node.join(READINGS_CLIENT_ID, b"other")
+    handle = pair.receiver.node.publish(other, b"\x00", 1, stamp(0), 0)
+    pair.receiver.store.load(handle)
+    foreign = bytes(pair.receiver.store.id)
+    pair.message(b"\x01" + foreign + b"child")
+    assert pair.receiver.node.pending_count() == 1
+
+
+def test_children_of_a_deleted_message_are_delivered() -> None:
+    pair = Pair()
+    first, second = pair.sender.publish(b"1"), pair.sender.publish(b"2")
+    assert first and second
+    pair.give(first)
+    core = pair.receiver.node.core
+    assert pair.receiver.store.delete(core.slots.handle(core.slots.find(first, 0))) == 0
+    core.window.reset_slot(core.slots.find(first, 0))
+    pair.give(second)
+    assert pair.receiver.node.delivered == 2
+
+
+def test_pending_survives_a_reboot_and_its_parent_is_asked_for_again() -> None:
+    pair = Pair()
+    first, second, third = (pair.sender.publish(b"%d" % n) for n in range(3))
+    assert first and second and third
+    pair.give(third)
+    pair.give(second)
+    assert pair.asked()["acks"] == [third, second]
+    for pool in (8, 2, 1):
+        receiver = pair.receiver
+        receiver.files.power_cut()
+        receiver.pool = pool
+        receiver.start()
+        receiver.boot()
+        pair.link = receiver.node.link(receiver.numbers["S"], PROFILE_BSP_1, 0, 1000, 0)
+        pair.now_ms = 0
+        assert receiver.node.pending_count() == min(2, pool - 1)
+        if pool == 8:
+            assert pair.asked()["requests"] == [first]
+    pair.give(first)
+    assert pair.asked()["acks"] == [first]
+    pair.asked()
+    pair.asked()
+    assert pair.receiver.log() == [first, second, third], "also with a smaller table than before"
+
+
+def test_a_parent_that_came_before_the_cut_is_found_at_boot() -> None:
+    pair = Pair()
+    first, second = pair.sender.publish(b"1"), pair.sender.publish(b"2")
+    assert first and second
+    pair.give(second)
+    graph = pair.receiver.node.core.graph
+    graph.promote = lambda: -1  # the power goes between the parent and its child
+    pair.give(first)
+    pair.receiver.store.barrier()
+    pair.receiver.files.power_cut()
+    pair.receiver.start()
+    pair.receiver.boot()
+    assert pair.receiver.log() == [first, second]
+    assert pair.receiver.consume() and pair.receiver.again
+
+
+def test_whose_source_is_gone_somebody_else_is_asked() -> None:
+    pair = Pair()
+    first, second = pair.sender.publish(b"1"), pair.sender.publish(b"2")
+    assert first and second
+    pair.give(second)
+    pair.receiver.store.barrier()
+    receiver = pair.receiver
+    receiver.peers = ["T"]
+    receiver.start()
+    receiver.boot()
+    pair.link = receiver.node.link(receiver.numbers["T"], PROFILE_BSP_1, 0, 1000, 0)
+    pair.now_ms = 0
+    assert pair.asked()["requests"] == [first]
+
+
+def test_what_was_published_before_is_refused() -> None:
+    member = Member("A", Draw(1))
+    member.boot()
+    node = member.node
+    body = b"\x00" + bytes(2000)
+    for size in (5, 2001):
+        assert node.publish(member.group, body, size, stamp(0), 0) > 0
+        assert node.publish(member.group, body, size, stamp(0), 0) < 0
+        assert node.publish(member.group, body, size, stamp(1), 0) > 0
+    assert len(set(member.log())) == 4 and node.delivered == 4

@@ -1,0 +1,72 @@
+"""Epochs and waits, where both counters wrap."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drupelet.limits import BACKOFF_EPOCHS_MAX, NOW_MODULUS_MS, WAIT_MS_MAX
+from drupelet.schedule import EpochClock, elapsed_ms, epochs_since, interval_epochs, later_ms
+
+nows = st.integers(0, NOW_MODULUS_MS - 1)
+waits = st.integers(0, WAIT_MS_MAX)
+
+
+@given(nows, waits)
+def test_elapsed_undoes_later(now: int, wait: int) -> None:
+    assert elapsed_ms(later_ms(now, wait), now) == wait
+    assert 0 <= later_ms(now, wait) < NOW_MODULUS_MS
+
+
+def test_elapsed_over_the_wrap() -> None:
+    assert elapsed_ms(5, NOW_MODULUS_MS - 3) == 8
+    assert epochs_since(2, 0xFFFF) == 3
+
+
+def test_intervals_double_and_are_capped() -> None:
+    alone = [interval_epochs(count, False) for count in range(1, 256)]
+    assert alone[:7] == [2, 4, 8, 16, 32, 64, 64]
+    assert set(alone[6:]) == {BACKOFF_EPOCHS_MAX}
+    assert {interval_epochs(count, True) for count in range(256)} == {2}
+
+
+@given(nows, st.integers(1, 100_000), st.integers(0, 255), st.lists(st.integers(0, 500_000)))
+def test_epochs_number_time(now: int, epoch_ms: int, phase: int, steps: list[int]) -> None:
+    phase_ms = epoch_ms * phase >> 8
+    clock = EpochClock(epoch_ms, now, phase_ms)
+    passed = 0
+    for step in steps:
+        passed += step
+        clock.advance(later_ms(now, passed))
+        full = (passed + epoch_ms - phase_ms) // epoch_ms
+        assert clock.epoch == (1 + full) & 0xFFFF
+        into = (passed + epoch_ms - phase_ms) % epoch_ms
+        assert elapsed_ms(later_ms(now, passed), clock.start_ms) == into
+        assert clock.until_ms(later_ms(now, passed), 1) == epoch_ms - into
+        assert clock.until_ms(later_ms(now, passed), 3) == 3 * epoch_ms - into
+
+
+def test_epoch_numbers_wrap() -> None:
+    clock = EpochClock(1, 0, 0)
+    clock.advance(0xFFFE)
+    assert clock.epoch == 0
+    clock.advance(0xFFFE + 0x10000)
+    assert clock.epoch == 0
+
+
+def test_a_clock_that_went_back_is_not_followed() -> None:
+    clock = EpochClock(1000, 5000, 0)
+    clock.advance(9500)
+    epoch = clock.epoch
+    clock.advance(8000)
+    assert clock.epoch == epoch
+    assert clock.until_ms(8000, 1) == 1000
+    clock.advance(10_000)
+    assert clock.epoch == epoch + 1
+
+
+def test_the_longest_epoch_and_the_longest_wait() -> None:
+    clock = EpochClock(WAIT_MS_MAX, 7, WAIT_MS_MAX - 1)
+    assert clock.until_ms(7, 1) == WAIT_MS_MAX - 1
+    assert clock.until_ms(7, 2) == WAIT_MS_MAX
+    assert EpochClock(1000, 0, 0).until_ms(0, 1 << 20) == WAIT_MS_MAX
+    clock.advance(later_ms(7, WAIT_MS_MAX))
+    assert clock.epoch == 2

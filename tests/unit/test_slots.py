@@ -1,0 +1,135 @@
+"""The slot table and the shared pool of offered ids."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drupelet.limits import ID_SIZE
+from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, WANTED, MessageSlots, OfferPool
+from drupelet_host.index import DictIndex
+
+KINDS = (OFFERED, WANTED, OWED)
+PEERS = 3
+
+
+def id_of(number: int) -> bytes:
+    return bytes([number + 1]) * ID_SIZE
+
+
+def entries(pool: OfferPool) -> dict[tuple[int, bytes], int]:
+    found = {}
+    for entry in range(pool.count):
+        if pool.kinds[entry]:
+            id = bytes(pool.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE])
+            key = (pool.peers[entry], id)
+            assert key not in found, "an id twice at one peer"
+            found[key] = pool.kinds[entry]
+    return found
+
+
+adds = st.tuples(
+    st.integers(0, PEERS - 1), st.integers(0, 30), st.sampled_from(KINDS), st.integers(0, 3)
+)
+
+
+Step = tuple[int, int, int, int]
+
+
+@given(st.integers(1, 12), st.lists(adds, max_size=80))
+def test_pool_keeps_quota_and_what_matters(count: int, steps: list[Step]) -> None:
+    pool = OfferPool(count)
+    pool.quota = max(1, count // PEERS)
+    epoch = 0xFFFE
+    for peer, number, kind, later in steps:
+        epoch = (epoch + later) & 0xFFFF
+        before = entries(pool)
+        entry = pool.add(id_of(number), 0, peer, kind, epoch)
+        after = entries(pool)
+        for other in range(PEERS):
+            assert sum(key[0] == other for key in after) <= pool.quota
+            if other != peer:
+                mine = {k: v for k, v in before.items() if k[0] == other}
+                assert mine == {k: v for k, v in after.items() if k[0] == other}
+        gone = before.keys() - after.keys()
+        assert len(gone) <= 1
+        for key in gone:
+            # Offers give way to all, what is owed to a wanted parent, a young want to nothing.
+            assert before[key] == OFFERED or (before[key] == OWED and kind == WANTED)
+        if entry >= 0:
+            kept = before.get((peer, id_of(number)))
+            stays = kept == WANTED and kind != OWED
+            assert after[peer, id_of(number)] == (WANTED if stays else kind)
+        else:
+            assert after == before
+
+
+def test_the_oldest_offer_is_replaced_but_not_by_one_of_its_epoch() -> None:
+    pool = OfferPool(4)
+    pool.quota = 3
+    for number in range(3):
+        assert pool.add(id_of(number), 0, 0, OFFERED, 0xFFFF - number) >= 0
+    pool.add(id_of(2), 0, 0, OFFERED, 0)  # again: it is not younger for that
+    pool.add(id_of(3), 0, 0, OFFERED, 0)
+    assert {id for _, id in entries(pool)} == {id_of(0), id_of(1), id_of(3)}
+    pool.add(id_of(4), 0, 0, OFFERED, 0)
+    pool.add(id_of(5), 0, 0, OFFERED, 0)
+    pool.add(id_of(6), 0, 0, OFFERED, 0)
+    assert {id for _, id in entries(pool)} == {id_of(3), id_of(4), id_of(5)}
+    assert pool.replaced == 3
+    assert pool.add(id_of(7), 0, 0, WANTED, 0) >= 0, "a wanted parent waits for no epoch"
+
+
+def test_a_wanted_parent_gives_way_after_eight_requests_in_vain() -> None:
+    pool = OfferPool(1)
+    entry = pool.add(id_of(1), 0, 0, WANTED, 1)
+    for epoch in range(7):
+        pool.sent(entry, epoch)
+        assert pool.add(id_of(2), 0, 0, OFFERED, 100) == -1
+    pool.sent(entry, 7)
+    assert pool.add(id_of(2), 0, 0, OFFERED, 1) == entry
+    assert pool.send_counts[entry] == 0
+    for epoch in range(300):
+        pool.sent(entry, epoch)
+    assert pool.send_counts[entry] == 255
+
+
+def test_drops() -> None:
+    pool = OfferPool(6)
+    for peer, kind in ((0, OFFERED), (1, WANTED), (2, OWED)):
+        pool.add(id_of(1), 0, peer, kind, 1)
+        pool.add(id_of(2), 0, peer, kind, 1)
+    pool.drop_id(id_of(1), 0)
+    assert entries(pool) == {
+        (0, id_of(2)): OFFERED, (1, id_of(2)): WANTED, (2, id_of(1)): OWED, (2, id_of(2)): OWED,
+    }  # fmt: skip
+    pool.drop_peer(2)
+    assert entries(pool) == {(0, id_of(2)): OFFERED, (1, id_of(2)): WANTED}
+    pool.add(id_of(3), 0, 1, OWED, 1)
+    pool.kinds[pool.add(id_of(4), 0, 1, OWED, 1)] = OWED_BUNDLING
+    pool.add(id_of(4), 0, 1, OWED, 1)
+    assert entries(pool)[1, id_of(4)] == OWED
+
+
+def test_an_id_of_zeros_is_no_free_slot() -> None:
+    for index in (None, DictIndex()):
+        slots = MessageSlots(3, 2, index)
+        assert slots.find(bytes(ID_SIZE), 0) == -1
+        assert slots.find_prefix(bytes(8), 0, 8) == -1
+        slots.take(1, id_of(5), 0, 77, 500)
+        assert slots.find(bytes(ID_SIZE), 0) == -1
+        assert slots.find(b"__" + id_of(5), 2) == 1
+        assert slots.find_prefix(id_of(5)[:8], 0, 8) == 1
+        assert (slots.handle(1), slots.size(1), slots.oldest) == (77, 500, 2)
+        slots.free(1)
+        assert slots.find(id_of(5), 0) == -1
+
+
+def test_taking_a_slot_forgets_what_was_there() -> None:
+    slots = MessageSlots(2, 2, None)
+    slots.take(0, id_of(1), 0, 1, 1)
+    slots.states[0] = slots.states[2] = 255
+    slots.sent(2, 300, 9)
+    assert slots.send_counts[2] == 255 and slots.send_epoch(2) == 9
+    slots.free(0)
+    slots.take(0, id_of(2), 0, (1 << 30) - 1, 32768)
+    assert slots.states[0] == slots.states[2] == slots.send_counts[2] == 0
+    assert slots.handle(0) == (1 << 30) - 1 and slots.size(0) == 32768
