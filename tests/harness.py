@@ -1,69 +1,281 @@
-"""The line harness: one request per line on stdin, one reply per line on stdout, in order.
+"""The line harness: one request per line on stdin, one reply per line on stdout (DESIGN 15).
 
-    request  verb, a space, one JSON object       reply  ok JSON, or error {"kind", "message"}
+    verb {json}   ->   ok {json}   or   error {"kind": "PeerError", "message": "..."}
 
-Runs under CPython and both MicroPythons alike and prints the same bytes: bytes are lower-case hex,
-keys are sorted. Ends at the end of input. `bsp-0` is there on CPython only.
+It runs under CPython and both MicroPythons alike and prints the same bytes on each: keys are
+sorted, bytes are lower-case hex. It imports the core, and for the `cobs_` verbs the framing.
+Profiles of other families have a file of their own, loaded when the first request names one.
 """
 
+import gc
 import json
 import sys
+from binascii import hexlify, unhexlify
 
-HERE = __file__.rsplit("/", 1)[0] if "/" in __file__ else "."
-sys.path[:0] = [HERE + "/../firmware", HERE]
+TESTS = __file__.rpartition("/")[0] or "."
+for folder in ("/../transports", "/../firmware", ""):
+    sys.path.insert(0, TESTS + folder)
 
-import harness_mvds  # noqa: E402
-from drupelet._compat import ON_BOARD  # noqa: E402
-from drupelet.errors import DrupeletError  # noqa: E402
+from drupelet.errors import E_PEER, CapacityError, DrupeletError, check  # noqa: E402
+from drupelet.hashes import Blake2s, MessageHash, group_id_into  # noqa: E402
+from drupelet.limits import (  # noqa: E402
+    BODY_SIZE_MAX,
+    CONTENT_HEADER_SIZE,
+    DESCRIPTOR_SIZE_MAX,
+    ID_SIZE,
+    RECORD_HEADER_SIZE,
+    RECORD_IDS_MAX,
+)
+from drupelet.wire import bsp1  # noqa: E402
 
-# Profile -> the module with its verbs: functions from a request to a reply.
-MODULES = dict.fromkeys(harness_mvds.PROFILES, harness_mvds)
-if not ON_BOARD:
-    import harness_bsp0
-
-    MODULES["bsp-0"] = harness_bsp0
-VERBS = ("group_id", "message_id", "encode", "decode", "feed")
-
-
-def dumps(value: "object") -> str:
-    """JSON with sorted keys: MicroPython's dicts have an order of their own."""
-    if isinstance(value, dict):
-        pairs = [json.dumps(key) + ": " + dumps(value[key]) for key in sorted(value)]
-        return "{" + ", ".join(pairs) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join([dumps(item) for item in value]) + "]"
-    return json.dumps(value)
+LISTS = ((bsp1.ACK, "acks"), (bsp1.OFFER, "offers"), (bsp1.REQUEST, "requests"))
+TYPES = {bsp1.ACK: "ACK", bsp1.OFFER: "OFFER", bsp1.REQUEST: "REQUEST"}
+TIMESTAMP_MAX = (1 << 63) - 1
 
 
-def answer(verb: str, request: "dict[str, object]") -> "dict[str, object]":
-    profile = request.get("profile")
-    call = getattr(MODULES.get(profile), verb, None) if verb in VERBS else None
+class RequestError(ValueError):
+    """A request that makes no sense, whatever the profile."""
+
+
+def to_hex(data):
+    return hexlify(bytes(data)).decode()
+
+
+def sized(data, size_max, what, size=-1):
+    """Bytes of a hex value, of the size that is wanted."""
+    data = unhexlify(data)
+    if len(data) > size_max or (size >= 0 and len(data) != size):
+        raise CapacityError(f"{what} of {len(data)} bytes")
+    return data
+
+
+def timestamp_bytes(value):
+    number = int(str(value))
+    if not 0 <= number <= TIMESTAMP_MAX:
+        raise CapacityError(f"timestamp {number} is not 0..2^63-1")
+    return number.to_bytes(8, "big")
+
+
+def identify(group, timestamp, body):
+    made = MessageHash()
+    made.start(group, 0, timestamp, 0, len(body))
+    made.update(body, 0, len(body))
+    out = bytearray(ID_SIZE)
+    made.digest_into(out, 0)
+    return to_hex(out)
+
+
+class Reading:
+    """Stands where a link does for the wire profile: keeps what it is given, in order."""
+
+    def __init__(self):
+        self.records = []
+        self._ids = []
+        self.left = 0  # bytes behind the last whole record
+
+    def count_record(self, sent, kind, size):
+        """A record ended: its ids are together."""
+        assert not sent
+        if kind in TYPES:
+            self.records.append({"type": TYPES[kind], "ids": self._ids})
+            assert len(self._ids) * ID_SIZE + RECORD_HEADER_SIZE == size
+        self._ids = []
+
+    def on_ack(self, buf, at):
+        self._ids.append(to_hex(buf[at : at + ID_SIZE]))
+
+    on_offer = on_request = on_ack
+
+    def on_message(self, buf, at, size):
+        content = bytes(buf[at : at + size])
+        group, timestamp = content[:ID_SIZE], content[ID_SIZE:CONTENT_HEADER_SIZE]
+        body = content[CONTENT_HEADER_SIZE:]
+        self.records.append(
+            {
+                "type": "MESSAGE",
+                "group_id": to_hex(group),
+                "timestamp": int.from_bytes(timestamp, "big"),
+                "body": to_hex(body),
+                "message_id": identify(group, timestamp, body),
+            }
+        )
+
+
+class Bsp1:
+    """Profile `bsp-1`."""
+
+    @staticmethod
+    def group_id(request):
+        client = sized(request["client_id"], ID_SIZE, "client id", ID_SIZE)
+        descriptor = sized(request["descriptor"], DESCRIPTOR_SIZE_MAX, "descriptor")
+        out = bytearray(ID_SIZE)
+        group_id_into(out, client, descriptor, len(descriptor))
+        return {"group_id": to_hex(out)}
+
+    @staticmethod
+    def message_id(request):
+        group = sized(request["group_id"], ID_SIZE, "group id", ID_SIZE)
+        body = sized(request["body"], BODY_SIZE_MAX, "body")
+        return {"message_id": identify(group, timestamp_bytes(request["timestamp"]), body)}
+
+    @staticmethod
+    def encode(request):
+        wire = b""
+        for kind, name in LISTS:
+            ids = [sized(id, ID_SIZE, "id", ID_SIZE) for id in request.get(name) or ()]
+            for at in range(0, len(ids), RECORD_IDS_MAX):
+                wire += record(kind, b"".join(ids[at : at + RECORD_IDS_MAX]))
+        for message in request.get("messages") or ():
+            group = sized(message["group_id"], ID_SIZE, "group id", ID_SIZE)
+            body = sized(message["body"], BODY_SIZE_MAX, "body")
+            wire += record(bsp1.MESSAGE, group + timestamp_bytes(message["timestamp"]) + body)
+        return {"wire": to_hex(wire)}
+
+    @staticmethod
+    def decode(request):
+        wire = bytearray(unhexlify(request["wire"]))
+        reading = Reading()
+        check(bsp1.parse(reading, wire, 0, len(wire)), "not a record of bsp-1")
+        found = {name: [] for _, name in LISTS}
+        found["messages"] = []
+        for made in reading.records:
+            name = made.pop("type").lower() + "s"
+            found[name] += made.get("ids", [made])
+        return found
+
+    @staticmethod
+    def feed(request):
+        stream = unhexlify(request["stream"])
+        sizes = [int(str(size)) for size in request.get("pieces") or ()] or [len(stream) or 1]
+        if min(sizes) < 1:
+            raise RequestError("a piece has 1 byte at least")
+        reading = Reading()
+        held = bytearray()
+        at = turn = code = 0
+        while at < len(stream) and not code:
+            held += stream[at : at + sizes[turn % len(sizes)]]
+            at += sizes[turn % len(sizes)]
+            turn += 1
+            code = take_records(reading, held)
+            held = held[len(held) - reading.left :]
+        error = "PeerError" if code else None
+        return {"records": reading.records, "error": error, "truncated": not code and held != b""}
+
+
+def record(kind, payload):
+    out = bytearray(RECORD_HEADER_SIZE) + payload
+    bsp1.put_header(out, 0, kind, len(payload))
+    assert bsp1.check_record(out, 0, len(out)) == len(payload)
+    return bytes(out)
+
+
+def take_records(reading, held):
+    """Read every whole record of `held`; `reading.left` bytes are the beginning of the next."""
+    at = code = 0
+    while at + RECORD_HEADER_SIZE <= len(held) and not code:
+        size = RECORD_HEADER_SIZE + (held[at + 2] << 8 | held[at + 3])
+        if at + size > len(held):
+            # What the header says wrong is wrong at once: try it with a payload of zeros.
+            head = held[at : at + RECORD_HEADER_SIZE]
+            code = min(bsp1.check_record(head + bytes(size), 0, size), 0)
+            break
+        code = bsp1.parse(reading, held, at, at + size)
+        at += size
+    if at < len(held) and held[at] != bsp1.VERSION:
+        code = E_PEER
+    reading.left = len(held) - at
+    return code
+
+
+def family(request):
+    """What answers for the request's profile."""
+    profile = request["profile"]
+    if profile == "bsp-1":
+        return Bsp1
+    if profile == "bsp-0":
+        return __import__("harness_bsp0")
+    if profile.startswith("mvds-"):
+        return __import__("harness_mvds")
+    raise RequestError(f"unknown profile {profile}")
+
+
+def blake2s(request):
+    made = Blake2s()
+    made.start(unhexlify(request.get("key") or ""))
+    data = unhexlify(request["data"])
+    made.update(data, 0, len(data))
+    out = bytearray(ID_SIZE)
+    made.digest_into(out, 0)
+    return {"digest": to_hex(out)}
+
+
+def cobs_encode(request):
+    from drupelet_transports import framing
+
+    return {"wire": to_hex(framing.cobs_encode(unhexlify(request["data"])))}
+
+
+def cobs_decode(request):
+    from drupelet_transports import framing
+
+    return {"data": to_hex(framing.cobs_decode(unhexlify(request["wire"])))}
+
+
+FAMILY_VERBS = ("group_id", "message_id", "encode", "decode", "feed")
+VERBS = {"blake2s": blake2s, "cobs_encode": cobs_encode, "cobs_decode": cobs_decode}
+
+
+def reply_to(verb, request):
+    if verb in VERBS:
+        return VERBS[verb](request)
+    call = getattr(family(request), verb, None) if verb in FAMILY_VERBS else None
     if call is None:
-        raise ValueError(f"no verb {verb} for profile {profile}")
+        raise RequestError(f"unknown verb {verb}")
     return call(request)
 
 
-def reply(line: str) -> str:
+def emit(value):
+    """Print JSON with sorted keys: MicroPython's dictionaries have no order.
+
+    Piece by piece, because a reply may be half of a board's heap.
+    """
+    before = ""
+    if isinstance(value, dict):
+        for key in sorted(value):
+            sys.stdout.write((before or "{") + json.dumps(key) + ": ")
+            emit(value[key])
+            before = ", "
+        sys.stdout.write("}" if value else "{}")
+    elif isinstance(value, list):
+        for item in value:
+            sys.stdout.write(before or "[")
+            emit(item)
+            before = ", "
+        sys.stdout.write("]" if value else "[]")
+    else:
+        sys.stdout.write(json.dumps(value))
+
+
+def answer(line):
     verb, _, rest = line.partition(" ")
     try:
-        request = json.loads(rest)
-    except ValueError:
-        request = None
-    if not isinstance(request, dict):
-        return "error " + dumps({"kind": "ValueError", "message": "not a JSON object"})
-    try:
-        return "ok " + dumps(answer(verb, request))
-    except DrupeletError as wrong:
-        return "error " + dumps({"kind": type(wrong).__name__, "message": str(wrong)})
-    except KeyError as wrong:
-        return "error " + dumps({"kind": "ValueError", "message": f"{wrong.args[0]} is missing"})
-    except ValueError as wrong:
-        # One name for its children: the interpreters raise different ones.
-        return "error " + dumps({"kind": "ValueError", "message": str(wrong)})
+        status, reply = "ok ", reply_to(verb, json.loads(rest))
+    except (DrupeletError, RequestError) as error:
+        kind = "ValueError" if isinstance(error, RequestError) else type(error).__name__
+        status, reply = "error ", {"kind": kind, "message": str(error)}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # Which of them, and in what words, is up to the interpreter.
+        status, reply = "error ", {"kind": "ValueError", "message": "not such a request"}
+    sys.stdout.write(status)
+    emit(reply)
+    sys.stdout.write("\n")
 
 
-if __name__ == "__main__":
-    if not ON_BOARD:
-        sys.stdout.reconfigure(line_buffering=True)  # who asks may wait for each reply
+def main():
     for line in sys.stdin:
-        print(reply(line))
+        if line.strip():
+            gc.collect()
+            answer(line.strip())
+
+
+main()

@@ -59,7 +59,10 @@ class Link(SegmentExchange):
         self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
         clock: "EpochClock",
     ) -> None:  # fmt: skip
-        SegmentExchange.__init__(self, core, peer, mode == INTERACTIVE, carrier == CARRIER_STICK)
+        visits = carrier == CARRIER_STICK
+        # On a stick there is nobody to answer an offer.
+        interactive = mode == INTERACTIVE and not visits
+        SegmentExchange.__init__(self, core, peer, interactive, visits)
         self.profile = profile
         self.carrier = carrier
         self._epoch_ms = epoch_ms

@@ -96,3 +96,17 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_brokers_that_are_refused(url: str, why: str) -> None:
     with pytest.raises((DemoError, TransportError), match=why):
         check_broker(url)
+
+
+def test_a_folder_is_one_demos_at_a_time(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert plan.lock(out) is None
+    prepare(out)
+    held = plan.lock(out)
+    assert held is not None
+    with pytest.raises(plan.DemoError, match="another demo runs there"):
+        plan.lock(out)
+    held.close()
+    again = plan.lock(out)
+    assert again is not None
+    again.close()

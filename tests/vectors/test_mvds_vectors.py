@@ -152,8 +152,21 @@ def test_message_ids_of_whole_runs(command: list[str]) -> None:
 def test_all_interpreters_print_the_same_bytes() -> None:
     name = "mvds_go_head"
     decodes = [{"profile": "mvds-1", "wire": wire} for _, wire in cases(name, "mvds-1")]
-    decodes += [{"profile": "mvds-1", "wire": wire} for wire in ("00", "0a20", "22010a", "")]
+    wires = ("0", "0a 0", "0x", "00", "0a20", "22010a", "", "aa0100")
+    decodes += [{"profile": "mvds-1", "wire": wire} for wire in wires]
     text = "".join(f"decode {json.dumps(request)}\n" for request in decodes)
+    message = {"group_id": "00", "timestamp": "-1", "body": "", "parents": []}
+    for bad in (
+        {"profile": "mvds-nested", "messages": [message]},
+        {"profile": "mvds-1", "messages": [message | {"timestamp": 1 << 63}]},
+        {"profile": "mvds-1", "messages": [message | {"parents": ["00"]}]},
+        {"profile": "mvds-1", "group_offers": [message]},
+        {"profile": "mvds-1", "messages": [{"body": ""}]},
+        {"profile": "mvds-2"},
+        {},
+    ):
+        text += f"encode {json.dumps(bad)}\n"
+    text += "decode nonsense\nremember {}\n"
     printed = {
         subprocess.run(
             [*command, str(ROOT / "tests/harness.py")],
@@ -162,8 +175,8 @@ def test_all_interpreters_print_the_same_bytes() -> None:
         for command in COMMANDS.values()
     }  # fmt: skip
     assert len(printed) == 1
-    replies = printed.pop().splitlines()
-    assert [reply.split(" ")[0] for reply in replies[-4:]] == ["error"] * 3 + ["ok"]
+    replies = [line.split(" ")[0] for line in printed.pop().splitlines()]
+    assert replies == ["ok"] * (len(decodes) - 8) + ["error"] * 6 + ["ok"] * 2 + ["error"] * 9
 
 
 @on_all

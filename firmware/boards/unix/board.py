@@ -54,7 +54,7 @@ class Board:
                 device.asleep(True)
                 self.waiter.wait(wait_ms)
                 device.asleep(False)
-        self.node.save(self.clock.now_ms())
+        device.flush()
         for client, _transport in self.clients:
             client.close()
         self._say_status("stopped")

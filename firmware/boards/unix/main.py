@@ -66,8 +66,8 @@ def main(path: str) -> int:
         return 1
     try:
         board = _set_up(config)
-    except KeyError as error:
-        print("board: %s lacks %s" % (path, error), file=sys.stderr)
+    except (KeyError, TypeError) as error:
+        print("board: %s lacks %s, or has it wrong" % (path, error), file=sys.stderr)
         return 1
     except (DrupeletError, OSError) as error:
         print("board %s: %s" % (config["name"], error), file=sys.stderr)

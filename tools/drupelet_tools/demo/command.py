@@ -2,12 +2,16 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from drupelet_tools.demo.rows import Rows
 
 # Where the table goes when it is not a terminal that tells its width.
 _PAPER_WIDTH = 110
@@ -36,7 +40,6 @@ def demo(
     """Five members, three carriers, one report: the whole product on this machine."""
     # Spark's libraries take seconds to load: only whoever runs the demo waits for them.
     from drupelet_tools.demo import plan
-    from drupelet_tools.demo.rows import read_rows
     from drupelet_tools.demo.run import Course
 
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
@@ -46,22 +49,34 @@ def demo(
     def say(text: str) -> None:
         console.print(text, markup=False)
 
-    rows = read_rows(input_file, plan.READINGS * len(plan.BOARDS)) if input_file else None
-    if rows is not None:
-        for complaint in rows.complaints:
-            say(f"--input {input_file}: {complaint}")
-        say(f"--input {input_file}: {len(rows.texts)} rows, {rows.bad} bad ones skipped")
+    rows = _rows(input_file, say) if input_file else None
     if broker:
         plan.check_broker(broker)
-    course = Course(plan.prepare(out), broker, rows, say)
+    held = plan.lock(out)
+    folders = plan.prepare(out)
+    held = held or plan.lock(out)
+    course = Course(folders, broker, rows, say)
     try:
         course.run()
     except KeyboardInterrupt:
         say(f"interrupted: every process is stopped; {out} may be used again")
         raise
     finally:
+        if held is not None:
+            held.close()
         if course.result:
             _print(course.result, as_json, console)
+
+
+def _rows(path: Path, say: Callable[[str], None]) -> "Rows":
+    from drupelet_tools.demo import plan
+    from drupelet_tools.demo.rows import read_rows
+
+    rows = read_rows(path, plan.READINGS * len(plan.BOARDS))
+    for complaint in rows.complaints:
+        say(f"--input {path}: {complaint}")
+    say(f"--input {path}: {len(rows.texts)} rows, {rows.bad} bad ones skipped")
+    return rows
 
 
 def _print(result: dict[str, Any], as_json: bool, console: Console) -> None:

@@ -6,10 +6,12 @@
 One group for the readings, one for the black boxes, which travel toward the host only.
 """
 
+import fcntl
 import shutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from drupelet.errors import DrupeletError
 from drupelet_transports.loopback import require_loopback
@@ -117,6 +119,20 @@ def check_broker(text: str) -> None:
             f"--broker {text}: no answer ({error.strerror or error}); start the broker,"
             " or leave --broker out and one is started"
         ) from None
+
+
+def lock(out: Path) -> IO[str] | None:
+    """Keep other demos out of an output folder while the result is open; None if it is new."""
+    marker = out / MARKER
+    if not marker.is_file():
+        return None
+    held = marker.open()
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        held.close()
+        raise DemoError(f"{out}: another demo runs there; give another --out folder") from None
+    return held
 
 
 def prepare(out: Path) -> Folders:
