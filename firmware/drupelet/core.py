@@ -53,11 +53,11 @@ class Core:
         self.scratch = bytearray(SCRATCH_SIZE)
         self.box = box
         # Incoming part files: the peer (row + 1) whose content each takes in, which content, how
-        # long it is; and how many pieces of others were refused since its own last one.
+        # long it is, and when it last grew.
         self.part_owners = bytearray(parts_max)
         self.part_keys = bytearray(8 * parts_max)
         self.part_totals = bytearray(2 * parts_max)
-        self.part_refused = bytearray(parts_max)
+        self.part_grew_ms = bytearray(4 * parts_max)
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0

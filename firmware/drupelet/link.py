@@ -65,7 +65,8 @@ class Link(SegmentExchange):
         SegmentExchange.__init__(self, core, peer, interactive, visits)
         self.profile = profile
         self.carrier = carrier
-        self._epoch_ms = epoch_ms
+        if not self.visits:
+            self.epoch_ms = epoch_ms
         self.use(clock)
         self._base = COUNT_CARRIERS + carrier * 32
         self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
@@ -78,7 +79,7 @@ class Link(SegmentExchange):
     def use(self, clock: "EpochClock") -> None:
         """Count epochs by this clock: live links to one peer share what was sent when."""
         self.clock = clock
-        every = (self._epoch_ms + clock.epoch_ms - 1) // clock.epoch_ms
+        every = (self.epoch_ms + clock.epoch_ms - 1) // clock.epoch_ms
         self.every = every if every < _EVERY_MAX else _EVERY_MAX
         self.epoch = self._began = clock.epoch
 
@@ -171,8 +172,9 @@ class Link(SegmentExchange):
     def _tick(self, now_ms: int) -> None:
         clock = self.clock
         clock.advance(now_ms)
-        if epochs_since(clock.epoch, self._began) >= self.every:
-            self._began = clock.epoch
+        passed = epochs_since(clock.epoch, self._began)
+        if passed >= self.every:
+            self._began = (clock.epoch - passed % self.every) & 0xFFFF
             self._train = FRAMES_PER_EPOCH_MAX
             self._used = False
             self.begin_epoch(clock.epoch)

@@ -24,7 +24,8 @@ from drupelet.limits import (
     SEGMENT_HEADER_SIZE,
 )
 from drupelet.members import GROUP_TELEMETRY, SHARED
-from drupelet.memory import copy, equal, get_u16, put_u16
+from drupelet.memory import copy, equal, get_u16, get_u32, put_u16, put_u32
+from drupelet.schedule import elapsed_ms
 from drupelet.states import GOT_MESSAGE, HOLD
 from drupelet.sync import Exchange
 
@@ -36,8 +37,8 @@ KIND_SEGMENT = const(0x50)
 KIND_STATE = const(0x51)
 _KEY_SIZE = const(8)
 _STATE_SIZE = const(11)
-# A transfer gives its part file up when so many pieces of others came since its own last one.
-_REFUSALS_MAX = const(128)
+# A transfer that stood still for 2^3 epochs gives its part file up to another.
+_STILL_SHIFT = const(3)
 
 
 class SegmentExchange(Exchange):
@@ -45,6 +46,7 @@ class SegmentExchange(Exchange):
 
     def __init__(self, core: "Core", peer: int, interactive: bool, visits: bool) -> None:
         Dues.__init__(self, core, peer, interactive, visits)
+        self.epoch_ms = 0  # of a live link
         self._offset = 0
         self._peer_key = bytearray(_KEY_SIZE)
         self._peer_have = 0
@@ -182,6 +184,7 @@ class SegmentExchange(Exchange):
         if end > have:
             at = SEGMENT_HEADER_SIZE + have - offset
             code = core.store.part_append(file, frame, at, end - have)
+            put_u32(core.part_grew_ms, part * 4, self.now_ms)
         if code != OK:
             core.part_owners[part] = 0
         elif end >= total:
@@ -216,13 +219,12 @@ class SegmentExchange(Exchange):
         same = equal(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
         same = same and get_u16(core.part_totals, part * 2) == total
         if owners[part] == self.peer + 1 and same:
-            core.part_refused[part] = 0
             return part
         if owners[part] and not self._gives_way(part, offset):
             self._gap = True
             return -1
         owners[part] = self.peer + 1
-        core.part_refused[part] = 0
+        put_u32(core.part_grew_ms, part * 4, self.now_ms)
         copy(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
         put_u16(core.part_totals, part * 2, total)
         if core.store.part_open(PART_INCOMING + part, frame, 1, total) < 0:
@@ -233,12 +235,12 @@ class SegmentExchange(Exchange):
     def _gives_way(self, part: int, offset: int) -> bool:
         """True when a part's content is short, stands still, or came another way."""
         core = self.core
-        core.part_refused[part] += 1
         ours = core.part_owners[part] == self.peer + 1
         if ours and not offset and core.store.part_size(PART_INCOMING + part) < PART_FLUSH_SIZE:
             return True
         known = core.slots.find_prefix(core.part_keys, part * _KEY_SIZE, _KEY_SIZE) >= 0
-        return known or core.part_refused[part] > _REFUSALS_MAX
+        still_ms = elapsed_ms(self.now_ms, get_u32(core.part_grew_ms, part * 4))
+        return known or still_ms >> _STILL_SHIFT >= self.epoch_ms
 
     def _complete(self, file: int, key_at: int) -> None:
         """All pieces are here: verify, take in, and let the part file go."""

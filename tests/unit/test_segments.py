@@ -1,0 +1,286 @@
+"""Messages longer than a frame: pieces over frames of any size, lost, cut and resumed."""
+
+import pytest
+
+from drupelet.limits import CONTENT_HEADER_SIZE, INLINE_SIZE_MAX, PART_INCOMING
+from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
+from helpers import EPOCH_MS, Draw, Line, Member, Network, stamp
+
+SIZES = [INLINE_SIZE_MAX, INLINE_SIZE_MAX + 1, 2000, 32768]
+STATE = 0x51
+SEGMENT = 0x50
+
+
+def body_of(size: int) -> bytes:
+    return b"\x00" + bytes(i * 7 & 255 for i in range(size - 1))
+
+
+def publish(member: Member, size: int, number: int = 0) -> bytes:
+    assert member.node.publish(member.group, body_of(size), size, stamp(number), 0) > 0
+    return member.log()[-1]
+
+
+def pair(mode: int = BATCH, frame_size: int = 1024, **faults: int) -> Network:
+    draw = Draw(frame_size)
+    members = [Member(name, draw, pool=16, offers=16, body_files_max=64) for name in "AB"]
+    return Network(draw, members, ["AB"], mode, frame_size, **faults)
+
+
+def has_body(member: Member, id: bytes, size: int) -> bool:
+    handle = member.store.find(id, 0)
+    return handle > 0 and member.body(handle) == body_of(size)
+
+
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
+@pytest.mark.parametrize("frame_size", [64, 222, 1024])
+@pytest.mark.parametrize("size", SIZES)
+def test_sizes_and_frames(size: int, frame_size: int, mode: int) -> None:
+    net = pair(mode, frame_size)
+    id = publish(net.members["A"], size)
+    rounds = net.run(lambda: net.complete(1), 400)
+    assert has_body(net.members["B"], id, size)
+    line = net.lines["A", "B"]
+    content = size + CONTENT_HEADER_SIZE
+    pieces = content // (frame_size - 13) + 1
+    assert line.bytes < content + 13 * pieces + 1500, "each byte went once"
+    # 64 frames an epoch of four rounds, and a few epochs to offer, ask and acknowledge.
+    assert rounds < 4 * (pieces / 64 + 5)
+
+
+@pytest.mark.parametrize("loss", [100, 300])
+@pytest.mark.parametrize("frame_size", [64, 1024])
+def test_loss(frame_size: int, loss: int) -> None:
+    net = pair(BATCH, frame_size, loss=loss, repeat=50, reorder=50)
+    id = publish(net.members["A"], 32768)
+    net.run(lambda: net.complete(1), 12_000)
+    assert has_body(net.members["B"], id, 32768)
+
+
+def test_a_flipping_line_gives_the_body_whole() -> None:
+    net = pair(BATCH, 1024, flip=100)
+    id = publish(net.members["A"], 20_000)
+    net.run(lambda: net.complete(1), 2_000)
+    assert has_body(net.members["B"], id, 20_000)
+
+
+def test_many_long_messages_in_both_directions() -> None:
+    net = pair(BATCH, 1024, loss=200)
+    for number in range(12):
+        for member in net.members.values():
+            size = (953, 3000, 9000, 32768)[number % 4]
+            assert member.node.publish(
+                member.group, body_of(size) + member.name.encode(), size + (size < 32768),
+                stamp(number + (member.name == "B") * 100), 0,
+            )  # fmt: skip
+    net.run(lambda: net.complete(24), 8_000)
+
+
+def test_short_messages_do_not_wait_for_a_long_one() -> None:
+    net = pair(BATCH, 64)
+    publish(net.members["A"], 32768)
+    for _ in range(8):
+        net.round()
+    a, b = net.members["A"], net.members["B"]
+    for member in (a, b):
+        body = b"\x00" + member.name.encode()
+        assert member.node.publish(member.group, body, 2, stamp(9), 0) > 0
+    net.run(lambda: len(a.log()) == 3 and len(b.log()) == 2, 12)
+    assert net.members["B"].node.core.store.part_size(PART_INCOMING) < 32768
+
+
+def frames(net: Network, here: str, there: str) -> list[bytes]:
+    """What a link sends now."""
+    frame = bytearray(net.frame_size)
+    link = net.members[here].links[there]
+    found = []
+    for _ in range(100):
+        size = link.poll_into(frame, net.now_ms)
+        if not size:
+            break
+        found.append(bytes(frame[:size]))
+    return found
+
+
+def give(net: Network, here: str, there: str, sent: list[bytes]) -> list[int]:
+    link = net.members[there].links[here]
+    return [link.receive(bytearray(frame), len(frame), net.now_ms) for frame in sent]
+
+
+def test_a_gap_is_reported_and_the_sender_goes_on_from_there() -> None:
+    net = pair()
+    publish(net.members["A"], 10_000)
+    sent = frames(net, "A", "B")
+    assert [frame[0] for frame in sent] == [SEGMENT] * 10
+    give(net, "A", "B", sent[:3] + sent[4:])
+    net.now_ms += EPOCH_MS
+    (state,) = frames(net, "B", "A")
+    have = 3 * (1024 - 13)
+    assert state == bytes([STATE]) + sent[0][1:9] + have.to_bytes(2, "big")
+    give(net, "B", "A", [state])
+    rest = frames(net, "A", "B")
+    assert len(rest) == 7 and int.from_bytes(rest[0][11:13], "big") == have
+    give(net, "A", "B", rest)
+    assert len(net.members["B"].log()) == 1
+
+
+def test_lost_acknowledgement_costs_one_piece() -> None:
+    net = pair()
+    publish(net.members["A"], 32_000)
+    sent = frames(net, "A", "B")
+    give(net, "A", "B", sent)
+    for _ in range(3):
+        net.now_ms += EPOCH_MS
+        again = frames(net, "A", "B")
+        if again:
+            break
+    assert len(again) == 1 and again[0][0] == SEGMENT
+    assert len(net.members["B"].log()) == 1
+    give(net, "A", "B", again)
+    assert net.members["B"].node.delivered == 1
+
+
+def test_a_receiver_that_has_nothing_answers_the_last_piece() -> None:
+    net = pair()
+    publish(net.members["A"], 32_000)
+    sent = frames(net, "A", "B")  # all lost
+    net.run(lambda: net.complete(1), 40)
+    assert net.lines["A", "B"].bytes < 32_000 + 33 * 13 + 3000, len(sent)
+
+
+def test_cut_and_resumed_on_another_link() -> None:
+    net = pair()
+    a, b = net.members["A"], net.members["B"]
+    id = publish(a, 32_768)
+    sent = frames(net, "A", "B")
+    give(net, "A", "B", sent[:20])
+    for here, there in ((a, "B"), (b, "A")):
+        here.links[there] = here.node.link(
+            here.numbers[there], PROFILE_BSP_1, CARRIER_MQTT, EPOCH_MS, BATCH, net.now_ms
+        )
+    assert a.links["B"].clock is a.node._links[0].clock
+    net.run(lambda: net.complete(1), 60)
+    assert has_body(b, id, 32_768)
+    assert net.lines["A", "B"].bytes < 14_500 + 2_000, "the first twenty pieces stay"
+    assert not any(b.node.core.part_owners)
+
+
+def test_a_transfer_survives_the_receivers_reboot() -> None:
+    net = pair()
+    a, b = net.members["A"], net.members["B"]
+    id = publish(a, 32_768)
+    give(net, "A", "B", frames(net, "A", "B")[:20])
+    b.store.barrier()
+    b.files.power_cut()
+    b.start()
+    b.boot()
+    net.connect(b)
+    net.run(lambda: net.complete(1), 80)
+    assert has_body(b, id, 32_768)
+    # 4,096 bytes are the flush size: all that a cut may cost beside one probe.
+    assert net.lines["A", "B"].bytes < 32_768 - 20 * 1011 + 4096 + 4 * 1024
+
+
+def test_a_sender_that_moves_on_finds_the_receiver_still_at_the_first() -> None:
+    net = pair()
+    a = net.members["A"]
+    publish(a, 30_000, 1)
+    publish(a, 30_000, 2)
+    sent = frames(net, "A", "B")
+    first, second = sent[:30], sent[30:]
+    assert second and first[0][1:9] != second[0][1:9]
+    give(net, "A", "B", first[:10] + second)
+    core = net.members["B"].node.core
+    assert core.store.part_size(PART_INCOMING + core.part_owners.index(1)) == 10 * 1011
+    net.now_ms += EPOCH_MS
+    assert frames(net, "B", "A")[0][1:9] == first[0][1:9]
+    net.run(lambda: net.complete(2), 80)
+
+
+def test_three_senders_share_two_parts() -> None:
+    draw = Draw(9)
+    members = [Member(name, draw, pool=16) for name in "RABC"]
+    net = Network(draw, members, ["RA", "RB", "RC"], loss=100)
+    for number, name in enumerate("ABC"):
+        publish(net.members[name], 30_000, number)
+    net.run(lambda: net.complete(3), 600)
+
+
+def test_a_transfer_that_stands_still_gives_way() -> None:
+    draw = Draw(9)
+    members = [Member(name, draw, pool=16) for name in "RABC"]
+    net = Network(draw, members, ["RA", "RB", "RC"])
+    for number, name in enumerate("ABC"):
+        publish(net.members[name], 30_000, number)
+    for name in "AB":
+        give(net, name, "R", frames(net, name, "R")[:15])
+        net.lines[name, "R"].loss = 1000
+    r = net.members["R"]
+    net.run(lambda: len(r.log()) == 1, 200)
+    for name in "AB":
+        net.lines[name, "R"].loss = 0
+    net.run(lambda: net.complete(3), 400)
+
+
+def segment(key: bytes, total: int, offset: int, data: bytes) -> bytes:
+    head = bytes([SEGMENT]) + key + total.to_bytes(2, "big") + offset.to_bytes(2, "big")
+    return head + data
+
+
+def test_pieces_that_are_none() -> None:
+    net = pair()
+    b = net.members["B"]
+    key = b"k" * 8
+    group = bytes(b.node.core.members.group_ids[:32])
+    assert give(net, "A", "B", [
+        segment(key, 100, 0, b""), segment(key, 40, 0, bytes(40)), segment(key, 0, 0, b"x"),
+        segment(key, 100, 90, bytes(11)), segment(key, 32_809, 0, bytes(99)), b"\x50",
+        bytes([STATE]), bytes([STATE]) + key + b"123", bytes([STATE]) + key,
+    ]) == [-1] * 9  # fmt: skip
+    assert b.node.malformed == 9 and not any(b.node.core.part_owners)
+    # A content whose hash is another: refused, and the part is free again.
+    assert give(net, "A", "B", [segment(key, 100, 0, group + bytes(68))]) == [0]
+    assert b.node.malformed == 10 and not any(b.node.core.part_owners)
+    # A group that is not shared takes no flash.
+    assert give(net, "A", "B", [segment(key, 100, 0, bytes(64))]) == [0]
+    assert not any(b.node.core.part_owners) and b.node.core.unknown == 1
+    # A state for what we never offered, and for zeros.
+    assert give(net, "A", "B", [bytes([STATE]) + key + b"\x00\x01"]) == [0]
+    assert give(net, "A", "B", [bytes([STATE]) + bytes(10)]) == [0]
+    assert b.log() == []
+
+
+def test_a_state_beyond_the_end_begins_anew() -> None:
+    net = pair()
+    id = publish(net.members["A"], 3000)
+    frames(net, "A", "B")
+    give(net, "B", "A", [bytes([STATE]) + id[:8] + (3040).to_bytes(2, "big")])
+    net.now_ms += EPOCH_MS
+    assert int.from_bytes(frames(net, "A", "B")[0][11:13], "big") == 0
+
+
+def test_lines_of_two_carriers_count_by_one_clock() -> None:
+    net = pair()
+    a = net.members["A"]
+    slow = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_MQTT, 3500, BATCH, 0)
+    fast = a.links["B"]
+    assert slow.clock is fast.clock and (fast.every, slow.every) == (1, 4)
+    faster = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 100, BATCH, 0)
+    assert fast.clock is slow.clock is faster.clock
+    assert (fast.every, slow.every, faster.every) == (10, 35, 1)
+    slowest = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 1 << 28, BATCH, 0)
+    assert slowest.every == 511
+
+
+def test_a_dead_carrier_keeps_no_message_from_a_live_one() -> None:
+    net = pair()
+    a = net.members["A"]
+    dead = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_MQTT, EPOCH_MS, BATCH, 0)
+    frame = bytearray(1024)
+    for number in range(20):
+        a.publish(b"%d" % number)
+        for _ in range(4):
+            while dead.poll_into(frame, net.now_ms):
+                pass
+            net.round()
+    net.run(lambda: net.complete(20), 40)
+    assert isinstance(net.lines["A", "B"], Line)
