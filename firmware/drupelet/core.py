@@ -56,8 +56,8 @@ class Core:
         # long it is, and when it last grew.
         self.part_owners = bytearray(parts_max)
         self.part_keys = bytearray(8 * parts_max)
-        self.part_totals = bytearray(2 * parts_max)
-        self.part_grew_ms = bytearray(4 * parts_max)
+        self.part_totals = [0] * parts_max
+        self.part_grew_ms = [0] * parts_max
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0

@@ -121,7 +121,7 @@ class Dues:
             if offers.peers[entry] != self.peer:
                 continue
             if kind == OFFERED:
-                offers.drop(entry)
+                offers.kinds[entry] = 0
             elif kind == WANTED and (self.visits or self._entry_wait(entry) <= 0):
                 offers.sent(entry, self.epoch)
             else:
@@ -144,11 +144,11 @@ class Dues:
                 size = slots.size(slot)
                 if size > self.inline_max:
                     if not self.long_handle:
-                        self.long_handle = slots.handle(slot)
+                        self.long_handle = slots.handles[slot]
                         self.long_slot = slot
                 elif at + CONTENT_HEADER_SIZE + size > limit:
                     return 0
-                elif self._content_into(slots.handle(slot), buf, at, size):
+                elif self._content_into(slots.handles[slot], buf, at, size):
                     self._message_left -= 1
                     self.note_sent(slot)
                     return CONTENT_HEADER_SIZE + size
@@ -239,7 +239,7 @@ class Dues:
         if not state & REQUEST:
             self._paced += 1
         state = step(state, event)
-        assert state != NO, "sent or offered to a holder"
+        assert state != NO  # else it was sent or offered to a holder
         count = slots.send_counts[cell]
         if code == CODE_SENT and count:
             core.box.count(COUNT_RETRANSMITS, 1)

@@ -96,7 +96,7 @@ class Graph:
         self.handle = handle
         self.slot = self.window.admit(id, 0, handle, group, source, size, pending)
         if pending:
-            assert self.slot >= 0, "room was checked before the message was stored"
+            assert self.slot >= 0  # there was room before the message was stored
             return WAITING
         self.window.entered(self.slot, handle)
         self.promoted = True
@@ -148,7 +148,7 @@ class Graph:
 
     def want_parents(self, slot: int, peer: int, epoch: int) -> None:
         """Ask the peer for the missing parents of the pending message in `slot`."""
-        handle = self.slots.handle(slot)
+        handle = self.slots.handles[slot]
         for row in range(self.slots.size(slot) // ID_SIZE):
             if not self._read(_FROM_STORE, handle, 0, 1) or row >= self._id[0]:
                 break
@@ -171,14 +171,14 @@ class Graph:
             slot = (slots.oldest + step) % slots.count
             if not slots.flags[slot] & PENDING:
                 continue
-            old = slots.handle(slot)
+            old = slots.handles[slot]
             if self._missing(slots.groups[slot], _FROM_STORE, old, slots.size(slot)):
                 continue
             handle = self.store.promote(old)
             if handle < 0:
                 break
             slots.flags[slot] = USED
-            slots.set_handle(slot, handle)
+            slots.handles[slot] = handle
             self.window.entered(slot, handle)
             return slot
         self.promoted = self._left_out  # tried again in the next epoch

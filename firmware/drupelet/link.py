@@ -16,7 +16,6 @@ from drupelet.limits import (
     RECORD_HEADER_SIZE,
     WAIT_MS_MAX,
 )
-from drupelet.memory import get_u32, put_u32
 from drupelet.schedule import epochs_since
 from drupelet.segments import KIND_SEGMENT, KIND_STATE, SegmentExchange
 from drupelet.slots import OWED, OWED_BUNDLING
@@ -249,12 +248,12 @@ class Link(SegmentExchange):
     @property
     def bundle_in(self) -> int:
         """The highest bundle of the peer's that was imported whole."""
-        return get_u32(self.core.window.bundles_in, self.peer * 4)
+        return self.core.window.bundles_in[self.peer]
 
     @property
     def bundle_out(self) -> int:
         """The number of the last bundle that we wrote."""
-        return get_u32(self.core.window.bundles_out, self.peer * 4)
+        return self.core.window.bundles_out[self.peer]
 
     def visit(self, now_ms: int, fresh: bool) -> None:
         """Begin a bundle; `fresh`: our last one is not on this stick, so write everything."""
@@ -264,7 +263,7 @@ class Link(SegmentExchange):
         if fresh:
             self._unbundle()
         window.refill(self.peer)
-        self.logged = max(window.cursor(self.peer), get_u32(window.bundled, self.peer * 4))
+        self.logged = max(window.cursors[self.peer], window.bundled[self.peer])
         self._train = 1
         self._used = False
         self._look_again()
@@ -272,7 +271,7 @@ class Link(SegmentExchange):
     def _unbundle(self) -> None:
         """Nothing that we wrote is on a stick any more."""
         self._mark(BUNDLED, 0)
-        put_u32(self.core.window.bundled, self.peer * 4, 0)
+        self.core.window.bundled[self.peer] = 0
 
     def commit(self, now_ms: int, number: int = 0) -> None:
         """The bundle is on the stick, whole and durable, under `number` (0: the next one)."""
@@ -281,8 +280,8 @@ class Link(SegmentExchange):
         self._mark(ACKING, 0)
         self._owed(True)
         window = self.core.window
-        put_u32(window.bundled, self.peer * 4, self.logged)
-        put_u32(window.bundles_out, self.peer * 4, number or self.bundle_out + 1)
+        window.bundled[self.peer] = self.logged
+        window.bundles_out[self.peer] = number or self.bundle_out + 1
         window.dirty = True
         self._train = 0
 
@@ -301,7 +300,7 @@ class Link(SegmentExchange):
         if seen > self.peer_seen:
             self.peer_seen = seen
         if number > self.bundle_in:
-            put_u32(window.bundles_in, self.peer * 4, number)
+            window.bundles_in[self.peer] = number
             window.dirty = True
             # It had what we wrote: what is still not acknowledged was refused, lost or torn.
             self._unbundle()
@@ -320,6 +319,6 @@ class Link(SegmentExchange):
         for entry in range(offers.count):
             if offers.kinds[entry] == OWED_BUNDLING and offers.peers[entry] == self.peer:
                 if written:
-                    offers.drop(entry)
+                    offers.kinds[entry] = 0
                 else:
                     offers.kinds[entry] = OWED

@@ -12,6 +12,9 @@ from drupelet.limits import (
 )
 from drupelet.memory import copy
 
+# The key of a part file whose content has no id yet.
+COMPOSED_KEY = b"composed"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
@@ -49,7 +52,7 @@ class Publisher:
         core = self._core
         store = core.store
         store.part_drop(part)
-        code = store.part_open(part, core.id, 0, 0)
+        code = store.part_open(part, COMPOSED_KEY, 0, 0)
         if code < 0:
             return code
         copy(core.scratch, 0, core.members.group_ids, self._slot(group) * ID_SIZE, ID_SIZE)

@@ -24,7 +24,7 @@ from drupelet.limits import (
     SEGMENT_HEADER_SIZE,
 )
 from drupelet.members import GROUP_TELEMETRY, SHARED
-from drupelet.memory import copy, equal, get_u16, get_u32, put_u16, put_u32
+from drupelet.memory import copy, equal, get_u16, put_u16
 from drupelet.schedule import elapsed_ms
 from drupelet.states import GOT_MESSAGE, HOLD
 from drupelet.sync import Exchange
@@ -128,7 +128,7 @@ class SegmentExchange(Exchange):
             self._end_long()  # the peer takes in this one, and only this one, now
         self._peer_have = self._offset = have
         slots.send_counts[self._cell(slot)] = 0
-        self.long_handle = slots.handle(slot)
+        self.long_handle = slots.handles[slot]
         self.long_slot = slot
         self.attention = True
         return OK
@@ -184,7 +184,7 @@ class SegmentExchange(Exchange):
         if end > have:
             at = SEGMENT_HEADER_SIZE + have - offset
             code = core.store.part_append(file, frame, at, end - have)
-            put_u32(core.part_grew_ms, part * 4, self.now_ms)
+            core.part_grew_ms[part] = self.now_ms
         if code != OK:
             core.part_owners[part] = 0
         elif end >= total:
@@ -217,16 +217,16 @@ class SegmentExchange(Exchange):
                     break
                 part = (part + 1) % len(owners)
         same = equal(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
-        same = same and get_u16(core.part_totals, part * 2) == total
+        same = same and core.part_totals[part] == total
         if owners[part] == self.peer + 1 and same:
             return part
         if owners[part] and not self._gives_way(part, offset):
             self._gap = True
             return -1
         owners[part] = self.peer + 1
-        put_u32(core.part_grew_ms, part * 4, self.now_ms)
+        core.part_grew_ms[part] = self.now_ms
         copy(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
-        put_u16(core.part_totals, part * 2, total)
+        core.part_totals[part] = total
         if core.store.part_open(PART_INCOMING + part, frame, 1, total) < 0:
             owners[part] = 0
             return -1
@@ -239,7 +239,7 @@ class SegmentExchange(Exchange):
         if ours and not offset and core.store.part_size(PART_INCOMING + part) < PART_FLUSH_SIZE:
             return True
         known = core.slots.find_prefix(core.part_keys, part * _KEY_SIZE, _KEY_SIZE) >= 0
-        still_ms = elapsed_ms(self.now_ms, get_u32(core.part_grew_ms, part * 4))
+        still_ms = elapsed_ms(self.now_ms, core.part_grew_ms[part])
         return known or still_ms >> _STILL_SHIFT >= self.epoch_ms
 
     def _complete(self, file: int, key_at: int) -> None:

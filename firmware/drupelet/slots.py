@@ -7,7 +7,7 @@ the store. A free slot has an id of zeros.
 
 from drupelet._compat import const
 from drupelet.limits import ID_SIZE
-from drupelet.memory import copy, equal, fill, find, get_u16, get_u32, put_u16, put_u32
+from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class MessageSlots:
     def __init__(self, count: int, peers_max: int, index: "IndexPort | None") -> None:
         self.count = count
         self.ids = bytearray(ID_SIZE * count)
-        self._handles = bytearray(4 * count)
+        self.handles = [0] * count  # the store's; no longer than 4 bytes each on a board
         self._sizes = bytearray(2 * count)
         self.groups = bytearray(count)
         self.sources = bytearray(count)
@@ -59,7 +59,7 @@ class MessageSlots:
         """Fill a free slot; group, source and states are the caller's to set."""
         assert not self.flags[slot]
         copy(self.ids, slot * ID_SIZE, id, at, ID_SIZE)
-        put_u32(self._handles, slot * 4, handle)
+        self.handles[slot] = handle
         put_u16(self._sizes, slot * 2, size)
         self.flags[slot] = USED
         for peer in range(self._peers_max):
@@ -75,14 +75,6 @@ class MessageSlots:
             self._index.drop(self.ids, slot * ID_SIZE)
         fill(self.ids, slot * ID_SIZE, ID_SIZE, 0)
         self.flags[slot] = 0
-
-    def handle(self, slot: int) -> int:
-        """The store's handle of the message in `slot`."""
-        return get_u32(self._handles, slot * 4)
-
-    def set_handle(self, slot: int, handle: int) -> None:
-        """Give the slot the handle that its message has in the log."""
-        put_u32(self._handles, slot * 4, handle)
 
     def size(self, slot: int) -> int:
         """Body bytes of the message in `slot`."""
@@ -171,22 +163,18 @@ class OfferPool:
             self.replaced += 1
         return oldest
 
-    def drop(self, entry: int) -> None:
-        """Empty an entry."""
-        self.kinds[entry] = 0
-
     def drop_id(self, id: "bytes | bytearray | memoryview", at: int) -> None:
         """Empty every peer's offer or want of `id`: the message is here."""
         for entry in range(self.count):
             asked = 0 < self.kinds[entry] <= WANTED
             if asked and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
-                self.drop(entry)
+                self.kinds[entry] = 0
 
     def drop_peer(self, peer: int) -> None:
         """Empty all entries of a peer; what mattered comes again."""
         for entry in range(self.count):
             if self.peers[entry] == peer:
-                self.drop(entry)
+                self.kinds[entry] = 0
 
     def send_epoch(self, entry: int) -> int:
         """The epoch in which the entry's REQUEST was last sent."""

@@ -6,7 +6,8 @@ blocks and no more. It leaves through the sync like any other message.
 
 from drupelet._compat import const
 from drupelet.errors import OK
-from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE, PART_BOX
+from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE, CONTENT_HEADER_SIZE, PART_BOX
+from drupelet.publish import COMPOSED_KEY
 from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 # Time between two writings of the counters: a killed device loses no more of its sums.
 _COUNTERS_MS = const(8000)
 _NO_DEPENDENCIES = b"\x00"
+# What precedes the blocks in a segment's content.
+_HEAD_SIZE = CONTENT_HEADER_SIZE + 1 + BOX_HEADER_SIZE
 
 
 class Recorder:
@@ -28,6 +31,7 @@ class Recorder:
         self._publisher = publisher
         self._box = box
         self._open = False
+        self._recovered = False
         self._counted_ms = 0
         self.published = 0
 
@@ -43,9 +47,19 @@ class Recorder:
 
     def _drain(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
         code = OK
+        if not self._recovered:
+            self._recovered = True
+            self._recover(group, now_ms)
         while self._box.ready and code == OK:
             code = self._store(group, now_ms, timestamp)
         return code
+
+    def _recover(self, group: int, now_ms: int) -> None:
+        """Publish the blocks that a killed run left behind; after a power cut there are none."""
+        size = self._flash.part_open(PART_BOX, COMPOSED_KEY, 0, 0) - _HEAD_SIZE
+        if size > 0 and size % BLOCK_SIZE == 0:
+            self._publish(group, now_ms)
+        self._flash.part_drop(PART_BOX)
 
     def _store(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
         box = self._box

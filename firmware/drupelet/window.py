@@ -36,28 +36,20 @@ class Window:
         self.members = members
         self.slots = slots
         peers_max = members.peers_max
-        self._cursors = bytearray(4 * peers_max)
-        self._queued = bytearray(2 * peers_max)
-        self.bundles_in = bytearray(4 * peers_max)
-        self.bundles_out = bytearray(4 * peers_max)
-        self.changes = bytearray(peers_max)  # counts what was queued; the peer's links compare
-        self.bundled = bytearray(4 * peers_max)  # a stick holds the log up to here
+        self.cursors = [0] * peers_max  # the handle up to which the log is queued for the peer
+        self.queued = [0] * peers_max  # messages in slots that the peer is not known to hold
+        self.bundles_in = [0] * peers_max
+        self.bundles_out = [0] * peers_max
+        self.changes = [0] * peers_max  # counts what was queued; the peer's links compare
+        self.bundled = [0] * peers_max  # a stick holds the log up to here
         self.newest = 0
         self.consumed = 0
         self.boot = 0
         self.dirty = False
 
-    def cursor(self, peer: int) -> int:
-        """The handle up to which the log is queued for the peer."""
-        return get_u32(self._cursors, peer * 4)
-
-    def set_cursor(self, peer: int, handle: int) -> None:
-        """Move the peer's log cursor."""
-        put_u32(self._cursors, peer * 4, handle)
-
     def show_all(self, peer: int) -> None:
         """Walk the whole log again for a peer that shares more than it did."""
-        self.set_cursor(peer, 0)
+        self.cursors[peer] = 0
         self._changed(peer)
 
     def hide(self, group: int, peer: int, kept: int) -> None:
@@ -72,11 +64,7 @@ class Window:
 
     def waits(self, peer: int) -> bool:
         """True while the log goes on for the peer beyond its slots, and only room is missing."""
-        return self.cursor(peer) != self.newest and self.outstanding(peer) < self._share()
-
-    def outstanding(self, peer: int) -> int:
-        """Messages in slots that the peer is not known to hold."""
-        return get_u16(self._queued, peer * 2)
+        return self.cursors[peer] != self.newest and self.queued[peer] < self._share()
 
     def set_state(self, slot: int, peer: int, state: int) -> None:
         """Store a state byte and keep the peer's queue count and the group's clean-up right."""
@@ -88,8 +76,7 @@ class Window:
         was = before & (QUEUED | HOLD) == QUEUED
         now = state & (QUEUED | HOLD) == QUEUED
         if was != now:
-            count = get_u16(self._queued, peer * 2)
-            put_u16(self._queued, peer * 2, count + 1 if now else count - 1)
+            self.queued[peer] += 1 if now else -1
         if (before ^ state) & HOLD:
             self.dirty = True
 
@@ -153,14 +140,14 @@ class Window:
         if slot < 0:
             return
         for peer in range(self.members.peers):
-            if self.cursor(peer) == before and self.outstanding(peer) < self._share():
+            if self.cursors[peer] == before and self.queued[peer] < self._share():
                 self._queue(slot, peer)
-                self.set_cursor(peer, handle)
+                self.cursors[peer] = handle
 
     def _queue(self, slot: int, peer: int) -> None:
         if self.members.visibility(self.slots.groups[slot], peer) == SHARED:
             state = self.slots.states[peer * self.slots.count + slot]
-            if self.slots.handle(slot) <= get_u32(self.bundled, peer * 4):
+            if self.slots.handles[slot] <= self.bundled[peer]:
                 state |= BUNDLED
             self.set_state(slot, peer, state | QUEUED)
             self._changed(peer)
@@ -172,10 +159,10 @@ class Window:
     def refill(self, peer: int) -> bool:
         """Walk the peer's cursor on while there is room; True when something was queued."""
         moved = False
-        while self.cursor(peer) != self.newest and self.outstanding(peer) < self._share():
-            handle = self.store.next(self.cursor(peer))
+        while self.cursors[peer] != self.newest and self.queued[peer] < self._share():
+            handle = self.store.next(self.cursors[peer])
             if not handle:
-                self.set_cursor(peer, self.newest)
+                self.cursors[peer] = self.newest
                 break
             slot = self.fetch(handle, peer)
             if slot == -1:
@@ -183,7 +170,7 @@ class Window:
             if slot >= 0:
                 self._queue(slot, peer)
                 moved = True
-            self.set_cursor(peer, handle)
+            self.cursors[peer] = handle
         return moved
 
     def fetch(self, handle: int, peer: int) -> int:
@@ -206,7 +193,7 @@ class Window:
         group = self.slots.groups[slot]
         if not self.members.group_flags[group] & GROUP_TELEMETRY or not self.settled(slot):
             return False
-        handle = self.slots.handle(slot)
+        handle = self.slots.handles[slot]
         sharers = 0
         for peer in range(self.members.peers):
             if self.members.visibility(group, peer) == SHARED:
@@ -217,17 +204,6 @@ class Window:
             return False
         self.reset_slot(slot)
         return True
-
-    def low(self, peer: int) -> int:
-        """The handle from which on the peer may miss something."""
-        low = (self.cursor(peer) if self.members.shares(peer) else self.newest) + 1
-        slots = self.slots
-        for slot in range(slots.count):
-            if slots.states[peer * slots.count + slot] & (QUEUED | HOLD) == QUEUED:
-                handle = slots.handle(slot)
-                if handle < low:
-                    low = handle
-        return low
 
     def save(self) -> int:
         """Write what a reboot must not forget, if it changed: one flash program."""
@@ -242,12 +218,12 @@ class Window:
         at = 8
         lowest = self.consumed + 1
         for peer in range(members.peers):
-            low = self.low(peer)
-            lowest = low if low < lowest else lowest
+            low = self._low(peer)
+            lowest = min(low, lowest)
             state[at] = members.peer_numbers[peer]
             put_u32(state, at + 1, low)
-            put_u32(state, at + 5, get_u32(self.bundles_in, peer * 4))
-            put_u32(state, at + 9, get_u32(self.bundles_out, peer * 4))
+            put_u32(state, at + 5, self.bundles_in[peer])
+            put_u32(state, at + 9, self.bundles_out[peer])
             state[at + 13] = members.shares(peer)
             at += _PEER_SIZE
         self.store.settled_handle = lowest
@@ -256,15 +232,24 @@ class Window:
             self.dirty = False
         return code
 
+    def _low(self, peer: int) -> int:
+        """The handle from which on the peer may miss something."""
+        low = (self.cursors[peer] if self.members.shares(peer) else self.newest) + 1
+        slots = self.slots
+        for slot in range(slots.count):
+            if slots.states[peer * slots.count + slot] & (QUEUED | HOLD) == QUEUED:
+                low = min(low, slots.handles[slot])
+        return low
+
     def _save_holders(self, state: bytearray, at: int, lowest: int) -> int:
         slots = self.slots
         mask_size = (self.members.peers + 7) // 8
         for slot in range(slots.count):
-            if slots.flags[slot] != USED or slots.handle(slot) < lowest:
+            if slots.flags[slot] != USED or slots.handles[slot] < lowest:
                 continue
             if at + 4 + mask_size > len(state):
                 break  # what does not fit is offered again: bytes, never a message
-            put_u32(state, at, slots.handle(slot))
+            put_u32(state, at, slots.handles[slot])
             for byte in range(mask_size):
                 state[at + 4 + byte] = 0
             for peer in range(self.members.peers):
@@ -289,10 +274,10 @@ class Window:
             at = _HEADER_SIZE + row * _PEER_SIZE
             peer = self.members.peer_slot(saved[at])
             if peer >= 0:
-                put_u32(self.bundles_in, peer * 4, get_u32(saved, at + 5))
-                put_u32(self.bundles_out, peer * 4, get_u32(saved, at + 9))
+                self.bundles_in[peer] = get_u32(saved, at + 5)
+                self.bundles_out[peer] = get_u32(saved, at + 9)
                 if not self.members.shares(peer) & ~saved[at + 13]:
-                    self.set_cursor(peer, get_u32(saved, at + 1))
+                    self.cursors[peer] = get_u32(saved, at + 1)
         self._walk()
 
     def _walk(self) -> None:
@@ -301,17 +286,17 @@ class Window:
         Cursors hold where that begins. It may be no handle by now, so the log is walked: as far
         as possible from `consumed` on, which is one.
         """
-        lows = self._cursors
-        self._cursors = bytearray(len(lows))
+        lows = self.cursors
+        self.cursors = [0] * len(lows)
         handle = self.consumed
         for peer in range(self.members.peers):
-            if get_u32(lows, peer * 4) <= handle:
+            if lows[peer] <= handle:
                 handle = 0
         while True:
             self.newest = handle
             for peer in range(self.members.peers):
-                if handle < get_u32(lows, peer * 4):
-                    self.set_cursor(peer, handle)
+                if handle < lows[peer]:
+                    self.cursors[peer] = handle
             handle = self.store.next(handle)
             if not handle:
                 break

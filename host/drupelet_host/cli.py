@@ -30,6 +30,7 @@ LOOK_EVERY_S = 0.1
 COMMANDS_GROUP = "drupelet.commands"
 
 EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     help="Data sync for devices that are mostly asleep and mostly offline.",
@@ -359,9 +360,11 @@ def main() -> None:
 
     typer itself ends with 2 for wrong usage and 130 for Ctrl-C.
     """
-    load_commands()
     try:
+        load_commands()
         app()
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         output.complain(f"{name}{error.strerror or error}")

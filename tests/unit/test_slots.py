@@ -118,7 +118,7 @@ def test_an_id_of_zeros_is_no_free_slot() -> None:
         assert slots.find(bytes(ID_SIZE), 0) == -1
         assert slots.find(b"__" + id_of(5), 2) == 1
         assert slots.find_prefix(id_of(5)[:8], 0, 8) == 1
-        assert (slots.handle(1), slots.size(1), slots.oldest) == (77, 500, 2)
+        assert (slots.handles[1], slots.size(1), slots.oldest) == (77, 500, 2)
         slots.free(1)
         assert slots.find(id_of(5), 0) == -1
 
@@ -132,4 +132,4 @@ def test_taking_a_slot_forgets_what_was_there() -> None:
     slots.free(0)
     slots.take(0, id_of(2), 0, (1 << 30) - 1, 32768)
     assert slots.states[0] == slots.states[2] == slots.send_counts[2] == 0
-    assert slots.handle(0) == (1 << 30) - 1 and slots.size(0) == 32768
+    assert slots.handles[0] == (1 << 30) - 1 and slots.size(0) == 32768

@@ -118,7 +118,7 @@ def same_logs(members: tuple[Member, Member], count: int) -> None:
         assert len(log) == len(set(log)) == count
         check_causal(member)
         assert member.node.outstanding(member.numbers[peer_of(member)]) == 0
-        assert member.node.core.window.cursor(0) == member.node.core.window.newest
+        assert member.node.core.window.cursors[0] == member.node.core.window.newest
 
 
 @pytest.mark.parametrize(("pool", "count"), [(64, 40), (8, 100), (4, 300), (64, 300)])

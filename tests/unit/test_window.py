@@ -25,7 +25,7 @@ def test_a_backlog_larger_than_the_pool(mode: int) -> None:
     window = a.node.core.window
     assert a.node.outstanding(a.numbers["B"]) == 8
     net.run(lambda: net.complete(150), ROUNDS_MAX)
-    assert window.cursor(0) == window.newest
+    assert window.cursors[0] == window.newest
     check_causal(net.members["B"])
 
 
@@ -152,7 +152,7 @@ def test_holes_in_what_a_peer_holds_survive_a_reboot() -> None:
     a.node.save(0)
     reboot(a)
     core = a.node.core
-    assert core.window.cursor(0) == 0
+    assert core.window.cursors[0] == 0
     core.window.refill(0)
     queued = [
         i for i in range(6) if core.slots.states[core.slots.find(ids[i], 0)] & HOLD == 0

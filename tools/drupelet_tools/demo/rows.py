@@ -48,7 +48,8 @@ def read_rows(path: Path, rows_max: int) -> Rows:
     if path.is_dir():
         raise InputError(f"--input {path}: is a folder; give a CSV or NDJSON file")
     if not path.is_file():
-        raise InputError(f"--input {path}: no such file; give a CSV or NDJSON file")
+        what = "not a regular file" if path.exists() else "no such file"
+        raise InputError(f"--input {path}: {what}; give a CSV or NDJSON file")
     names = path.name.lower().removesuffix(".gz")
     rows = Rows()
     try:
@@ -106,7 +107,7 @@ class _Lines:
 
 def _fit(value: object, line: int, rows: Rows) -> str | None:
     try:
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
     except (ValueError, RecursionError) as error:  # half a surrogate pair, or too deep
         rows.refuse(line, f"not JSON in UTF-8 ({error})")
@@ -146,18 +147,19 @@ def _csv(lines: _Lines, rows: Rows) -> Iterator[str]:
     if not header or len(header) != len(set(header)):
         raise csv.Error("the first line must name the columns, each once")
     while True:
+        start = lines.number + 1
         try:
             values = next(reader, None)
         except csv.Error as error:
-            rows.refuse(lines.number, str(error))
+            rows.refuse(start, str(error))
             continue
         if values is None:
             return
         if not values:
             continue
         if len(values) != len(header):
-            rows.refuse(lines.number, f"{len(values)} values for {len(header)} columns")
+            rows.refuse(start, f"{len(values)} values for {len(header)} columns")
             continue
-        fitted = _fit(dict(zip(header, values, strict=True)), lines.number, rows)
+        fitted = _fit(dict(zip(header, values, strict=True)), start, rows)
         if fitted is not None:
             yield fitted
