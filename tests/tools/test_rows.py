@@ -158,12 +158,12 @@ def test_broken_gzip(tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="(no such|not a regular) file"):
+    with pytest.raises(InputError, match="no such file"):
         read_rows(tmp_path / "nothing.csv", 10)
     with pytest.raises(InputError, match="is a folder"):
         read_rows(tmp_path, 10)
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(InputError, match="(no such|not a regular) file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_rows(tmp_path / "pipe.csv", 10)
 
 
