@@ -20,7 +20,6 @@ from drupelet.errors import E_PEER, CapacityError, DrupeletError, check  # noqa:
 from drupelet.hashes import Blake2s, MessageHash, group_id_into  # noqa: E402
 from drupelet.limits import (  # noqa: E402
     BODY_SIZE_MAX,
-    CONTENT_HEADER_SIZE,
     DESCRIPTOR_SIZE_MAX,
     ID_SIZE,
     RECORD_HEADER_SIZE,
@@ -86,10 +85,10 @@ class Reading:
 
     on_offer = on_request = on_ack
 
-    def on_message(self, buf, at, size):
-        content = bytes(buf[at : at + size])
-        group, timestamp = content[:ID_SIZE], content[ID_SIZE:CONTENT_HEADER_SIZE]
-        body = content[CONTENT_HEADER_SIZE:]
+    def on_message(self, groups, group_at, stamps, stamp_at, buf, at, size):
+        group = bytes(groups[group_at : group_at + ID_SIZE])
+        timestamp = bytes(stamps[stamp_at : stamp_at + 8])
+        body = bytes(buf[at : at + size])
         self.records.append(
             {
                 "type": "MESSAGE",

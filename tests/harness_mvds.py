@@ -58,7 +58,7 @@ def ids_of(values: "list[str] | None") -> "list[bytes]":
 
 def identify(group: bytes, timestamp: "bytes | bytearray", body: bytes) -> str:
     made = MvdsMessageHash()
-    made.start(group, 0, len(group), timestamp, 0)
+    made.start_sized(group, 0, len(group), timestamp, 0)
     made.update(body, 0, len(body))
     out = bytearray(32)
     made.digest_into(out, 0)

@@ -6,7 +6,16 @@ bounded: `Network.run` gives up after `rounds_max` rounds.
 
 from drupelet.clients import READINGS_CLIENT_ID, Author
 from drupelet.files import RamFiles
-from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, SHARED, Node
+from drupelet.members import HEAD_METADATA, HEAD_PARENTS
+from drupelet.node import (
+    BATCH,
+    CARRIER_SERIAL,
+    FAMILY_BSP,
+    FAMILY_MVDS,
+    PROFILE_BSP_1,
+    SHARED,
+    Node,
+)
 from drupelet.store import FlashStore
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 
@@ -81,8 +90,9 @@ class Line:
 class Member:
     """A node over files that survive `reboot`, with its author and one group."""
 
-    def __init__(self, name, draw, pool=64, offers=64, files=None, **store):
+    def __init__(self, name, draw, pool=64, offers=64, files=None, family=FAMILY_BSP, **store):
         self.name = name
+        self.family = family
         self.draw = draw
         self.pool = pool
         self.offers = offers
@@ -100,7 +110,10 @@ class Member:
             self.store, lambda: self.draw(256), peers_max=4, groups_max=2,
             messages_max=self.pool, offers_max=self.offers, index=self.make_index(),
         )  # fmt: skip
-        self.group = self.node.join(READINGS_CLIENT_ID, b"test")
+        if self.family == FAMILY_BSP:
+            self.group = self.node.join(READINGS_CLIENT_ID, b"test")
+        else:
+            self.group = self.node.join_id(READINGS_CLIENT_ID, self.family)
         self.numbers = {}
         self.links = {}
         self.again = []
@@ -130,7 +143,11 @@ class Member:
         """Publish after what we know; the id, or None when it was refused."""
         head = self.author.head()
         body = bytes(self.author.body[:head]) + payload
-        handle = self.node.publish(self.group, body, len(body), stamp(now_ms), now_ms)
+        moment = stamp(now_ms)
+        if self.family == FAMILY_MVDS:
+            body = bytes((body[0] | HEAD_METADATA,)) + body[1:]
+            moment = (1_700_000_000 + now_ms // 1000).to_bytes(8, "little")
+        handle = self.node.publish(self.group, body, len(body), moment, now_ms)
         if handle < 0:
             return None
         self.author.published(handle)
@@ -173,7 +190,8 @@ class Member:
         handle = self.store.next(0)
         while handle:
             body = self.body(handle)
-            ids = [bytes(body[1 + 32 * i : 33 + 32 * i]) for i in range(body[0])] if body else []
+            count = body[0] & HEAD_PARENTS if body else 0
+            ids = [bytes(body[1 + 32 * i : 33 + 32 * i]) for i in range(count)]
             self.store.load(handle)
             found[bytes(self.store.id)] = ids
             handle = self.store.next(handle)
@@ -189,8 +207,9 @@ class Network:
     """Members, the live links between some of them, and time."""
 
     def __init__(self, draw, members, edges, mode=BATCH, frame_size=1024, epoch_ms=EPOCH_MS,
-                 **faults):  # fmt: skip
+                 profile=PROFILE_BSP_1, **faults):  # fmt: skip
         self.draw = draw
+        self.profile = profile
         self.members = {member.name: member for member in members}
         self.edges = edges
         self.mode = mode
@@ -212,7 +231,7 @@ class Network:
         for name in member.peers:
             if (member.name, name) in self.lines:
                 member.links[name] = member.node.link(
-                    member.numbers[name], PROFILE_BSP_1, CARRIER_SERIAL, self.epoch_ms,
+                    member.numbers[name], self.profile, CARRIER_SERIAL, self.epoch_ms,
                     self.mode, self.now_ms,
                 )  # fmt: skip
 

@@ -7,11 +7,11 @@ epochs and back-off; a stick has no epochs, a visit writes everything that is no
 from drupelet._compat import const
 from drupelet.blackbox import CODE_OFFERED, CODE_REQUESTED, CODE_SENT, COUNT_RETRANSMITS
 from drupelet.errors import OK
-from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE
-from drupelet.members import GROUP_TELEMETRY, SHARED
+from drupelet.limits import ID_SIZE
+from drupelet.members import FAMILY_MVDS, GROUP_TELEMETRY, INVISIBLE, SHARED
 from drupelet.memory import copy
 from drupelet.schedule import epochs_since, interval_epochs
-from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, PENDING, WANTED
+from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, PENDING, REQUESTED, WANTED
 from drupelet.states import (
     ACK,
     ACKING,
@@ -44,9 +44,12 @@ _NEVER = const(1 << 16)
 class Dues:
     """One peer's side of the tables, seen from what goes out; `peer` is its row."""
 
-    def __init__(self, core: "Core", peer: int, interactive: bool, visits: bool) -> None:
+    def __init__(
+        self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
+    ) -> None:
         self.core = core
         self.peer = peer
+        self.family = family
         self.interactive = interactive
         self.visits = visits  # a stick: everything at once, no epochs
         self.now_ms = 0
@@ -59,7 +62,9 @@ class Dues:
         self.long_handle = 0  # a message that goes out in segments
         self.long_slot = -1  # its slot, if it has one
         self.logged = 0  # a stick visit: how far the log beyond the slots is written
-        self.inline_max = 0
+        self.message_handle = 0  # what `next_message` found: its handle, slot and group's row
+        self.message_slot = self.message_group = -1
+        self.taken_slot = -1  # the slot of the id that was taken last; -1: it has none
         self.telemetry = False  # the message that was just taken or given was a black box
         self._pace = core.slots.count  # unasked-for offers and messages per epoch
         self._paced = 0
@@ -80,9 +85,21 @@ class Dues:
     def _number(self) -> int:
         return self.core.members.peer_numbers[self.peer]
 
+    def sees(self, group: int) -> int:
+        """What the peer sees of a group (row) here: a link carries its own family only."""
+        members = self.core.members
+        if members.families[group] != self.family:
+            return INVISIBLE
+        return members.visibility(group, self.peer)
+
+    def sees_id(self, id: bytearray, at: int) -> bool:
+        """True when a group, by its 32-byte id, exists for the peer on this link."""
+        group = self.core.members.group_of(id, at)
+        return group >= 0 and self.sees(group) != INVISIBLE
+
     def sight(self, slot: int) -> int:
         """What the peer sees of the message in `slot`: INVISIBLE, VISIBLE or SHARED."""
-        return self.core.members.visibility(self.core.slots.groups[slot], self.peer)
+        return self.sees(self.core.slots.groups[slot])
 
     # --- what goes into a frame ---
 
@@ -99,7 +116,9 @@ class Dues:
                 core.window.set_state(slot, self.peer, after | ACKING if self.visits else after)
                 copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
                 self.firm = True
+                self.taken_slot = slot
                 return True
+        self.taken_slot = -1
         offers = core.offers
         while self._owed_at < offers.count:
             entry = self._owed_at
@@ -121,8 +140,10 @@ class Dues:
             if offers.peers[entry] != self.peer:
                 continue
             if kind == OFFERED:
-                offers.kinds[entry] = 0
-            elif kind == WANTED and (self.visits or self._entry_wait(entry) <= 0):
+                # MVDS keeps a REQUEST until the message comes; BSP is offered it again.
+                offers.kinds[entry] = REQUESTED if self.family == FAMILY_MVDS else 0
+                offers.sent(entry, self.epoch)
+            elif REQUESTED <= kind <= WANTED and (self.visits or self._entry_wait(entry) <= 0):
                 offers.sent(entry, self.epoch)
             else:
                 continue
@@ -132,60 +153,67 @@ class Dues:
             return True
         return False
 
-    def take_message(self, buf: bytearray, at: int, limit: int) -> int:
-        """Write the content of the next message due and return its size; 0: none fits here.
+    def next_message(self) -> bool:
+        """Look for the next message due; True with its head loaded in the store.
 
-        A message too long for any frame of this link is left in `long_handle`.
+        `message_group` and `message_slot` tell more (-1: a stick's, from beyond the slots). It
+        stays the next one until `put_message` or `too_long`.
         """
         slots = self.core.slots
         while self._message_left:
             slot = (self._oldest - self._message_left) % slots.count
-            if self.message_due(slot):
-                size = slots.size(slot)
-                if size > self.inline_max:
-                    if not self.long_handle:
-                        self.long_handle = slots.handles[slot]
-                        self.long_slot = slot
-                elif at + CONTENT_HEADER_SIZE + size > limit:
-                    return 0
-                elif self._content_into(slots.handles[slot], buf, at, size):
-                    self._message_left -= 1
-                    self.note_sent(slot)
-                    return CONTENT_HEADER_SIZE + size
+            # One that goes out in pieces has been looked at.
+            due = slot != self.long_slot and self.message_due(slot)
+            if due and self._look(slots.handles[slot], slot):
+                return True
             self._message_left -= 1
-        return self._take_logged(buf, at, limit) if self.visits else 0
+        return self.visits and self._next_logged()
 
-    def _content_into(self, handle: int, buf: bytearray, at: int, size: int) -> bool:
+    def _look(self, handle: int, slot: int) -> bool:
         core = self.core
-        store = core.store
-        if store.load(handle) != OK:
+        if core.store.load(handle) != OK:
             return False
-        self.firm = True
-        group = core.members.group_slot(store.group)
-        self.telemetry = core.members.group_flags[group] & GROUP_TELEMETRY != 0
-        copy(buf, at, core.members.group_ids, group * ID_SIZE, ID_SIZE)
-        copy(buf, at + ID_SIZE, store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
-        return store.read_into(handle, 0, buf, at + CONTENT_HEADER_SIZE, size) == size
+        self.message_handle = handle
+        self.message_slot = slot
+        self.message_group = core.members.group_slot(core.store.group)
+        return self.message_group >= 0
 
-    def _take_logged(self, buf: bytearray, at: int, limit: int) -> int:
+    def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
+        """Copy bytes of the stored body of the message that `next_message` found."""
+        return self.core.store.read_into(self.message_handle, offset, buf, at, size) == size
+
+    def put_message(self) -> None:
+        """The message that `next_message` found is in the frame."""
+        self.firm = True
+        flags = self.core.members.group_flags[self.message_group]
+        self.telemetry = flags & GROUP_TELEMETRY != 0
+        if self.message_slot < 0:
+            self.logged = self.message_handle
+        else:
+            self._message_left -= 1
+            self.note_sent(self.message_slot)
+
+    def too_long(self) -> None:
+        """The message that `next_message` found fits no frame: it goes out in pieces."""
+        if self.message_slot < 0:
+            self.logged = self.message_handle
+        else:
+            self._message_left -= 1
+        if not self.long_handle:
+            self.long_handle = self.message_handle
+            self.long_slot = self.message_slot
+
+    def _next_logged(self) -> bool:
         """The same for what waits on flash beyond the slots: a stick takes the whole log."""
         store = self.core.store
         while not self.long_handle:
             handle = store.next(self.logged)
             if not handle:
-                return 0
-            if self._wants_logged(handle):
-                size = store.size
-                if size > self.inline_max:
-                    self.long_handle = handle
-                    self.long_slot = -1
-                elif at + CONTENT_HEADER_SIZE + size > limit:
-                    return 0
-                elif self._content_into(handle, buf, at, size):
-                    self.logged = handle
-                    return CONTENT_HEADER_SIZE + size
+                return False
+            if self._wants_logged(handle) and self._look(handle, -1):
+                return True
             self.logged = handle
-        return 0
+        return False
 
     def _wants_logged(self, handle: int) -> bool:
         core = self.core
@@ -193,7 +221,7 @@ class Dues:
         if store.load(handle) != OK or store.state != STATE_DELIVERED:
             return False
         group = core.members.group_slot(store.group)
-        if group < 0 or core.members.visibility(group, self.peer) != SHARED:
+        if group < 0 or self.sees(group) != SHARED:
             return False
         if core.members.peer_slot(store.source) == self.peer:
             return False
@@ -211,6 +239,7 @@ class Dues:
             if queued and self._cell_wait(cell) <= 0 and self.sight(slot) == SHARED:
                 copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
                 self._sent(slot, DO_OFFER, CODE_OFFERED)
+                self.taken_slot = slot
                 return True
         return False
 
@@ -243,6 +272,8 @@ class Dues:
         count = slots.send_counts[cell]
         if code == CODE_SENT and count:
             core.box.count(COUNT_RETRANSMITS, 1)
+        if code == CODE_SENT and self.family == FAMILY_MVDS:
+            state |= REQUEST  # what was sent once is sent again until it is acknowledged
         if self.visits:
             state |= BUNDLING
         else:
@@ -307,6 +338,7 @@ class Dues:
                 soonest = min(soonest, self._cell_wait(cell))
         offers = self.core.offers
         for entry in range(offers.count):
-            if offers.kinds[entry] == WANTED and offers.peers[entry] == self.peer:
+            asks = REQUESTED <= offers.kinds[entry] <= WANTED
+            if asks and offers.peers[entry] == self.peer:
                 soonest = min(soonest, self._entry_wait(entry))
         return 0 if soonest == _NEVER else max(soonest, 1)

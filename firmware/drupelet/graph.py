@@ -8,6 +8,7 @@ chain costs passes over the slots, never stack.
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.limits import CONTENT_HEADER_SIZE, DEPENDENCIES_MAX, ID_SIZE
+from drupelet.members import FAMILY_MVDS, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.slots import PENDING, USED, WANTED
 from drupelet.store import STATE_PENDING
@@ -122,6 +123,8 @@ class Graph:
         if not self._read(where, handle, 0, 1):
             return E_PEER
         count = self._id[0]
+        if self.members.families[group] == FAMILY_MVDS:
+            count &= HEAD_PARENTS
         if count > DEPENDENCIES_MAX or 1 + count * ID_SIZE > size:
             return E_PEER
         missing = 0
@@ -150,7 +153,7 @@ class Graph:
         """Ask the peer for the missing parents of the pending message in `slot`."""
         handle = self.slots.handles[slot]
         for row in range(self.slots.size(slot) // ID_SIZE):
-            if not self._read(_FROM_STORE, handle, 0, 1) or row >= self._id[0]:
+            if not self._read(_FROM_STORE, handle, 0, 1) or row >= self._id[0] & HEAD_PARENTS:
                 break
             if not self._read(_FROM_STORE, handle, 1 + row * ID_SIZE, ID_SIZE):
                 break

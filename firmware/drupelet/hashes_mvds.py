@@ -10,6 +10,7 @@ from drupelet._compat import ON_BOARD, const
 from drupelet.memory import copy
 
 _BLOCK_SIZE = const(64)
+_ID_SIZE = const(32)
 _LABEL = b"MESSAGE_ID"
 
 
@@ -29,6 +30,21 @@ class MvdsMessageHash:
         self._views = [view[: 1 << power] for power in range(6, -1, -1)]
 
     def start(
+        self,
+        group_id: "bytes | bytearray | memoryview",
+        at: int,
+        timestamp: "bytes | bytearray | memoryview",
+        ts_at: int,
+        body_size: int,
+    ) -> None:
+        """Begin as `hashes.MessageHash.start` does: 32 bytes at group_id[at].
+
+        How long the body is does not enter the hash.
+        """
+        assert body_size >= 0
+        self.start_sized(group_id, at, _ID_SIZE, timestamp, ts_at)
+
+    def start_sized(
         self,
         group_id: "bytes | bytearray | memoryview",
         at: int,

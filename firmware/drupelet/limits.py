@@ -16,8 +16,9 @@ BODY_SIZE_MAX = const(32768)
 DESCRIPTOR_SIZE_MAX = const(32768)
 # What precedes the body in a MESSAGE payload: group id and timestamp (BSP v1 section 3).
 CONTENT_HEADER_SIZE = const(40)
-# Most ids that a default client's message names as dependencies: 4 x 32 B fit beside any reading.
-DEPENDENCIES_MAX = const(4)
+# Most ids that a message names as dependencies: 8 x 32 B fit beside any reading in a frame, and
+# the MVDS peer's list of all childless messages has one id per writer at most.
+DEPENDENCIES_MAX = const(8)
 
 # --- frames and records ---
 # One frame on any carrier: a Pico W holds two such buffers per link in 128 KB.

@@ -9,33 +9,30 @@ from drupelet._compat import const
 from drupelet.blackbox import COUNT_CARRIERS, COUNT_DAMAGED
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import (
-    CONTENT_HEADER_SIZE,
     FRAME_HEADER_SIZE,
     FRAMES_PER_EPOCH_MAX,
-    INLINE_SIZE_MAX,
-    RECORD_HEADER_SIZE,
     WAIT_MS_MAX,
 )
+from drupelet.profiles import family_of
 from drupelet.schedule import epochs_since
 from drupelet.segments import KIND_SEGMENT, KIND_STATE, SegmentExchange
 from drupelet.slots import OWED, OWED_BUNDLING
 from drupelet.states import ACK, ACKING, BUNDLED, BUNDLING
-from drupelet.wire import bsp1
-from drupelet.wire.bsp1 import MESSAGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
+    from drupelet.ports import CodecPort
     from drupelet.schedule import EpochClock
 
 BATCH = const(0)
 INTERACTIVE = const(1)
-PROFILE_BSP_1 = const(0)
 CARRIER_SERIAL = const(0)
 CARRIER_MQTT = const(1)
 CARRIER_STICK = const(2)
 
 _KIND_RECORDS = const(0x40)
+_MESSAGE = const(1)  # of the four record types that have an account of their own
 # Offsets in a carrier's half of the counters (docs/SPEC.md 6).
 _FRAMES = const(0)
 _CARRIER_BYTES = const(1)
@@ -55,14 +52,15 @@ class Link(SegmentExchange):
     """See `docs/DESIGN.md` 3; made by `Node.link`."""
 
     def __init__(
-        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
-        clock: "EpochClock",
+        self, core: "Core", peer: int, profile: int, codec: "CodecPort", carrier: int,
+        epoch_ms: int, mode: int, clock: "EpochClock",
     ) -> None:  # fmt: skip
         visits = carrier == CARRIER_STICK
         # On a stick there is nobody to answer an offer.
         interactive = mode == INTERACTIVE and not visits
-        SegmentExchange.__init__(self, core, peer, interactive, visits)
+        SegmentExchange.__init__(self, core, peer, family_of(profile), interactive, visits)
         self.profile = profile
+        self.codec = codec
         self.carrier = carrier
         if not self.visits:
             self.epoch_ms = epoch_ms
@@ -96,7 +94,7 @@ class Link(SegmentExchange):
             kind = frame[0]
             if kind == _KIND_RECORDS | self.profile:
                 box.count(self._base + 16 + _LINK_BYTES, FRAME_HEADER_SIZE)
-                code = bsp1.parse(self, frame, FRAME_HEADER_SIZE, size)
+                code = self.codec.parse(self, frame, FRAME_HEADER_SIZE, size)
             elif kind == KIND_SEGMENT:
                 code = self.on_segment(frame, size)
                 part = _TELEMETRY_BYTES if self.telemetry_in else _SEGMENT_BYTES
@@ -182,15 +180,13 @@ class Link(SegmentExchange):
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
         core = self.core
-        room = limit - FRAME_HEADER_SIZE - RECORD_HEADER_SIZE - CONTENT_HEADER_SIZE
-        self.inline_max = room if room < INLINE_SIZE_MAX else INLINE_SIZE_MAX
         self.firm = False
         size = 0 if self._used else self.state_into(frame)
         if size:
             core.box.count(self._base + _LINK_BYTES, size)
             return size
         # Records first: a long message would keep acknowledgements back for epochs.
-        end = bsp1.fill(self, frame, FRAME_HEADER_SIZE, limit)
+        end = self.codec.fill(self, frame, FRAME_HEADER_SIZE, limit)
         while end == FRAME_HEADER_SIZE and self.long_handle:
             size = self.segment_into(frame, limit)
             if size:
@@ -199,7 +195,7 @@ class Link(SegmentExchange):
                 core.box.count(self._base + _SEGMENTS, 1)
                 self.firm = True
                 return self._leave(size)
-            end = bsp1.fill(self, frame, FRAME_HEADER_SIZE, limit)
+            end = self.codec.fill(self, frame, FRAME_HEADER_SIZE, limit)
         if end == FRAME_HEADER_SIZE:
             return 0
         frame[0] = _KIND_RECORDS | self.profile
@@ -222,10 +218,12 @@ class Link(SegmentExchange):
         """Account for a record of the profile; called after its content was written or read."""
         base = self._base if sent else self._base + 16
         if kind < 4:
-            telemetry = kind == MESSAGE and self.telemetry
+            telemetry = kind == _MESSAGE and self.telemetry
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
             self.core.box.count(base + bytes_kind, size)
             self.core.box.count(base + _RECORDS + kind, 1)
+        else:
+            self.core.box.count(base + _LINK_BYTES, size)
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""

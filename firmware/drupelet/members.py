@@ -6,13 +6,24 @@ Numbers (1..254) come from the store and are for life; slots (0..) are this run'
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY
 from drupelet.limits import ID_SIZE
-from drupelet.memory import copy, find
+from drupelet.memory import copy, fill, find
 
 INVISIBLE = const(0)  # to this peer the group does not exist
 VISIBLE = const(1)  # messages are accepted from the peer, none are offered to it
 SHARED = const(2)
 
 GROUP_TELEMETRY = const(1)  # black boxes: not traced, removed once every sharer has them
+
+# What message ids are made of; a group belongs to one family for life (DESIGN 4).
+FAMILY_BSP = const(0)
+FAMILY_MVDS = const(1)
+FAMILY_BSP_0 = const(2)
+FAMILIES = const(3)
+
+# The head byte of a stored MVDS body (docs/SPEC.md 4.3): parents, and two flags.
+HEAD_PARENTS = const(0x1F)
+HEAD_METADATA = const(0x40)
+HEAD_EPHEMERAL = const(0x80)
 
 
 class Members:
@@ -24,14 +35,17 @@ class Members:
         self.group_ids = bytearray(ID_SIZE * groups_max)
         self.group_numbers = bytearray(groups_max)
         self.group_flags = bytearray(groups_max)
+        self.families = bytearray(groups_max)
         self.groups = 0
         self.peer_numbers = bytearray(peers_max)
         self.peers = 0
         self._visibility = bytearray(groups_max * peers_max)
 
-    def add_group(self, number: int, id: "bytes | bytearray", flags: int) -> int:
+    def add_group(self, number: int, id: "bytes | bytearray", family: int, flags: int) -> int:
         """Take a group in; returns its slot or E_CAPACITY."""
         slot = self.group_slot(number)
+        if slot < 0:
+            slot = _row(self.group_numbers, self.groups, 0)  # one that was left
         if slot < 0:
             if self.groups == self.groups_max:
                 return E_CAPACITY
@@ -39,37 +53,48 @@ class Members:
             self.groups += 1
         self.group_numbers[slot] = number
         self.group_flags[slot] = flags
+        self.families[slot] = family
         copy(self.group_ids, slot * ID_SIZE, id, 0, ID_SIZE)
         return slot
+
+    def drop_group(self, slot: int) -> None:
+        """Empty a group's row: to every peer it does not exist any more."""
+        self.group_numbers[slot] = 0
+        fill(self.group_ids, slot * ID_SIZE, ID_SIZE, 0)
+        fill(self._visibility, slot * self.peers_max, self.peers_max, INVISIBLE)
 
     def add_peer(self, number: int) -> int:
         """Take a peer in; returns its slot or E_CAPACITY."""
         slot = self.peer_slot(number)
         if slot < 0:
+            slot = _row(self.peer_numbers, self.peers, 0)  # one whose peer was removed
+        if slot < 0:
             if self.peers == self.peers_max:
                 return E_CAPACITY
             slot = self.peers
             self.peers += 1
-            self.peer_numbers[slot] = number
+        self.peer_numbers[slot] = number
         return slot
+
+    def drop_peer(self, slot: int) -> None:
+        """Empty a peer's row: nothing is visible to it any more."""
+        self.peer_numbers[slot] = 0
+        for group in range(self.groups):
+            self.set_visibility(group, slot, INVISIBLE)
 
     def group_slot(self, number: int) -> int:
         """The row of a group number, or -1."""
-        for slot in range(self.groups):
-            if self.group_numbers[slot] == number:
-                return slot
-        return -1
+        return _row(self.group_numbers, self.groups, number) if number else -1
 
     def group_of(self, id: "bytes | bytearray | memoryview", at: int) -> int:
         """The row of a group id, or -1."""
-        return find(self.group_ids, ID_SIZE, self.groups, id, at, ID_SIZE)
+        slot = find(self.group_ids, ID_SIZE, self.groups, id, at, ID_SIZE)
+        # A peer may well name the zeros of a row that was left.
+        return slot if slot >= 0 and self.group_numbers[slot] else -1
 
     def peer_slot(self, number: int) -> int:
         """The row of a peer number, or -1 (0 is ourselves)."""
-        for slot in range(self.peers):
-            if self.peer_numbers[slot] == number:
-                return slot
-        return -1
+        return _row(self.peer_numbers, self.peers, number) if number else -1
 
     def set_visibility(self, group: int, peer: int, visibility: int) -> None:
         """Show a group to a peer, or hide it; both are rows."""
@@ -86,3 +111,10 @@ class Members:
             if self.visibility(group, peer) == SHARED:
                 mask |= 1 << self.group_numbers[group] % 8
         return mask
+
+
+def _row(numbers: bytearray, rows: int, number: int) -> int:
+    for row in range(rows):
+        if numbers[row] == number:
+            return row
+    return -1

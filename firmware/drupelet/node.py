@@ -31,10 +31,25 @@ from drupelet.link import (
     CARRIER_SERIAL,
     CARRIER_STICK,
     INTERACTIVE,
-    PROFILE_BSP_1,
     Link,
 )
-from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED, VISIBLE
+from drupelet.members import (
+    FAMILY_BSP,
+    FAMILY_MVDS,
+    GROUP_TELEMETRY,
+    INVISIBLE,
+    SHARED,
+    VISIBLE,
+)
+from drupelet.profiles import (
+    PROFILE_BSP_1,
+    PROFILE_COMPACT_1,
+    PROFILE_MVDS_1,
+    PROFILE_MVDS_5001,
+    PROFILE_MVDS_NESTED,
+    bring_family,
+    make_codec,
+)
 from drupelet.publish import Publisher
 from drupelet.schedule import EpochClock
 from drupelet.states import ACK, ACKING, HOLD
@@ -61,10 +76,16 @@ __all__ = [
     "CARRIER_STICK",
     "EVENT_MESSAGE",
     "EVENT_NONE",
+    "FAMILY_BSP",
+    "FAMILY_MVDS",
     "GROUP_TELEMETRY",
     "INTERACTIVE",
     "INVISIBLE",
     "PROFILE_BSP_1",
+    "PROFILE_COMPACT_1",
+    "PROFILE_MVDS_1",
+    "PROFILE_MVDS_5001",
+    "PROFILE_MVDS_NESTED",
     "SHARED",
     "VISIBLE",
     "Link",
@@ -108,9 +129,18 @@ class Node:
             raise CapacityError("a client id has 32 bytes, a descriptor at most 32768")
         id = bytearray(ID_SIZE)
         group_id_into(id, client_id, descriptor, len(descriptor))
+        return self.join_id(id, FAMILY_BSP, flags)
+
+    def join_id(self, id: "bytes | bytearray", family: int, flags: int = 0) -> int:
+        """Become a member of a group by its 32-byte id; returns its number. CapacityError.
+
+        family: FAMILY_BSP or FAMILY_MVDS, for life: links of another family do not carry it.
+        (MVDS does not say how a group's id is made.)
+        """
         number = self.store.member(_MEMBER_GROUP, id, 0, ID_SIZE)
         check(number, "no room for another group")
-        check(self.core.members.add_group(number, id, flags), "groups_max reached")
+        bring_family(self.core, family)
+        check(self.core.members.add_group(number, id, family, flags), "groups_max reached")
         return number
 
     def add_peer(self, id: bytes) -> int:
@@ -160,14 +190,15 @@ class Node:
         one clock, that of the shortest epoch; the others' epochs are rounded up to its multiples.
         epoch_ms: 1..2^28, of no meaning for a stick."""
         slot = self.core.members.peer_slot(peer)
-        assert slot >= 0 and profile == PROFILE_BSP_1
+        assert slot >= 0
         epoch_ms = epoch_ms or WAIT_MS_MAX
         others = [link for link in self._links if link.peer == slot and not link.visits]
         if carrier != CARRIER_STICK and others and others[0].clock.epoch_ms <= epoch_ms:
             clock = others[0].clock
         else:
             clock = EpochClock(epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
-        link = Link(self.core, slot, profile, carrier, epoch_ms, mode, clock)
+        codec = make_codec(self.core, profile)
+        link = Link(self.core, slot, profile, codec, carrier, epoch_ms, mode, clock)
         for other in others if not link.visits else ():
             other.use(clock)
         self._links.append(link)

@@ -4,7 +4,10 @@
 Every implementation of a port passes the port's contract suite in tests/.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from drupelet.core import Core
 
 Buffer = bytes | bytearray | memoryview
 
@@ -20,6 +23,16 @@ class IndexPort(Protocol):
 
     def drop(self, id: Buffer, at: int) -> None:
         """Forget a freed slot."""
+
+
+class HashPort(Protocol):
+    """The id of a message of one family, in pieces; `start`, `update` …, `digest_into`."""
+
+    def start(
+        self, group_id: Buffer, at: int, timestamp: Buffer, ts_at: int, body_size: int
+    ) -> None: ...
+    def update(self, body: Buffer, at: int, size: int) -> None: ...
+    def digest_into(self, out: bytearray, at: int) -> None: ...
 
 
 class StorePort(Protocol):
@@ -71,14 +84,41 @@ class BoxPort(Protocol):
 
 
 class LinkPort(Protocol):
-    """What a wire profile asks of the link that it encodes for."""
+    """What a wire profile asks of the link that it encodes for (docs/DESIGN.md 3).
+
+    In: `on_...` for what was read. Out: `take_...` writes a 32-byte id that is due; a message is
+    looked at with `next_message`, copied with `body_into`, and `put_message` says that it is in
+    the frame, `too_long` that it fits none.
+    """
+
+    core: "Core"
+    peer: int
+    visits: bool
+    interactive: bool
+    taken_slot: int
+    message_slot: int
+    message_group: int
 
     def count_record(self, sent: bool, kind: int, size: int) -> None: ...
+    def sees_id(self, id: bytearray, at: int) -> bool: ...
     def on_ack(self, buf: bytearray, at: int) -> None: ...
     def on_offer(self, buf: bytearray, at: int) -> None: ...
     def on_request(self, buf: bytearray, at: int) -> None: ...
-    def on_message(self, buf: bytearray, at: int, size: int) -> None: ...
+    def on_message(
+        self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
+        at: int, size: int,
+    ) -> None: ...  # fmt: skip
     def take_ack(self, buf: bytearray, at: int) -> bool: ...
     def take_request(self, buf: bytearray, at: int) -> bool: ...
     def take_offer(self, buf: bytearray, at: int) -> bool: ...
-    def take_message(self, buf: bytearray, at: int, limit: int) -> int: ...
+    def next_message(self) -> bool: ...
+    def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool: ...
+    def put_message(self) -> None: ...
+    def too_long(self) -> None: ...
+
+
+class CodecPort(Protocol):
+    """A wire profile: reads a frame's records, writes what is due; one per link, no allocation."""
+
+    def parse(self, link: LinkPort, frame: bytearray, at: int, end: int) -> int: ...
+    def fill(self, link: LinkPort, frame: bytearray, at: int, limit: int) -> int: ...

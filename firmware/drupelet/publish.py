@@ -39,10 +39,7 @@ class Publisher:
             if code == OK:
                 code = self.append(PART_PUBLISH, body, 0, size)
             return self.end(PART_PUBLISH, group, now_ms) if code == OK else code
-        core.hash.start(core.members.group_ids, slot * ID_SIZE, timestamp, 0, size)
-        core.hash.update(body, 0, size)
-        core.hash.digest_into(core.id, 0)
-        if core.store.find(core.id, 0):
+        if core.identify(slot, timestamp, 0, body, 0, size) != OK or core.store.find(core.id, 0):
             return E_CAPACITY
         outcome = core.graph.take_body(slot, 0, core.id, timestamp, 0, body, 0, size)
         return self._entered(outcome, slot, now_ms)
@@ -70,7 +67,7 @@ class Publisher:
         """Put the content of a part file into the log; the handle, or a negative code."""
         core = self._core
         slot = self._slot(group)
-        if not core.hash_part(part) or core.store.find(core.id, 0):
+        if core.identify_part(part) != slot or core.store.find(core.id, 0):
             return E_CAPACITY
         return self._entered(core.graph.take_part(slot, 0, core.id, part), slot, now_ms)
 

@@ -24,7 +24,7 @@ from drupelet.limits import (
     SEGMENT_HEADER_SIZE,
 )
 from drupelet.members import GROUP_TELEMETRY, SHARED
-from drupelet.memory import copy, equal, get_u16, put_u16
+from drupelet.memory import copy, equal, fill, get_u16, put_u16
 from drupelet.schedule import elapsed_ms
 from drupelet.states import GOT_MESSAGE, HOLD
 from drupelet.sync import Exchange
@@ -44,12 +44,12 @@ _STILL_SHIFT = const(3)
 class SegmentExchange(Exchange):
     """An exchange whose long messages go out and come in piece by piece."""
 
-    def __init__(self, core: "Core", peer: int, interactive: bool, visits: bool) -> None:
-        Dues.__init__(self, core, peer, interactive, visits)
+    def __init__(
+        self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
+    ) -> None:
+        Dues.__init__(self, core, peer, family, interactive, visits)
         self.epoch_ms = 0  # of a live link
         self._offset = 0
-        self._peer_key = bytearray(_KEY_SIZE)
-        self._peer_have = 0
         self._gap = False  # the peer does not know how far its content has come
         self.telemetry_in = False  # what comes in in pieces is a black box
 
@@ -66,9 +66,11 @@ class SegmentExchange(Exchange):
             return 0
         total = CONTENT_HEADER_SIZE + store.size
         size = min(limit - SEGMENT_HEADER_SIZE, total)
+        known_at = self.peer * _KEY_SIZE
+        live = not self.visits
         if not self._offset:
-            if equal(self._peer_key, 0, store.id, 0, _KEY_SIZE):
-                self._offset = self._peer_have
+            if live and equal(core.out_keys, known_at, store.id, 0, _KEY_SIZE):
+                self._offset = core.out_sizes[self.peer]
             elif total > PART_FLUSH_SIZE and self._went_out(slot):
                 self._offset = total - size  # the last piece shows what of it arrived
         size = min(size, total - self._offset)
@@ -80,7 +82,13 @@ class SegmentExchange(Exchange):
         self.telemetry = core.members.group_flags[group] & GROUP_TELEMETRY != 0
         self._piece_into(frame, SEGMENT_HEADER_SIZE, size, group)
         self._offset += size
+        if live:
+            # A link that takes over goes on from here.
+            copy(core.out_keys, known_at, store.id, 0, _KEY_SIZE)
+            core.out_sizes[self.peer] = self._offset
         if self._offset == total:
+            if live:
+                fill(core.out_keys, known_at, _KEY_SIZE, 0)
             if slot >= 0:
                 self.note_sent(slot)
             self._end_long()
@@ -92,7 +100,7 @@ class SegmentExchange(Exchange):
         return slot >= 0 and not self.visits and self.core.slots.send_counts[self._cell(slot)] > 0
 
     def _end_long(self) -> None:
-        self._offset = self._peer_have = self.long_handle = 0
+        self._offset = self.long_handle = 0
         self.long_slot = -1
 
     def _piece_into(self, frame: bytearray, at: int, size: int, group: int) -> None:
@@ -123,10 +131,11 @@ class SegmentExchange(Exchange):
         have = get_u16(frame, 9)
         if have >= CONTENT_HEADER_SIZE + slots.size(slot):
             have = 0
-        copy(self._peer_key, 0, frame, 1, _KEY_SIZE)
+        copy(self.core.out_keys, self.peer * _KEY_SIZE, frame, 1, _KEY_SIZE)
+        self.core.out_sizes[self.peer] = have
         if self.long_slot != slot:
             self._end_long()  # the peer takes in this one, and only this one, now
-        self._peer_have = self._offset = have
+        self._offset = have
         slots.send_counts[self._cell(slot)] = 0
         self.long_handle = slots.handles[slot]
         self.long_slot = slot
@@ -198,7 +207,7 @@ class SegmentExchange(Exchange):
         if size < SEGMENT_HEADER_SIZE + ID_SIZE:
             return True  # seen when it is whole
         group = members.group_of(frame, SEGMENT_HEADER_SIZE)
-        if group < 0 or not members.visibility(group, self.peer):
+        if group < 0 or not self.sees(group):
             self.core.unknown += 1
             return False
         self.telemetry_in = members.group_flags[group] & GROUP_TELEMETRY != 0
@@ -245,15 +254,11 @@ class SegmentExchange(Exchange):
     def _complete(self, file: int, key_at: int) -> None:
         """All pieces are here: verify, take in, and let the part file go."""
         core = self.core
-        members = core.members
-        if core.hash_part(file):
-            core.store.part_read_into(file, 0, core.scratch, 0, ID_SIZE)
-            group = members.group_of(core.scratch, 0)
-            if not equal(core.id, 0, core.part_keys, key_at, _KEY_SIZE):
-                self.bad_record()
-            elif group < 0 or not members.visibility(group, self.peer):
-                core.unknown += 1
-            elif not self.known(core.id, 0):
-                outcome = core.graph.take_part(group, self._number(), core.id, file)
-                self.took(outcome, group)
+        group = core.identify_part(file)
+        if group < 0 or not self.sees(group):
+            core.unknown += 1
+        elif not equal(core.id, 0, core.part_keys, key_at, _KEY_SIZE):
+            self.bad_record()
+        elif not self.known(core.id, 0):
+            self.took(core.graph.take_part(group, self._number(), core.id, file), group)
         core.store.part_drop(file)

@@ -17,9 +17,10 @@ USED = const(1)
 PENDING = const(2)  # some dependency is not delivered yet
 
 OFFERED = const(1)  # the peer offered it, we do not hold it and have not asked for it
-WANTED = const(2)  # a parent that we miss: asked for by id until it comes
-OWED = const(3)  # an acknowledgement for a message that has no slot
-OWED_BUNDLING = const(4)  # the same, written into the bundle that is being made
+REQUESTED = const(2)  # offered and asked for; MVDS asks until it comes
+WANTED = const(3)  # a parent that we miss: asked for by id until it comes
+OWED = const(4)  # an acknowledgement for a message that has no slot
+OWED_BUNDLING = const(5)  # the same, written into the bundle that is being made
 # A parent that did not come after so many requests may be forgotten for an offer.
 _WANTED_SENDS = const(8)
 
@@ -117,7 +118,8 @@ class OfferPool:
         for entry in range(self.count):
             before = self.kinds[entry] if self.peers[entry] == peer else 0
             if before and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
-                if before != WANTED or kind == OWED:
+                # An offer of what was asked for already changes nothing.
+                if kind != OFFERED or before > WANTED:
                     self.kinds[entry] = kind
                 return entry
         entry = self._room(peer, kind, epoch)
@@ -150,7 +152,7 @@ class OfferPool:
                 age = (epoch - get_u16(self._epochs, entry * 2)) & 0xFFFF
                 if before == WANTED:
                     stays = self.send_counts[entry] < _WANTED_SENDS
-                elif before == OFFERED:
+                elif before <= REQUESTED:
                     stays = kind == OFFERED and not age
                 else:
                     stays = kind != WANTED

@@ -15,8 +15,9 @@ from drupelet.blackbox import (
 from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
 from drupelet.graph import ENTERED, REFUSED, TOO_EARLY, WAITING
-from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE
+from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
 from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED
+from drupelet.memory import copy
 from drupelet.slots import OFFERED, OWED, PENDING, WANTED
 from drupelet.states import (
     BUNDLED,
@@ -72,7 +73,7 @@ class Exchange(Dues):
         if handle <= 0 or store.load(handle) != OK:
             return False
         group = self.core.members.group_slot(store.group)
-        return group >= 0 and self.core.members.visibility(group, self.peer) != INVISIBLE
+        return group >= 0 and self.sees(group) != INVISIBLE
 
     def on_request(self, buf: bytearray, at: int) -> None:
         """The peer asks for this message; an unknown or unshared one is met with silence."""
@@ -89,25 +90,55 @@ class Exchange(Dues):
         core.slots.states[cell] &= ~BUNDLED & 0xFF
         self.attention = True
 
-    def on_message(self, buf: bytearray, at: int, size: int) -> None:
-        """Content (group id, timestamp, body) of `size` bytes at `at`; the profile checked it."""
+    def on_message(
+        self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
+        at: int, size: int,
+    ) -> None:  # fmt: skip
+        """A message: group id 32, timestamp 8, stored body (docs/SPEC.md 4); each where it is.
+
+        `message_slot` and `core.id` tell the codec afterwards which one it was.
+        """
         core = self.core
-        group = core.members.group_of(buf, at)
+        self.message_slot = -1
         self.telemetry = False
-        if group < 0 or core.members.visibility(group, self.peer) == INVISIBLE:
+        row = core.members.group_of(group, group_at)
+        if row < 0 or not self.sees(row):
             core.unknown += 1
             return
-        self.telemetry = core.members.group_flags[group] & GROUP_TELEMETRY != 0
-        body_at = at + CONTENT_HEADER_SIZE
-        body_size = size - CONTENT_HEADER_SIZE
-        core.hash.start(buf, at, buf, at + ID_SIZE, body_size)
-        core.hash.update(buf, body_at, body_size)
-        core.hash.digest_into(core.id, 0)
-        if not self.known(core.id, 0):
-            outcome = core.graph.take_body(
-                group, self._number(), core.id, buf, at + ID_SIZE, buf, body_at, body_size
-            )
-            self.took(outcome, group)
+        self.telemetry = core.members.group_flags[row] & GROUP_TELEMETRY != 0
+        if core.identify(row, stamp, stamp_at, body, at, size) != OK:
+            self.bad_record()
+        elif not self.known(core.id, 0):
+            if size > INLINE_SIZE_MAX:
+                outcome = self._take_long(row, stamp, stamp_at, body, at, size)
+            else:
+                outcome = core.graph.take_body(
+                    row, self._number(), core.id, stamp, stamp_at, body, at, size
+                )
+            self.took(outcome, row)
+
+    def _take_long(
+        self, row: int, stamp: bytearray, stamp_at: int, body: bytearray, at: int, size: int
+    ) -> int:
+        """A body too long for a record of the store goes into a file of its own."""
+        core = self.core
+        store = core.store
+        part = core.free_part()
+        if part < 0:
+            return REFUSED
+        copy(core.scratch, 0, core.members.group_ids, row * ID_SIZE, ID_SIZE)
+        copy(core.scratch, ID_SIZE, stamp, stamp_at, TIMESTAMP_SIZE)
+        store.part_drop(part)
+        code = store.part_open(part, core.id, 0, CONTENT_HEADER_SIZE + size)
+        if code >= 0:
+            code = store.part_append(part, core.scratch, 0, CONTENT_HEADER_SIZE)
+        if code == OK:
+            code = store.part_append(part, body, at, size)
+        outcome = REFUSED
+        if code == OK:
+            outcome = core.graph.take_part(row, self._number(), core.id, part)
+        store.part_drop(part)
+        return outcome
 
     def known(self, id: bytearray, at: int) -> bool:
         """True for a message that we have already: it is acknowledged again, nothing else.
@@ -116,6 +147,7 @@ class Exchange(Dues):
         """
         core = self.core
         slot = core.slots.find(id, at)
+        self.message_slot = slot
         if slot >= 0:
             self._step(slot, GOT_MESSAGE)
             core.trace(self.now_ms, CODE_DUPLICATE, self._number(), 0, slot)
@@ -143,6 +175,7 @@ class Exchange(Dues):
                 offers.add(core.graph.missing_id, 0, self.peer, WANTED, self.epoch)
             return
         slot = core.graph.slot
+        self.message_slot = slot
         if slot >= 0:
             self._step(slot, GOT_MESSAGE)
             core.trace(self.now_ms, CODE_RECEIVED, self._number(), 0, slot)

@@ -92,7 +92,7 @@ def locked(profile: "tuple[int, ...]", metadata: bool, groups: bool) -> int:
 
 
 def identify() -> None:
-    hashing.start(ids, 0, 40, times[2], 0)
+    hashing.start_sized(ids, 0, 40, times[2], 0)
     hashing.update(body, 0, 100)
     hashing.update(body, 100, 50)
     hashing.digest_into(out, 0)

@@ -2,6 +2,7 @@
 
 import random
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,6 +25,7 @@ class Notes:
         self.counted: list[tuple[bool, int, int]] = []
         self.acks, self.requests, self.offers = list(acks), list(requests), list(offers)
         self.messages = list(messages)
+        self.long: list[bytes] = []
 
     def count_record(self, sent, kind, size):
         self.counted.append((sent, kind, size))
@@ -40,8 +42,9 @@ class Notes:
     def on_request(self, buf, at):
         self._id("request", buf, at)
 
-    def on_message(self, buf, at, size):
-        self.got.append(("message", bytes(buf[at : at + size])))
+    def on_message(self, group, group_at, stamp, stamp_at, body, at, size):
+        head = bytes(group[group_at : group_at + 32]) + bytes(stamp[stamp_at : stamp_at + 8])
+        self.got.append(("message", head + bytes(body[at : at + size])))
 
     @staticmethod
     def _take(ids, buf, at):
@@ -59,12 +62,28 @@ class Notes:
     def take_offer(self, buf, at):
         return self._take(self.offers, buf, at)
 
-    def take_message(self, buf, at, limit):
-        if not self.messages or at + len(self.messages[0]) > limit:
-            return 0
-        content = self.messages.pop(0)
-        buf[at : at + len(content)] = content
-        return len(content)
+    # What a codec reads of the message that is due: as `link.core.store` and `.members` give it.
+    message_group = 0
+
+    @property
+    def core(self):
+        content = self.messages[0]
+        store = SimpleNamespace(size=len(content) - 40, timestamp=content[32:40])
+        return SimpleNamespace(store=store, members=SimpleNamespace(group_ids=content[:32]))
+
+    def next_message(self):
+        return bool(self.messages)
+
+    def body_into(self, buf, at, offset, size):
+        body = self.messages[0][40:]
+        buf[at : at + size] = body[offset : offset + size]
+        return True
+
+    def put_message(self):
+        self.left = self.messages.pop(0)
+
+    def too_long(self):
+        self.long.append(self.messages.pop(0))
 
 
 def read(wire: bytes) -> tuple[int, Notes]:
@@ -106,8 +125,9 @@ def test_a_frame_takes_what_fits(limit: int) -> None:
     assert 0 < end <= limit
     code, got = read(bytes(frame[:end]))
     assert code == OK and len(got.got) == 28 - sum(
-        map(len, (notes.acks, notes.requests, notes.offers, notes.messages))
+        map(len, (notes.acks, notes.requests, notes.offers, notes.messages, notes.long))
     )
+    assert not notes.long or limit < 50
 
 
 MALFORMED = {

@@ -151,7 +151,7 @@ def test_a_flood_of_children_without_parents_leaves_room_for_a_whole_one() -> No
 
 @pytest.mark.parametrize(
     "body",
-    [b"\x05" + bytes(160), b"\xff" * 900, b"\x01" + bytes(31), b"\x04" + bytes(127), b"\x02x"],
+    [b"\x09" + bytes(288), b"\xff" * 900, b"\x01" + bytes(31), b"\x04" + bytes(127), b"\x02x"],
 )
 def test_invalid_bodies_are_counted_and_refused(body: bytes) -> None:
     pair = Pair()

@@ -318,8 +318,8 @@ def test_any_bytes_are_skipped_or_the_peers_error(profile: tuple[int, ...]) -> N
 def test_message_id(group: bytes, timestamp: int, pieces: list[bytes]) -> None:
     moment = timestamp.to_bytes(8, "little", signed=True)
     made = MvdsMessageHash()
-    made.start(b"an old one", 0, 5, moment, 0)
-    made.start(b"?" + group, 1, len(group), b"?" + moment, 1)
+    made.start_sized(b"an old one", 0, 5, moment, 0)
+    made.start_sized(b"?" + group, 1, len(group), b"?" + moment, 1)
     for piece in pieces:
         made.update(b"<" + piece + b">", 1, len(piece))
     out = bytearray(34)

@@ -12,8 +12,14 @@ timestamp are the peer's errors: the rest of the frame is dropped. An unknown ty
 
 from drupelet._compat import const
 from drupelet.errors import E_PEER, OK
-from drupelet.limits import BODY_SIZE_MAX, CONTENT_HEADER_SIZE, ID_SIZE, RECORD_HEADER_SIZE
-from drupelet.memory import get_u16, put_u16
+from drupelet.limits import (
+    BODY_SIZE_MAX,
+    CONTENT_HEADER_SIZE,
+    FRAME_HEADER_SIZE,
+    ID_SIZE,
+    RECORD_HEADER_SIZE,
+)
+from drupelet.memory import copy, get_u16, put_u16
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +66,9 @@ def parse(link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
         kind = frame[at + 1]
         at += RECORD_HEADER_SIZE
         if kind == MESSAGE:
-            link.on_message(frame, at, length)
+            body_at = at + CONTENT_HEADER_SIZE
+            size = length - CONTENT_HEADER_SIZE
+            link.on_message(frame, at, frame, at + ID_SIZE, frame, body_at, size)
         elif kind <= REQUEST:
             for id_at in range(at, at + length, 32):
                 if kind == ACK:
@@ -78,15 +86,27 @@ def fill(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
     """Write what is due from `at` on; returns the end of the last record (`at`: nothing due)."""
     at = _fill_ids(link, frame, at, limit, ACK)
     at = _fill_ids(link, frame, at, limit, REQUEST)
-    while limit - at > RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE:
-        start = at + RECORD_HEADER_SIZE
-        size = link.take_message(frame, start, limit)
-        if size == 0:
-            break
-        put_header(frame, at, MESSAGE, size)
-        link.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
-        at = start + size
+    while limit - at >= RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE and link.next_message():
+        size = CONTENT_HEADER_SIZE + link.core.store.size
+        if at + RECORD_HEADER_SIZE + size > limit:
+            if FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + size <= limit:
+                break  # the next frame has room
+            link.too_long()
+        elif _put_message(link, frame, at, size):
+            at += RECORD_HEADER_SIZE + size
     return _fill_ids(link, frame, at, limit, OFFER)
+
+
+def _put_message(link: "LinkPort", frame: bytearray, at: int, size: int) -> bool:
+    core = link.core
+    put_header(frame, at, MESSAGE, size)
+    at += RECORD_HEADER_SIZE
+    copy(frame, at, core.members.group_ids, link.message_group * ID_SIZE, ID_SIZE)
+    copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
+    whole = link.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
+    link.put_message()
+    link.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
+    return whole
 
 
 def _fill_ids(link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int) -> int:

@@ -68,8 +68,8 @@ class Decoder:
     """Reads one payload: `open`, then `next` until it is not positive; allocates nothing.
 
     ACK, OFFER, REQUEST, GROUP_OFFER: the id is at buf[at]. GROUP: group_at, group_size.
-    MESSAGE: group_at, group_size, `timestamp` (8 bytes, little-endian), body_at, body_size,
-    `flags`; `next_parent` gives its parents. `skipped` counts ids of a wrong size.
+    MESSAGE: message_at, group_at, group_size, `timestamp` (8 bytes, little-endian), body_at,
+    body_size, `flags`; `next_parent` gives its parents. `skipped` counts ids of a wrong size.
     """
 
     def __init__(self, profile: "tuple[int, ...]") -> None:
@@ -84,8 +84,14 @@ class Decoder:
         self.body_at = 0
         self.body_size = 0
         self.flags = 0
+        self.message_at = 0
         self.timestamp = bytearray(8)
         self.skipped = 0
+
+    @property
+    def end(self) -> int:
+        """Where the field ends that was read last: what comes before is done with."""
+        return self._outer.at
 
     def open(self, buf: "bytes | bytearray | memoryview", at: int, end: int) -> None:
         """Begin with the payload in buf[at:end]."""
@@ -181,7 +187,7 @@ class Decoder:
     def _message(self, at: int, end: int) -> int:
         inner = self._inner
         inner.open(self._outer.buf, at, end)
-        self.group_at = self.body_at = at
+        self.message_at = self.group_at = self.body_at = at
         self.group_size = self.body_size = self.flags = 0
         fill(self.timestamp, 0, 8, 0)
         while inner.at < end:
@@ -238,6 +244,8 @@ class Encoder:
         self._list_at = 0
         self._list_size = 0
         self.at = 0
+        # An id at the beginning of a list of its own, whose length then takes a byte more.
+        self.id_size_max = bytes_size(profile[OFFER], _ENTRY_SIZE) + 1
 
     def open(self, buf: bytearray, at: int, limit: int) -> None:
         """Begin an empty payload at buf[at]; it ends at buf[limit] at the latest."""

@@ -1,0 +1,49 @@
+"""The wire profiles: their numbers, the family of each, and its codec, loaded when asked for.
+
+A profile number is the lower half of a frame's kind byte (docs/SPEC.md 2).
+"""
+
+from drupelet._compat import const
+from drupelet.members import FAMILIES, FAMILY_BSP, FAMILY_BSP_0, FAMILY_MVDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.core import Core
+    from drupelet.ports import CodecPort
+
+PROFILE_BSP_1 = const(0)
+PROFILE_MVDS_1 = const(1)
+PROFILE_MVDS_NESTED = const(2)
+PROFILE_MVDS_5001 = const(3)
+PROFILE_COMPACT_1 = const(4)
+PROFILE_BSP_0 = const(5)
+
+
+def family_of(profile: int) -> int:
+    """The family whose groups a profile carries."""
+    if profile == PROFILE_BSP_1 or profile == PROFILE_COMPACT_1:  # noqa: SIM109 - a tuple is code
+        return FAMILY_BSP
+    return FAMILY_BSP_0 if profile == PROFILE_BSP_0 else FAMILY_MVDS
+
+
+def make_codec(core: "Core", profile: int) -> "CodecPort":  # noqa: ARG001
+    """The codec of a profile for one link. Boards have only what their firmware set holds."""
+    if profile == PROFILE_BSP_1:
+        from drupelet.wire import bsp1
+
+        return bsp1
+    assert PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001, "no such profile"
+    from drupelet.wire.mvds_codec import MvdsCodec
+
+    return MvdsCodec(profile)
+
+
+def bring_family(core: "Core", family: int) -> None:
+    """Have the hash of a family at hand before its first group is joined."""
+    assert 0 <= family < FAMILIES
+    if core.has_family(family):
+        return
+    assert family == FAMILY_MVDS
+    from drupelet.hashes_mvds import MvdsMessageHash
+
+    core.use_family(family, MvdsMessageHash())

@@ -1,0 +1,180 @@
+"""Profiles of the MVDS family as a link uses them: payloads to engine calls, and back.
+
+A stored body of this family begins with a head (docs/SPEC.md 4.3) that is not hashed: a byte that
+counts parents and tells of metadata, then the parents. On the wire they are the message's
+metadata; `mvds-nested` has none and leaves them out.
+"""
+
+from drupelet._compat import const
+from drupelet.errors import E_PEER, OK
+from drupelet.limits import DEPENDENCIES_MAX, ID_SIZE
+from drupelet.members import HEAD_EPHEMERAL, HEAD_METADATA, HEAD_PARENTS
+from drupelet.memory import copy
+from drupelet.profiles import PROFILE_MVDS_1, PROFILE_MVDS_NESTED
+from drupelet.wire.mvds import (
+    ACK,
+    EPHEMERAL,
+    GROUP,
+    MESSAGE,
+    METADATA,
+    MVDS_1,
+    MVDS_5001,
+    MVDS_NESTED,
+    OFFER,
+    REQUEST,
+    Decoder,
+    Encoder,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.ports import LinkPort
+
+# How a link counts records.
+_COUNT_ACK = const(0)
+_COUNT_MESSAGE = const(1)
+_COUNT_OFFER = const(2)
+_COUNT_REQUEST = const(3)
+
+
+class MvdsCodec:
+    """One link's reader and writer of payloads."""
+
+    def __init__(self, profile: int) -> None:
+        self._has_metadata = profile != PROFILE_MVDS_NESTED
+        table = MVDS_5001
+        if profile == PROFILE_MVDS_1:
+            table = MVDS_1
+        elif profile == PROFILE_MVDS_NESTED:
+            table = MVDS_NESTED
+        self._decoder = Decoder(table)
+        self._encoder = Encoder(table)
+        self._id = bytearray(ID_SIZE)
+        self._parents = bytearray(DEPENDENCIES_MAX * ID_SIZE)
+
+    # --- in ---
+
+    def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+        """Hand each record of a payload to the engine; OK, or E_PEER where it is malformed."""
+        decoder = self._decoder
+        decoder.open(frame, at, end)
+        seen = False  # the group of the group offer that is being read
+        what = decoder.next()
+        while what > 0:
+            kind = _COUNT_OFFER
+            if what == ACK:
+                kind = _COUNT_ACK
+                link.on_ack(frame, decoder.at)
+            elif what == REQUEST:
+                kind = _COUNT_REQUEST
+                link.on_request(frame, decoder.at)
+            elif what == MESSAGE:
+                kind = _COUNT_MESSAGE
+                self._message(link, frame)
+            elif what == GROUP:
+                seen = decoder.group_size == ID_SIZE and link.sees_id(frame, decoder.group_at)
+            elif what == OFFER or seen:
+                link.on_offer(frame, decoder.at)
+            if what != GROUP:
+                link.count_record(False, kind, decoder.end - at)
+                at = decoder.end
+            what = decoder.next()
+        return OK if what == OK else E_PEER
+
+    def _message(self, link: "LinkPort", frame: bytearray) -> None:
+        """Bring a message into its stored form, in place: head and body are no longer than it."""
+        decoder = self._decoder
+        core = link.core
+        if decoder.group_size != ID_SIZE:
+            core.unknown += 1
+            return
+        count = 0
+        at = decoder.next_parent()
+        while at >= 0:
+            if count == DEPENDENCIES_MAX:
+                core.graph.refused += 1
+                return
+            copy(self._parents, count * ID_SIZE, frame, at, ID_SIZE)
+            count += 1
+            at = decoder.next_parent()
+        head = count
+        if decoder.flags & METADATA:
+            head |= HEAD_METADATA
+        if decoder.flags & EPHEMERAL:
+            head |= HEAD_EPHEMERAL
+        copy(self._id, 0, frame, decoder.group_at, ID_SIZE)
+        start = decoder.message_at
+        body_at = start + 1 + count * ID_SIZE
+        copy(frame, body_at, frame, decoder.body_at, decoder.body_size)
+        frame[start] = head
+        copy(frame, start + 1, self._parents, 0, count * ID_SIZE)
+        size = 1 + count * ID_SIZE + decoder.body_size
+        link.on_message(self._id, 0, decoder.timestamp, 0, frame, start, size)
+
+    # --- out ---
+
+    def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+        """Write what is due as one payload; its end (`at`: nothing is due, no empty payload)."""
+        encoder = self._encoder
+        encoder.open(frame, at, limit)
+        self._put_ids(link, ACK, limit)
+        self._put_ids(link, OFFER, limit)
+        self._put_ids(link, REQUEST, limit)
+        while link.next_message():
+            before = encoder.at
+            if self._put_message(link, frame):
+                link.count_record(True, _COUNT_MESSAGE, encoder.at - before)
+            elif before == at:
+                link.too_long()
+            else:
+                break  # the next frame has room
+        return encoder.at
+
+    def _put_ids(self, link: "LinkPort", what: int, limit: int) -> None:
+        encoder = self._encoder
+        while encoder.at + encoder.id_size_max <= limit:
+            kind = _COUNT_OFFER
+            if what == ACK:
+                kind = _COUNT_ACK
+                taken = link.take_ack(self._id, 0)
+            elif what == REQUEST:
+                kind = _COUNT_REQUEST
+                taken = link.take_request(self._id, 0)
+            else:
+                taken = link.take_offer(self._id, 0)
+            if not taken:
+                return
+            before = encoder.at
+            encoder.put_id(what, self._id, 0)
+            link.count_record(True, kind, encoder.at - before)
+
+    def _put_message(self, link: "LinkPort", frame: bytearray) -> bool:
+        """Write the message that is due; False when there is no room for it."""
+        encoder = self._encoder
+        core = link.core
+        store = core.store
+        before = encoder.at
+        whole = link.body_into(self._id, 0, 0, 1)
+        head = self._id[0]
+        count = head & HEAD_PARENTS
+        # Our own log holds it: a message that was taken in.
+        assert not whole or (count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size)
+        whole = whole and link.body_into(self._parents, 0, 1, count * ID_SIZE)
+        body_size = store.size - 1 - count * ID_SIZE
+        flags = 0
+        if self._has_metadata and head & HEAD_METADATA:
+            flags = METADATA | EPHEMERAL if head & HEAD_EPHEMERAL else METADATA
+        if not flags:
+            count = 0
+        ids = core.members.group_ids
+        body_at = encoder.put_message(
+            ids, link.message_group * ID_SIZE, ID_SIZE, store.timestamp, 0, body_size,
+            self._parents, count, flags,
+        )  # fmt: skip
+        if body_at < 0:
+            return False
+        offset = store.size - body_size
+        if not whole or not link.body_into(frame, body_at, offset, body_size):
+            encoder.at = before  # the flash did not give it: half a message has another id
+        link.put_message()
+        return True

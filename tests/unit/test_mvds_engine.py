@@ -1,0 +1,74 @@
+"""The three MVDS profiles with the real engine: two and three members, loss, both modes."""
+
+import pytest
+
+from drupelet.node import (
+    BATCH,
+    FAMILY_MVDS,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+    PROFILE_MVDS_1,
+    PROFILE_MVDS_5001,
+    PROFILE_MVDS_NESTED,
+)
+from helpers import Draw, Member, Network, check_causal
+
+PROFILES = (PROFILE_MVDS_1, PROFILE_MVDS_NESTED, PROFILE_MVDS_5001)
+
+
+def members(draw, count, pool=64):
+    return [Member(name, draw, pool=pool, family=FAMILY_MVDS) for name in "abc"[:count]]
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_chain_of_members_completes_under_loss(profile, mode, seed) -> None:
+    draw = Draw(seed)
+    made = members(draw, 3)
+    network = Network(
+        draw, made, [("a", "b"), ("b", "c")], mode=mode, profile=profile, loss=300, repeat=100,
+        reorder=100,
+    )  # fmt: skip
+    for index in range(30):
+        assert made[index % 3].publish(bytes((index,)) * (index * 9), network.now_ms)
+        if index % 5 == 0:
+            network.round()
+    network.run(lambda: network.complete(30), 4000)
+    if profile != PROFILE_MVDS_NESTED:  # which has no metadata, so no order
+        for member in made:
+            check_causal(member)
+
+
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+@pytest.mark.parametrize("pool", [1, 2, 4])
+def test_tiny_pools_complete(mode, pool) -> None:
+    draw = Draw(pool)
+    made = members(draw, 2, pool)
+    network = Network(draw, made, [("a", "b")], mode=mode, profile=PROFILE_MVDS_1, loss=300)
+    for index in range(40):
+        assert made[index % 2].publish(bytes((index,)), network.now_ms)
+    network.run(lambda: network.complete(40), 20000)
+    for member in made:
+        check_causal(member)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_long_bodies_travel_in_pieces(profile) -> None:
+    draw = Draw(5)
+    made = members(draw, 2)
+    network = Network(draw, made, [("a", "b")], profile=profile, loss=200)
+    for size in (900, 940, 979, 5000, 30000):
+        assert made[0].publish(bytes((size % 251,)) * size, network.now_ms)
+    network.run(lambda: network.complete(5), 4000)
+
+
+def test_a_group_of_one_family_does_not_exist_on_a_link_of_another() -> None:
+    draw = Draw(1)
+    made = members(draw, 2)
+    network = Network(draw, made, [("a", "b")], profile=PROFILE_BSP_1)
+    made[0].publish(b"unheard", 0)
+    for _ in range(50):
+        network.round()
+    assert made[1].log() == []
+    assert network.lines["a", "b"].sent == 0
