@@ -193,6 +193,8 @@ def family(request):
         return Bsp1
     if profile == "bsp-0":
         return __import__("harness_bsp0")
+    if profile == "compact-1":
+        return __import__("harness_compact")
     if profile.startswith("mvds-"):
         return __import__("harness_mvds")
     raise RequestError(f"unknown profile {profile}")

@@ -24,6 +24,7 @@ from drupelet.window import Window
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.ports import BoxPort, HashPort, IndexPort, StorePort
+    from drupelet.wire.compact1_out import CompactEngine
 
 
 class NoBox:
@@ -67,10 +68,16 @@ class Core:
         self.part_keys = bytearray(8 * parts_max)
         self.part_totals = [0] * parts_max
         self.part_grew_ms = [0] * parts_max
+        # How much of it we had (+ 1) when its sender seemed not to know; how much it was told
+        # that we have (+ 1; 0: nothing yet), and when.
+        self.part_gaps = [0] * parts_max
+        self.part_told = [0] * parts_max
+        self.part_told_ms = [0] * parts_max
         # What goes out in pieces to each peer: which content, and how far it has come, over
         # whatever link.
         self.out_keys = bytearray(8 * peers_max)
         self.out_sizes = [0] * peers_max
+        self.compact: "CompactEngine | None" = None  # made by the first link that speaks it
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0
@@ -163,11 +170,11 @@ class Core:
 
     def promote(self, now_ms: int) -> None:
         """Put every pending message whose parents are here into the log."""
-        slot = self.graph.promote()
-        while slot >= 0:
-            slots = self.slots
-            self._delivered(now_ms, slots.groups[slot], slots.sources[slot], slots.ids, slot * 32)
-            slot = self.graph.promote()
+        store = self.store
+        while self.graph.promote():
+            if store.load(self.graph.handle) == OK:
+                group = self.members.group_slot(store.group)
+                self._delivered(now_ms, group, store.source, store.id, 0)
 
     def _delivered(self, now_ms: int, group: int, source: int, ids: bytearray, at: int) -> None:
         self.delivered += 1

@@ -5,13 +5,15 @@ epochs and back-off; a stick has no epochs, a visit writes everything that is no
 """
 
 from drupelet._compat import const
+from drupelet.backoff import counted, interval_epochs
 from drupelet.blackbox import CODE_OFFERED, CODE_REQUESTED, CODE_SENT, COUNT_RETRANSMITS
 from drupelet.errors import OK
+from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import ID_SIZE
 from drupelet.members import FAMILY_MVDS, GROUP_TELEMETRY, INVISIBLE, SHARED
 from drupelet.memory import copy
-from drupelet.schedule import epochs_since, interval_epochs
-from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, PENDING, REQUESTED, WANTED
+from drupelet.schedule import epochs_since
+from drupelet.slots import EPHEMERAL, OFFERED, OWED, OWED_BUNDLING, PENDING, REQUESTED, WANTED
 from drupelet.states import (
     ACK,
     ACKING,
@@ -26,11 +28,11 @@ from drupelet.states import (
     REQUEST,
     step,
 )
-from drupelet.store import STATE_DELIVERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
+    from drupelet.policy import Policy
 
 # Offer, request, message and acknowledgement take three epochs; after four without gain, slow
 # down.
@@ -64,8 +66,12 @@ class Dues:
         self.logged = 0  # a stick visit: how far the log beyond the slots is written
         self.message_handle = 0  # what `next_message` found: its handle, slot and group's row
         self.message_slot = self.message_group = -1
+        self.taken_entry = -1  # without a slot: its entry in the offered pool
+        self.codec_wait = 0  # epochs after which the codec wants to be asked; 0: when need be
         self.taken_slot = -1  # the slot of the id that was taken last; -1: it has none
         self.telemetry = False  # the message that was just taken or given was a black box
+        self.policy: "Policy | None" = None  # chooses the mode by what it is told
+        self.again = -1  # what was sent last: -1 to a silent peer, 0 for the first time, 1 again
         self._pace = core.slots.count  # unasked-for offers and messages per epoch
         self._paced = 0
         self._gained = False
@@ -124,6 +130,7 @@ class Dues:
             entry = self._owed_at
             self._owed_at += 1
             if offers.kinds[entry] == OWED and offers.peers[entry] == self.peer:
+                self.taken_entry = entry
                 copy(buf, at, offers.ids, entry * ID_SIZE, ID_SIZE)
                 offers.kinds[entry] = OWED_BUNDLING if self.visits else 0
                 self.firm = True
@@ -148,6 +155,7 @@ class Dues:
             else:
                 continue
             at_id = entry * ID_SIZE
+            self.taken_entry = entry
             copy(buf, at, offers.ids, at_id, ID_SIZE)
             self.core.box.log_id(self.now_ms, CODE_REQUESTED, self._number(), 0, offers.ids, at_id)
             return True
@@ -236,6 +244,7 @@ class Dues:
             self._offer_left -= 1
             cell = self._cell(slot)
             queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
+            queued = queued and not slots.flags[slot] & EPHEMERAL
             if queued and self._cell_wait(cell) <= 0 and self.sight(slot) == SHARED:
                 copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
                 self._sent(slot, DO_OFFER, CODE_OFFERED)
@@ -252,7 +261,8 @@ class Dues:
             return False
         if self.visits:
             return not state & (BUNDLED | BUNDLING) and self.sight(slot) == SHARED
-        if not state & REQUEST and (self.interactive or self._paced >= self._pace):
+        offered = self.interactive and not slots.flags[slot] & EPHEMERAL
+        if not state & REQUEST and (offered or self._paced >= self._pace):
             return False
         return self._cell_wait(cell) <= 0 and self.sight(slot) == SHARED
 
@@ -277,11 +287,22 @@ class Dues:
         if self.visits:
             state |= BUNDLING
         else:
-            if self._heard_since(slots.send_epoch(cell)):
+            heard = self._heard_since(slots.send_epoch(cell))
+            self.again = 0
+            if count:
+                self.again = 1 if heard else -1
+            if heard:
                 count = 0
-            slots.sent(cell, count + 1, self.epoch)
+            if self.policy is not None and code == CODE_OFFERED and self.again >= 0:
+                self.policy.on_offered(self.again > 0)
+            slots.sent(cell, counted(count), self.epoch)
+        once = slots.flags[slot] & EPHEMERAL
+        if once:
+            state |= HOLD  # nobody acknowledges it, and it is not sent again
         core.window.set_state(slot, self.peer, state)
         core.trace(self.now_ms, code, self._number(), count + 1, slot)
+        if once:
+            core.window.clean(slot)
 
     # --- when ---
 
@@ -316,7 +337,8 @@ class Dues:
         """Epochs until it is sent again after `count` sends, the last in `then`; <= 0: now."""
         if not count:
             return 0
-        interval = interval_epochs(count, self._heard_since(then)) * self.every
+        falls_back = self.family == FAMILY_MVDS
+        interval = interval_epochs(count, self._heard_since(then), falls_back) * self.every
         return interval - epochs_since(self.epoch, then)
 
     def _cell_wait(self, cell: int) -> int:

@@ -23,9 +23,11 @@ KIND_MESSAGE_FILE = const(5)
 KIND_PENDING = const(6)
 KIND_PENDING_FILE = const(7)
 KIND_TOMBSTONE = const(8)
+KIND_OPENED = const(9)  # a private message that is shared from here on
 
 # Where the fields of a message record are (docs/SPEC.md).
 AT_SOURCE = const(4)
+AT_FLAGS = const(5)
 AT_SIZE = const(6)
 AT_REF = const(8)
 AT_TIMESTAMP = const(12)
@@ -34,9 +36,13 @@ AT_BODY = const(52)
 MESSAGE_HEAD_SIZE = const(56)  # up to the number of a body file
 MESSAGE_PAYLOAD = const(48)  # what every payload has before the body
 
+# Flags of a message record.
+FLAG_PRIVATE = const(1)  # a message that is not shared
+FLAG_INVALID = const(2)  # a tombstone of a message that is not valid
+
 RECORD_EXTRA = const(8)  # length, kind, tag and crc around a payload
 _HEAD_SIZE = const(16)  # the HEAD record: magic and segment number as payload
-_VERSION = const(1)
+_VERSION = const(2)  # 1 knew no flags and no OPENED: it would share private messages
 _MAGIC = b"DRPL"
 _HANDLE_END = const(1 << 30)  # handles are small ints on 32-bit boards
 _ROW = const(8)  # number u32, end u16, pinned u8
@@ -95,8 +101,10 @@ class RecordLog:
         while end < size:
             if not self.verify(base + end, min(size, self.segment_size) - end):
                 break
-            if not end and not self._is_head(base):
-                break
+            if not end:
+                if not self._is_head(base):
+                    break
+                self._torn = self.tag != _VERSION  # nothing new goes behind what is older
             end += self.length
             self._set_end(index, end)
             self._pin(index)
@@ -115,7 +123,7 @@ class RecordLog:
         scratch = self.scratch
         return (
             self.kind == KIND_HEAD
-            and self.tag == _VERSION
+            and 0 < self.tag <= _VERSION
             and self.length == _HEAD_SIZE
             and self.read_into(base, 4, scratch, 0, 8) == 8
             and equal(scratch, 0, _MAGIC, 0, 4)

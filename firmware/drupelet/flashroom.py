@@ -7,7 +7,7 @@ states goes at any time.
 
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.flashlog import AT_REF, KIND_MEMBER, KIND_MESSAGE, RECORD_EXTRA, RecordLog
+from drupelet.flashlog import AT_FLAGS, AT_REF, KIND_MEMBER, KIND_MESSAGE, RECORD_EXTRA, RecordLog
 from drupelet.flashtables import Tables, is_pending
 from drupelet.limits import SCRATCH_SIZE
 from drupelet.memory import get_u32_le, put_u32_le
@@ -76,7 +76,7 @@ class Room(Tables):
         handle = log.enter(0)
         while handle and handle // log.segment_size == number:
             wanted = log.kind >= KIND_MESSAGE and not is_pending(log.kind)
-            if wanted and handle >= self.settled_handle:
+            if wanted and handle >= self.settled_handle and not self._is_left(log.tag):
                 return True
             handle = log.step(handle)
         return False
@@ -114,7 +114,7 @@ class Room(Tables):
         code = log.room(log.length - RECORD_EXTRA, log.segments_max)
         return self._rewrite(place, 0, ref) if code == OK else code
 
-    def _rewrite(self, place: int, change: int, ref: int) -> int:
+    def _rewrite(self, place: int, change: int, ref: int, flags: int = 0) -> int:
         """Write a record again under a changed kind; `ref` replaces its reference unless 0."""
         log = self._log
         # A record that has rotted must not get a fresh CRC.
@@ -130,6 +130,7 @@ class Room(Tables):
                 log.failed = E_STORAGE
             if at == 4 and ref:
                 put_u32_le(scratch, AT_REF - 4, ref)
+                scratch[AT_FLAGS - 4] |= flags
             log.add(scratch, 0, size)
             at += size
         code = log.end()

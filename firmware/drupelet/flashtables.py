@@ -5,7 +5,9 @@ Every table is made again from the records by `index`. A row is 8 bytes and begi
 
     pending   handle u32 | place of the record u32     a handle outlives the moves of its record
     bodies    file number u32 | place of the record u32
-    members   place of the record u32 | kind u8 | number u8 | 2 unused
+    members   place of the record u32 | kind u8 | number u8 | left u8 | unused
+
+A body whose message is gone has place 0; one whose message is being written has the last place.
 """
 
 from drupelet._compat import const
@@ -17,20 +19,24 @@ from drupelet.flashlog import (
     KIND_MEMBER,
     KIND_MESSAGE,
     KIND_MESSAGE_FILE,
+    KIND_OPENED,
     KIND_PENDING,
     KIND_PENDING_FILE,
     KIND_TOMBSTONE,
     KIND_WAKE,
     MESSAGE_HEAD_SIZE,
+    RECORD_EXTRA,
     RecordLog,
     body_name,
 )
-from drupelet.limits import ID_SIZE, MEMBERS_MAX
+from drupelet.limits import MEMBERS_MAX
 from drupelet.memory import equal, fill, find, get_u32_le, put_u32_le
 from drupelet.parts import Parts
 
 _ROW = const(8)
-_TWIST = const(0x5A)  # makes the filter's key of a deleted id
+_TWIST = const(0x5A)  # makes the filter's key of an id that has a later record about it
+_MEMBER_GROUP = const(1)
+PLACE_LAST = const((1 << 30) - 1)  # no record is there
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -89,6 +95,7 @@ class Tables(Parts):
         self._pending = bytearray(_ROW * pending_max)
         self._bodies = bytearray(_ROW * body_files_max)
         self._members = bytearray(_ROW * MEMBERS_MAX)
+        self._left = bytearray(32)  # a bit for each number of a group that was left
         self._body_newest = 0
         self._wake = 0
         self._small = bytearray(4)
@@ -101,13 +108,15 @@ class Tables(Parts):
         log = self._log
         row = self._find_row(self._pending, handle)
         place = handle if row < 0 else get_u32_le(self._pending, row + 4)
-        if handle <= 0 or not log.look(place) or log.kind < KIND_MESSAGE:
+        if handle <= 0 or not log.look(place) or log.kind < KIND_MESSAGE or self._is_left(log.tag):
             return False
         return log.read_into(place, 0, log.scratch, 0, MESSAGE_HEAD_SIZE) == MESSAGE_HEAD_SIZE
 
-    def _has_id(self, handle: int, id: "bytes | bytearray | memoryview", at: int) -> bool:
-        self._log.read_into(handle, AT_ID, self._log.scratch, 0, ID_SIZE)
-        return equal(self._log.scratch, 0, id, at, ID_SIZE)
+    def _has_id(
+        self, handle: int, id: "bytes | bytearray | memoryview", at: int, size: int
+    ) -> bool:
+        self._log.read_into(handle, AT_ID, self._log.scratch, 0, size)
+        return equal(self._log.scratch, 0, id, at, size)
 
     def _ref(self, handle: int) -> int:
         self._log.read_into(handle, AT_REF, self._log.scratch, 0, 4)
@@ -120,20 +129,23 @@ class Tables(Parts):
         ref = self._ref(place)
         if is_pending(kind):
             return ref or place
-        if kind == KIND_TOMBSTONE and self._look(ref):
+        if kind >= KIND_TOMBSTONE and self._look(ref):
             return ref
         return place
 
-    def _is_deleted(self, handle: int, id: "bytes | bytearray", at: int) -> bool:
-        """True when a later record says so; the filter keeps this off the flash."""
+    def _later(self, kind: int, handle: int, id: "bytes | bytearray", at: int) -> int:
+        """The place of a later record of `kind` about a message, or 0.
+
+        The filter keeps this off the flash for most.
+        """
         if not self._filter.has(id, at, _TWIST):
-            return False
-        handle_after = self._log.step(handle)
-        while handle_after:
-            if self._log.kind == KIND_TOMBSTONE and self._ref(handle_after) == handle:
-                return True
-            handle_after = self._log.step(handle_after)
-        return False
+            return 0
+        place = self._log.step(handle)
+        while place:
+            if self._log.kind == kind and self._ref(place) == handle:
+                return place
+            place = self._log.step(place)
+        return 0
 
     # --- tables ---
 
@@ -155,8 +167,8 @@ class Tables(Parts):
         if kind == KIND_WAKE:
             self._wake = handle
         elif kind == KIND_MEMBER:
-            self._note_member(handle, log.tag, head[4])
-        if kind < KIND_MESSAGE or kind > KIND_TOMBSTONE:
+            self._note_member(handle, log.tag, head[4], log.length == RECORD_EXTRA + 1)
+        if kind < KIND_MESSAGE or kind > KIND_OPENED or self._is_left(log.tag):
             return
         self._filter.add(head, AT_ID, 0)
         ref = get_u32_le(head, AT_REF)
@@ -164,13 +176,16 @@ class Tables(Parts):
             self._set_pending(ref or handle, handle)
         elif ref and self._find_row(self._pending, ref) >= 0:
             self._set_pending(ref, 0)
-        if kind == KIND_TOMBSTONE:
+        if kind >= KIND_TOMBSTONE:
             self._filter.add(head, AT_ID, _TWIST)
+        if kind == KIND_TOMBSTONE:
             row = self._find_row(self._bodies, get_u32_le(head, AT_BODY))
             if row >= 0:
                 put_u32_le(self._bodies, row + 4, 0)
         elif has_file(kind):
-            row = self._find_row(self._bodies, get_u32_le(head, AT_BODY))
+            number = get_u32_le(head, AT_BODY)
+            self._body_newest = max(self._body_newest, number)
+            row = self._find_row(self._bodies, number)
             if row >= 0:
                 put_u32_le(self._bodies, row + 4, handle)
 
@@ -198,7 +213,7 @@ class Tables(Parts):
         put_u32_le(self._pending, row, handle if place else 0)
         put_u32_le(self._pending, row + 4, place)
 
-    def _note_member(self, place: int, kind: int, number: int) -> None:
+    def _note_member(self, place: int, kind: int, number: int, left: bool) -> None:
         table = self._members
         row = 0
         while row < len(table) and get_u32_le(table, row):
@@ -209,6 +224,29 @@ class Tables(Parts):
             put_u32_le(table, row, place)
             table[row + 4] = kind
             table[row + 5] = number
+            table[row + 6] = left
+        if kind == _MEMBER_GROUP:
+            bit = 1 << (number & 7)
+            self._left[number >> 3] = self._left[number >> 3] & ~bit | (bit if left else 0)
+        if left:
+            self._let_go(self._pending)
+            self._let_go(self._bodies)
+
+    def _is_left(self, group: int) -> int:
+        """Not 0 for the number of a group that was left."""
+        return self._left[group >> 3] & 1 << (group & 7)
+
+    def _let_go(self, table: bytearray) -> None:
+        """Let go the rows of messages whose group was left; their body files are not swept yet.
+
+        At once, in log order: what came later into the table had their room.
+        """
+        for row in range(0, len(table), 8):
+            place = get_u32_le(table, row + 4)
+            if place and self._log.look(place) and self._is_left(self._log.tag):
+                put_u32_le(table, row + 4, 0)
+                if table is self._pending:
+                    put_u32_le(table, row, 0)
 
     # --- body files ---
 
@@ -226,15 +264,22 @@ class Tables(Parts):
         if row >= 0:
             put_u32_le(self._bodies, row + 4, to)
 
-    def _sweep(self) -> None:
-        """Remove the body files that no message in the log refers to."""
+    def _sweep(self) -> int:
+        """Remove the body files that no message in the log refers to; OK or a code.
+
+        Were a file gone before the log is durable, a message could be left without its body.
+        """
         first = self._log.number(0) * self._log.segment_size if self._log.count else 1
         for row in range(0, len(self._bodies), 8):
             number = get_u32_le(self._bodies, row)
             if number and get_u32_le(self._bodies, row + 4) < first:
+                code = self._log.flush()
+                if code != OK:
+                    return code
                 self._log.release(-number)
                 if self._files.remove(body_name(number)) == OK:
                     fill(self._bodies, row, _ROW, 0)
+        return OK
 
     def _number(self, number: int) -> bytearray:
         put_u32_le(self._small, 0, number)
@@ -248,4 +293,4 @@ def is_pending(kind: int) -> bool:
 
 def has_file(kind: int) -> bool:
     """True for the kinds of record whose body is in a file: the odd ones of the four."""
-    return KIND_MESSAGE_FILE <= kind and kind & 1 == 1
+    return KIND_MESSAGE_FILE <= kind < KIND_TOMBSTONE and kind & 1 == 1

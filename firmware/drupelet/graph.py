@@ -1,37 +1,46 @@
 """The message graph: a message enters the log after everything that it depends on (BSP v1 5).
 
-A message whose dependencies are all in the log is put there at once. Any other waits as pending;
-its missing parents are asked for by id, from its sender first. Everything here is iterative: a
-chain costs passes over the slots, never stack.
+A message whose dependencies are all in the log is put there at once, if its client finds it valid.
+Any other waits as pending; its missing parents are asked for by id, from its sender first. What is
+invalid is buried, with all that depends on it: the id stays, so that it is acknowledged and never
+taken in again. Everything here is iterative: a chain costs passes over the slots, never stack.
 """
 
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_PEER, OK
-from drupelet.limits import CONTENT_HEADER_SIZE, DEPENDENCIES_MAX, ID_SIZE
-from drupelet.members import FAMILY_MVDS, HEAD_PARENTS
+from drupelet.flashread import (
+    STATE_DELIVERED,
+    STATE_INVALID,
+    STATE_PENDING,
+    STATE_PRIVATE,
+)
+from drupelet.limits import ID_SIZE
+from drupelet.members import FAMILY_MVDS, HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.memory import copy
-from drupelet.slots import PENDING, USED, WANTED
-from drupelet.store import STATE_PENDING
+from drupelet.reader import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
+from drupelet.slots import EPHEMERAL, OWED, PENDING, USED, WANTED
+from drupelet.states import ACK, ACKING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.members import Members
-    from drupelet.ports import StorePort
+    from drupelet.ports import ClientPort, StorePort
     from drupelet.slots import MessageSlots, OfferPool
     from drupelet.window import Window
-
-# Where a body that is being looked at lives.
-_FROM_BUFFER = const(-1)
-_FROM_STORE = const(-2)
 
 REFUSED = const(0)  # not taken in, not acknowledged: the peer sends it again
 ENTERED = const(1)  # in the log
 WAITING = const(2)  # pending
 TOO_EARLY = const(3)  # refused because there is no room to wait for `missing_id`
+BURIED = const(4)  # invalid: acknowledged, and never seen again
+
+_FROM_BUFFER = const(-1)
+# What `_missing` says of a message that depends on an invalid one.
+_POISONED = const(-100)
 
 
 class Graph:
-    """Decides whether a message enters the log, waits, or is refused."""
+    """Decides whether a message enters the log, waits, is refused or buried."""
 
     def __init__(
         self, store: "StorePort", members: "Members", slots: "MessageSlots", offers: "OfferPool",
@@ -42,150 +51,244 @@ class Graph:
         self.slots = slots
         self.offers = offers
         self.window = window
+        self.reader = BodyReader(store)  # of the message that is being looked at
+        self._default = DefaultClient()
+        # Dependencies in front of the body: the MVDS family, and what a deleted message leaves.
+        self.headed = DefaultClient(HEAD_PARENTS)
+        self._clients: "list[ClientPort]" = [self._default] * members.groups_max
         self._id = bytearray(ID_SIZE)
-        self._body: "bytes | bytearray | memoryview" = self._id
-        self._stamp: "bytes | bytearray" = self._id
-        self._body_at = self._stamp_at = 0
         self.missing_id = bytearray(ID_SIZE)  # the last dependency that was not met
         self.slot = -1  # of the message that was last taken in, -1 when it has none
         self.handle = 0
+        self.ephemeral = False  # the message that was last taken in is not acknowledged
         self.refused = 0
         self.invalid = 0
         self.promoted = False  # some message entered the log: call `promote` again
+        self._private = False  # some dependency that was met is not shared
         self._left_out = False  # a pending message of the store has no slot yet
+
+    def use_client(self, group: int, client: "ClientPort | None") -> None:
+        """Let a client look after a group (row); None: the default one."""
+        self._clients[group] = client or self._default
+
+    def finder(self, group: int) -> "ClientPort":
+        """Who finds the dependencies in the bodies of a group."""
+        headed = self.members.families[group] == FAMILY_MVDS or self.reader.bare
+        return self.headed if headed else self._clients[group]
+
+    # --- taking in ---
 
     def take_body(
         self, group: int, source: int, id: bytearray, timestamp: "bytes | bytearray", ts_at: int,
         body: "bytes | bytearray", at: int, size: int,
     ) -> int:  # fmt: skip
-        """Take in a message whose body is in a buffer; what became of it, or E_PEER.
+        """Take in a message whose body is in a buffer; what became of it.
 
-        ENTERED, WAITING, TOO_EARLY or REFUSED. `group`: row; `source`: peer number, 0 is
-        ourselves; `id`: 32 bytes at 0.
+        REFUSED, ENTERED, WAITING, TOO_EARLY or BURIED. `group`: row; `source`: peer number, 0 is
+        ourselves; `id`: 32 bytes at 0. What we publish ourselves is never buried: E_PEER.
         """
-        self._body = body
-        self._body_at = at
-        self._stamp = timestamp
-        self._stamp_at = ts_at
-        return self._take(group, source, id, _FROM_BUFFER, size)
+        self.reader.open_buffer(group, source, timestamp, ts_at, body, at, size)
+        return self._take(group, source, id, _FROM_BUFFER, body, at)
 
     def take_part(self, group: int, source: int, id: bytearray, part: int) -> int:
         """Take in a message whose content is in a part file; as `take_body`."""
-        size = self.store.part_size(part) - CONTENT_HEADER_SIZE
-        return self._take(group, source, id, part, size)
+        self.reader.open_part(group, source, part)
+        return self._take(group, source, id, part, id, 0)
 
-    def _take(self, group: int, source: int, id: bytearray, where: int, size: int) -> int:
-        missing = self._missing(group, where, 0, size)
-        if missing < 0:
+    def _take(
+        self, group: int, source: int, id: bytearray, where: int, body: "bytes | bytearray",
+        at: int,
+    ) -> int:  # fmt: skip
+        self.slot = -1
+        missing = self._missing(group)
+        if missing > 0 and self.members.families[group] == FAMILY_MVDS:
+            from drupelet.circle import waits_for_itself
+
+            if waits_for_itself(self, id):
+                self.refused += 1
+                return E_PEER  # the first copy's parents stand
+        verdict = SHARE
+        if missing == 0:
+            verdict = self._clients[group].validate(self.reader)
+        self.ephemeral = self._is_ephemeral(group)
+        if missing < 0 or verdict == INVALID:
             self.invalid += 1
-            return E_PEER
-        pending = missing > 0
-        number = self.members.group_numbers[group]
-        handle = E_CAPACITY
-        if pending and self.window.room(True) < 0:
-            pass
-        elif where == _FROM_BUFFER:
-            handle = self.store.put(
-                number, source, id, 0, self._stamp, self._stamp_at, self._body, self._body_at,
-                size, pending,
-            )  # fmt: skip
-        else:
-            handle = self.store.put_part(where, number, source, id, 0, pending)
+            return self._bury(group, id, 0, 0) if source else E_PEER
+        if verdict == SHARE and self.ephemeral and source:
+            verdict = KEEP  # it goes no further
+        handle = self._put(group, id, where, body, at, missing, verdict)
         if handle < 0:
             self.refused += 1
-            return TOO_EARLY if pending else REFUSED
+            return TOO_EARLY if missing else REFUSED
         self.handle = handle
-        self.slot = self.window.admit(id, 0, handle, group, source, size, pending)
-        if pending:
+        if missing:
+            self.slot = self.window.admit(id, 0, handle, group, source, self.reader.size, True)
             assert self.slot >= 0  # there was room before the message was stored
             return WAITING
-        self.window.entered(self.slot, handle)
-        self.promoted = True
+        if verdict == SHARE:
+            self.slot = self.window.admit(id, 0, handle, group, source, self.reader.size, False)
+        if self.slot >= 0 and self.ephemeral:
+            self.slots.flags[self.slot] |= EPHEMERAL
+        self._enter(self.slot, handle, group, verdict)
         return ENTERED
 
-    def _read(self, where: int, handle: int, offset: int, size: int) -> bool:
-        """Read `size` body bytes into `_id`."""
+    def _put(
+        self, group: int, id: bytearray, where: int, body: "bytes | bytearray", at: int,
+        missing: int, verdict: int,
+    ) -> int:  # fmt: skip
+        if missing and self.window.room(True) < 0:
+            return E_CAPACITY
+        state = STATE_PRIVATE if verdict == KEEP else STATE_DELIVERED
+        if missing:
+            state = STATE_PENDING
+        reader = self.reader
+        number = self.members.group_numbers[group]
         if where == _FROM_BUFFER:
-            copy(self._id, 0, self._body, self._body_at + offset, size)
-            return True
-        if where == _FROM_STORE:
-            return self.store.read_into(handle, offset, self._id, 0, size) == size
-        offset += CONTENT_HEADER_SIZE
-        return self.store.part_read_into(where, offset, self._id, 0, size) == size
+            return self.store.put(
+                number, reader.source, id, 0, reader.timestamp, 0, body, at, reader.size, state
+            )
+        return self.store.put_part(where, number, reader.source, id, 0, state)
 
-    def _missing(self, group: int, where: int, handle: int, size: int) -> int:
-        """How many dependencies are not in the log; E_PEER when the body is not well-formed.
+    def _enter(self, slot: int, handle: int, group: int, verdict: int) -> None:
+        """A message is in the log: follow up what its client said."""
+        self.window.entered(slot, handle)
+        self.promoted = True
+        if verdict == SHARE and self._private:
+            from drupelet.manage import share
 
-        The default client's body: count byte, that many ids, payload.
+            share(self, group, handle)
+        elif verdict == DELETE:
+            from drupelet.manage import delete
+
+            delete(self, group, handle)
+
+    def _is_ephemeral(self, group: int) -> bool:
+        if self.members.families[group] != FAMILY_MVDS:
+            return False
+        return self.reader.read_into(0, self._id, 0, 1) == 1 and self._id[0] & HEAD_EPHEMERAL != 0
+
+    def _bury(self, group: int, ids: bytearray, at: int, handle: int) -> int:
+        """Keep only the id of an invalid message; BURIED, or REFUSED when there is no room."""
+        reader = self.reader
+        number = self.members.group_numbers[group]
+        buried = self.store.bury(number, reader.source, ids, at, reader.timestamp, 0, handle)
+        if buried < 0:
+            self.refused += 1
+            return REFUSED
+        self.promoted = True  # what depends on it is invalid, too
+        return BURIED
+
+    # --- dependencies ---
+
+    def _missing(self, group: int) -> int:
+        """How many dependencies of the reader's message are not in the log.
+
+        E_PEER when its client cannot read the body, _POISONED when one of them is invalid.
         """
-        if size == 0:
-            return 0
-        if not self._read(where, handle, 0, 1):
-            return E_PEER
-        count = self._id[0]
-        if self.members.families[group] == FAMILY_MVDS:
-            count &= HEAD_PARENTS
-        if count > DEPENDENCIES_MAX or 1 + count * ID_SIZE > size:
-            return E_PEER
+        client = self.finder(group)
+        count = client.dependencies(self.reader)
         missing = 0
+        self._private = False
         for row in range(count):
-            if not self._read(where, handle, 1 + row * ID_SIZE, ID_SIZE):
+            if not client.dependency_into(self.reader, row, self._id):
                 return E_PEER
-            if not self._met(group):
+            state = self._state(group)
+            if state == STATE_INVALID:
+                return _POISONED
+            if state == STATE_PENDING:
                 missing += 1
                 copy(self.missing_id, 0, self._id, 0, ID_SIZE)
-        return missing
+        return count if count < 0 else missing
 
-    def _met(self, group: int) -> bool:
-        """True when the dependency in `_id` is in the log of this group."""
+    def _state(self, group: int) -> int:
+        """The state of the dependency in `_id`; STATE_PENDING when it is not there, either."""
         id = self._id
         slot = self.slots.find(id, 0)
         if slot >= 0:
-            return self.slots.groups[slot] == group and not self.slots.flags[slot] & PENDING
+            met = self.slots.groups[slot] == group and not self.slots.flags[slot] & PENDING
+            return STATE_DELIVERED if met else STATE_PENDING
         handle = self.store.find(id, 0)
         if handle <= 0 or self.store.load(handle) != OK:
-            return False
+            return STATE_PENDING
         if self.store.group != self.members.group_numbers[group]:
-            return False
-        return self.store.state != STATE_PENDING
+            return STATE_PENDING
+        self._private |= self.store.private
+        return self.store.state
 
     def want_parents(self, slot: int, peer: int, epoch: int) -> None:
         """Ask the peer for the missing parents of the pending message in `slot`."""
-        handle = self.slots.handles[slot]
-        for row in range(self.slots.size(slot) // ID_SIZE):
-            if not self._read(_FROM_STORE, handle, 0, 1) or row >= self._id[0] & HEAD_PARENTS:
+        group = self.slots.groups[slot]
+        if not self.reader.open_stored(group, self.slots.handles[slot]):
+            return
+        client = self.finder(group)
+        for row in range(client.dependencies(self.reader)):
+            if not client.dependency_into(self.reader, row, self._id):
                 break
-            if not self._read(_FROM_STORE, handle, 1 + row * ID_SIZE, ID_SIZE):
-                break
-            if self.slots.find(self._id, 0) < 0 and not self._met(self.slots.groups[slot]):
+            if self.slots.find(self._id, 0) < 0 and self._state(group) == STATE_PENDING:
                 self.offers.add(self._id, 0, peer, WANTED, epoch)
 
-    def promote(self) -> int:
-        """Put one pending message whose parents have arrived into the log; its slot, or -1.
+    # --- entering later ---
 
-        Call until it returns -1: each call is one pass over the slots.
+    def promote(self) -> bool:
+        """Put one pending message whose parents have arrived into the log, at `handle`.
+
+        Call until it returns False: each call is a pass over the slots, and buries what depends
+        on an invalid message.
         """
         if not self.promoted:
-            return -1
+            return False
         if self._left_out:
             self.recover()
         slots = self.slots
-        for step in range(slots.count):
-            slot = (slots.oldest + step) % slots.count
-            if not slots.flags[slot] & PENDING:
-                continue
-            old = slots.handles[slot]
-            if self._missing(slots.groups[slot], _FROM_STORE, old, slots.size(slot)):
-                continue
-            handle = self.store.promote(old)
-            if handle < 0:
-                break
-            slots.flags[slot] = USED
-            slots.handles[slot] = handle
-            self.window.entered(slot, handle)
-            return slot
+        while self.promoted:
+            self.promoted = False
+            for step in range(slots.count):
+                slot = (slots.oldest + step) % slots.count
+                if not slots.flags[slot] & PENDING:
+                    continue
+                if not self.reader.open_stored(slots.groups[slot], slots.handles[slot]):
+                    continue
+                missing = self._missing(slots.groups[slot])
+                if missing <= 0 and self._settle(slot, missing):
+                    return True
+            # Once more when something was buried: what depends on it may come before it.
         self.promoted = self._left_out  # tried again in the next epoch
-        return -1
+        return False
+
+    def _settle(self, slot: int, missing: int) -> bool:
+        """A pending message waits no longer: True when it entered the log, else it is buried."""
+        slots = self.slots
+        group = slots.groups[slot]
+        private = self._private
+        verdict = self._clients[group].validate(self.reader) if not missing else INVALID
+        old = slots.handles[slot]
+        if verdict == INVALID:
+            if self._bury(group, slots.ids, slot * ID_SIZE, old) == BURIED:
+                self.invalid += 1
+                self.offers.drop_id(slots.ids, slot * ID_SIZE)
+                self.release(slot)
+            return False
+        if verdict == SHARE and self.reader.source and self._is_ephemeral(group):
+            verdict = KEEP
+        handle = self.store.promote(old, STATE_PRIVATE if verdict == KEEP else STATE_DELIVERED)
+        if handle < 0:
+            return False
+        self.handle = handle
+        slots.handles[slot] = handle
+        slots.flags[slot] = USED
+        self._private = private
+        self._enter(slot if verdict == SHARE else -1, handle, group, verdict)
+        if verdict != SHARE:
+            self.release(slot)
+        return True
+
+    def release(self, slot: int) -> None:
+        """Free a slot; acknowledgements that are owed for it are owed without one."""
+        slots = self.slots
+        for peer in range(self.members.peers):
+            if slots.states[peer * slots.count + slot] & (ACK | ACKING):
+                self.offers.add(slots.ids, slot * ID_SIZE, peer, OWED, 0)
+        self.window.reset_slot(slot)
 
     def recover(self) -> None:
         """Give pending messages of the store their slots back after a reboot."""
@@ -202,8 +305,8 @@ class Graph:
 
     def _admit_again(self, group: int, handle: int) -> None:
         store = self.store
-        members = self.members
-        waits = self._missing(group, _FROM_STORE, handle, store.size) != 0
+        self.reader.open_stored(group, handle)
+        waits = self._missing(group) != 0
         store.load(handle)
         slot = self.window.admit(store.id, 0, handle, group, store.source, store.size, waits)
         if slot < 0:
@@ -211,10 +314,16 @@ class Graph:
             return
         self.slots.flags[slot] = USED | PENDING
         self.offers.drop_id(store.id, 0)  # a child may have asked for it
-        peer = members.peer_slot(store.source)
+        self.ask_again(slot)
+
+    def ask_again(self, slot: int) -> None:
+        """Ask for a pending message's parents: its source, or another if that is gone."""
+        members = self.members
+        group = self.slots.groups[slot]
+        peer = members.peer_slot(self.slots.sources[slot])
         for row in range(members.peers):
             if peer < 0 and members.visibility(group, row):
-                peer = row  # its source is gone: ask somebody else
+                peer = row
         if peer >= 0:
             self.want_parents(slot, peer, 0)
 

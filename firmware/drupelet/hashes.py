@@ -16,7 +16,7 @@ if ON_BOARD:
 else:
     from drupelet._blake2s_hashlib import Blake2s  # type: ignore[assignment]
 
-__all__ = ("Blake2s", "MessageHash", "group_id_into")
+__all__ = ("Blake2s", "GroupHash", "MessageHash", "group_id_into")
 
 _ID_SIZE = const(32)  # folds here; drupelet.limits.ID_SIZE elsewhere
 
@@ -38,15 +38,34 @@ def group_id_into(
     """
     assert len(client_id) == _ID_SIZE
     assert 0 <= size <= DESCRIPTOR_SIZE_MAX
-    length = bytearray(4)
-    put_u32(length, 0, size)
-    digest = Blake2s()
-    digest.start()
-    digest.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))
-    digest.update(client_id, 0, _ID_SIZE)
-    digest.update(length, 0, 4)
+    digest = GroupHash()
+    digest.start(client_id, 0, size)
     digest.update(descriptor, 0, size)
     digest.digest_into(out, 0)
+
+
+class GroupHash:
+    """A group's id in pieces: HASH("GROUP_ID", client_id, descriptor), BSP v1 2.2."""
+
+    def __init__(self) -> None:
+        self._hash = Blake2s()
+
+    def start(self, client_id: "bytes | bytearray | memoryview", at: int, size: int) -> None:
+        """Begin: 32 bytes at client_id[at], then a descriptor of `size` bytes by `update`."""
+        length = bytearray(4)
+        put_u32(length, 0, size)
+        self._hash.start()
+        self._hash.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))
+        self._hash.update(client_id, at, _ID_SIZE)
+        self._hash.update(length, 0, 4)
+
+    def update(self, descriptor: "bytes | bytearray | memoryview", at: int, size: int) -> None:
+        """Take in the next piece of the descriptor."""
+        self._hash.update(descriptor, at, size)
+
+    def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
+        """Store the 32-byte id at out[at]."""
+        self._hash.digest_into(out, at)
 
 
 class MessageHash:

@@ -58,6 +58,36 @@ PART_BOX = const(1)
 # First part file for what comes in; there are PARTS_MAX of them.
 PART_INCOMING = const(2)
 
+# --- compact-1 (docs/SPEC.md 3.5) ---
+# Group indices of one generation: a board has 4 groups, a host may use another generation.
+COMPACT_GROUPS_MAX = const(16)
+# Bytes of bits in one ACK or REQUEST: 256 numbers, as many as four payloads of a board leave open.
+COMPACT_COVER_SIZE = const(32)
+# A HELLO that nobody answers is repeated after 2, 4 ... 64 epochs, then the peer is off.
+HELLO_SENDS_MAX = const(6)
+# A peer that answers nothing for so many epochs is spoken to in bsp-1: two rounds of resending.
+COMPACT_SILENT_EPOCHS = const(8)
+# It is asked again after so many epochs, then after twice as many ...
+COMPACT_PROBE_EPOCHS = const(64)
+# ... but at least this often: under half of what an epoch number tells apart.
+COMPACT_PROBE_EPOCHS_MAX = const(8192)
+
+# --- bsp-0, hosts only (docs/SPEC.md) ---
+# A link over whose better rival nothing came for so many epochs speaks again: eight resends.
+BSP0_RIVAL_EPOCHS = const(16)
+# A peer that goes on over a link that lost for more epochs than this has no other way to us.
+BSP0_INSISTS_MAX = const(4)
+
+# --- sketch, hosts only (docs/SPEC.md, SKETCH) ---
+# Ids in one sketch: two seconds of a host for the record that decodes it.
+SKETCH_ELEMENTS_MAX = const(65536)
+# Symbols of one sketch: 48 KB, about 3,000 differences.
+SKETCH_SYMBOLS_MAX = const(4096)
+# Own ids for which a loss is solved as linear equations: 0.2 s of a host.
+SKETCH_LINEAR_MAX = const(2048)
+# Guesses per record when two ids are left in a symbol: 2 us each.
+SKETCH_PAIRS_MAX = const(262144)
+
 # --- epochs and back-off ---
 # `now_ms` is modulo this, so that it stays a small int on 32-bit boards.
 NOW_MODULUS_MS = const(1 << 30)
@@ -67,6 +97,30 @@ WAIT_MS_MAX = const(1 << 28)
 BACKOFF_EPOCHS_MAX = const(64)
 # Epoch numbers are kept in 16 bits per peer and message.
 EPOCH_MODULUS = const(1 << 16)
+# MVDS: where the back-off falls back to from its bound. Not to the base: a peer that is away for
+# weeks would cost half as many sends again.
+BACKOFF_FALL_EPOCHS = const(8)
+# A send count is one byte.
+SEND_COUNT_MAX = const(255)
+# The length field of a LoRa frame is one byte.
+LORA_FRAME_SIZE_MAX = const(255)
+# How far two clocks may run apart, in millionths: 500 each, five times a bad watch crystal, and
+# the 1 that (1 + 500 ppm) / (1 - 500 ppm) is more than 1,000.
+DRIFT_PPM_MAX = const(1001)
+# Periods without a WAKE of a peer after which it is searched again.
+CONTACTS_MISSED_MAX = const(4)
+# Longest period of a wake plan, 18 hours: what is missed of it stays below what elapsed_ms tells.
+WAKE_PERIOD_MS_MAX = const(1 << 26)
+
+# --- choice of a link's mode (docs/SPEC.md 10.4) ---
+# Counts are halved here, so that what was longer ago than about as many events is forgotten.
+POLICY_EVENTS_MAX = const(64)
+# Fewer events than this say nothing about a share.
+POLICY_EVENTS_MIN = const(8)
+# A mode that was chosen stays for so many epochs: one exchange takes three.
+POLICY_STAY_EPOCHS = const(8)
+# Each change doubles that up to here: two modes of about the same cost do not alternate for ever.
+POLICY_STAY_EPOCHS_MAX = const(256)
 
 # --- store ---
 # One LittleFS erase block on common NOR flash.
@@ -82,6 +136,10 @@ BODY_FILES_MAX = const(32)
 SCRATCH_SIZE = const(64)
 # What a board saves before it sleeps fits the RTC memory of an ESP8266 (492 B).
 WAKE_STATE_SIZE_MAX = const(492)
+# The form for watchdog scratch registers: 28 B on an RP2040.
+SNAPSHOT_SHORT_SIZE = const(28)
+# Room for the key state of two links in a snapshot: a chain key (32 B) and its place (16 B) each.
+SNAPSHOT_KEYS_SIZE = const(96)
 # Pending messages (dependencies missing) that the store tracks: never more than message slots.
 PENDING_MAX = const(64)
 # Groups and peers that a store has ever numbered; a row in RAM is 8 B.

@@ -7,31 +7,36 @@ writes everything that the peer is not known to hold, and counts as sent only on
 
 from drupelet._compat import const
 from drupelet.blackbox import COUNT_CARRIERS, COUNT_DAMAGED
+from drupelet.bundles import Bundles
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import (
     FRAME_HEADER_SIZE,
+    FRAME_SIZE_MIN,
     FRAMES_PER_EPOCH_MAX,
+    ID_SIZE,
     WAIT_MS_MAX,
 )
-from drupelet.profiles import family_of
+from drupelet.profiles import PROFILE_COMPACT_1, family_of
 from drupelet.schedule import epochs_since
-from drupelet.segments import KIND_SEGMENT, KIND_STATE, SegmentExchange
-from drupelet.slots import OWED, OWED_BUNDLING
-from drupelet.states import ACK, ACKING, BUNDLED, BUNDLING
+from drupelet.segments import KIND_SEGMENT, KIND_STATE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from drupelet.budget import Budget
     from drupelet.core import Core
+    from drupelet.duty import WakePlan
     from drupelet.ports import CodecPort
     from drupelet.schedule import EpochClock
 
 BATCH = const(0)
 INTERACTIVE = const(1)
+AUTO = const(2)
 CARRIER_SERIAL = const(0)
 CARRIER_MQTT = const(1)
 CARRIER_STICK = const(2)
 
 _KIND_RECORDS = const(0x40)
+_KIND_WAKE = const(0x52)
 _MESSAGE = const(1)  # of the four record types that have an account of their own
 # Offsets in a carrier's half of the counters (docs/SPEC.md 6).
 _FRAMES = const(0)
@@ -48,7 +53,7 @@ _TELEMETRY_BYTES = const(15)
 _EVERY_MAX = const(511)
 
 
-class Link(SegmentExchange):
+class Link(Bundles):
     """See `docs/DESIGN.md` 3; made by `Node.link`."""
 
     def __init__(
@@ -58,12 +63,17 @@ class Link(SegmentExchange):
         visits = carrier == CARRIER_STICK
         # On a stick there is nobody to answer an offer.
         interactive = mode == INTERACTIVE and not visits
-        SegmentExchange.__init__(self, core, peer, family_of(profile), interactive, visits)
+        Bundles.__init__(self, core, peer, family_of(profile), interactive, visits)
+        self.closed = False
         self.profile = profile
         self.codec = codec
         self.carrier = carrier
         if not self.visits:
             self.epoch_ms = epoch_ms
+        self.budget: "Budget | None" = None  # bytes and airtime per epoch; may be a radio's
+        self.plan: "WakePlan | None" = None  # when this device and its peers are awake
+        self.frame_size_max = 0  # of the carrier: what does not fit it goes out in pieces
+        self._polled = 0  # the epoch in which the carrier last asked for a frame
         self.use(clock)
         self._base = COUNT_CARRIERS + carrier * 32
         self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
@@ -71,19 +81,60 @@ class Link(SegmentExchange):
         self._due_epochs = 0
         self._due_from = 0
         self._seen_changes = 0
-        self.peer_seen = 0  # the highest bundle of ours that the peer has told to have read
+        if mode == AUTO:
+            self.set_mode(mode)
 
     def use(self, clock: "EpochClock") -> None:
         """Count epochs by this clock: live links to one peer share what was sent when."""
         self.clock = clock
+        if not self.visits and self not in clock.links:
+            clock.links.append(self)
         every = (self.epoch_ms + clock.epoch_ms - 1) // clock.epoch_ms
         self.every = every if every < _EVERY_MAX else _EVERY_MAX
         self.epoch = self._began = clock.epoch
+
+    def set_mode(self, mode: int) -> None:
+        """Offer before sending (INTERACTIVE), or not (BATCH), or by what is measured (AUTO).
+
+        From the next frame on. A stick is always BATCH: on it nobody answers an offer.
+        """
+        self.policy = None
+        if mode == AUTO and not self.visits:
+            from drupelet.policy import Policy
+
+            mode = INTERACTIVE if self.interactive else BATCH
+            self.policy = Policy(mode, ID_SIZE, 0)
+        self._offer_first(mode == INTERACTIVE and not self.visits)
+
+    def _offer_first(self, interactive: bool) -> None:
+        if interactive != self.interactive:
+            self.interactive = interactive
+            self._look_again()
+
+    def close(self) -> None:
+        """The peer was removed: nothing comes in any more, nothing is due."""
+        self.closed = True
+        if self in self.clock.links:
+            self.clock.links.remove(self)
+
+    def greet(self) -> None:
+        """A contact begins: its carrier came up. A profile that has a greeting says it."""
+        greet = getattr(self.codec, "greet", None)
+        if greet is not None:
+            greet()
+            self.attention = True
+
+    def resume(self) -> None:
+        """After a deep sleep: the payload of the epoch that its clock shows has gone."""
+        self._train = 0
+        self._used = True
 
     # --- in ---
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
         """Take in one frame; OK, or a negative code (counted; what could be used was used)."""
+        if self.closed:
+            return E_PEER
         self.now_ms = now_ms
         core = self.core
         box = core.box
@@ -92,7 +143,8 @@ class Link(SegmentExchange):
         if size > FRAME_HEADER_SIZE:
             self._hear(now_ms)
             kind = frame[0]
-            if kind == _KIND_RECORDS | self.profile:
+            falls_back = self.profile == PROFILE_COMPACT_1 and kind == _KIND_RECORDS
+            if kind == _KIND_RECORDS | self.profile or falls_back:
                 box.count(self._base + 16 + _LINK_BYTES, FRAME_HEADER_SIZE)
                 code = self.codec.parse(self, frame, FRAME_HEADER_SIZE, size)
             elif kind == KIND_SEGMENT:
@@ -100,6 +152,9 @@ class Link(SegmentExchange):
                 part = _TELEMETRY_BYTES if self.telemetry_in else _SEGMENT_BYTES
                 box.count(self._base + 16 + part, size)
                 box.count(self._base + 16 + _SEGMENTS, 1)
+            elif kind == _KIND_WAKE and self.plan is not None:
+                box.count(self._base + 16 + _LINK_BYTES, size)
+                code = self.plan.told(self.peer, frame, size, now_ms)
             elif kind == KIND_STATE:
                 box.count(self._base + 16 + _LINK_BYTES, size)
                 code = self.on_state(frame, size)
@@ -133,38 +188,95 @@ class Link(SegmentExchange):
         `frame` is as long as the carrier's frames may be. A frame with an ACK is returned only
         after the store's barrier; if the store fails, it is not returned at all.
         """
+        if self.closed:
+            return 0
         self.now_ms = now_ms
         if not self.visits:
             self._tick(now_ms)
             self.core.window.refill(self.peer)
             if self._seen_changes != self.core.window.changes[self.peer]:
                 self._look_again()
-        if self._due_epochs and not self.attention:
-            self.attention = epochs_since(self.epoch, self._due_from) >= self._due_epochs
-        if not self.attention or not self._train:
+            self._polled = self.clock.epoch
+            if self.plan is not None:
+                size = self.plan.wake_into(frame, self.peer, now_ms)
+                if size:
+                    return self._count_wake(size)
+                if not self.plan.there(self.peer, now_ms):
+                    return 0  # asleep, or not met: it would not hear it
+        self.attention = self._has_due()
+        if not self.attention or not self._train or self._yields():
             return 0
-        size = self._next_frame(frame, len(frame))
+        self.frame_size_max = limit = len(frame)
+        budget = self.budget
+        if budget is not None:
+            budget.begin_epoch(now_ms)
+            limit = budget.room(limit)
+            if limit < FRAME_SIZE_MIN:
+                budget.refused += 1
+                return 0
+        size = self._next_frame(frame, limit)
         if size:
+            if budget is not None:
+                budget.spend(size)
             self._used = True
-            self._train -= 0 if self.visits else 1
+            if not self.visits:
+                self._train -= 1
+                self.clock.payload_epoch = self.clock.epoch
+                self.clock.payload_link = self
             self.core.box.count(self._base + _FRAMES, 1)
             return size
         self.attention = False
         if self._used:
             self._train = 0
         self._due_epochs = self.next_due_epochs()
+        if self.codec_wait and not 0 < self._due_epochs < self.codec_wait:
+            self._due_epochs = self.codec_wait
         self._due_from = self.epoch
         self._rewind()
         return 0
 
+    def _has_due(self) -> bool:
+        if self._due_epochs and not self.attention:
+            return epochs_since(self.clock.epoch, self._due_from) >= self._due_epochs
+        return self.attention
+
+    def _yields(self) -> bool:
+        """True when this epoch's payload for the peer is another link's: one each, in turns.
+
+        Else a carrier that leads nowhere would take every epoch.
+        """
+        clock = self.clock
+        last = clock.payload_link
+        if self.visits or last is None:
+            return False
+        if clock.payload_epoch == clock.epoch:
+            return last is not self
+        if last is self:
+            for link in clock.links:
+                if link is not self and link.is_ready():
+                    return True
+        return False
+
+    def is_ready(self) -> bool:
+        """True when its carrier asks for frames and something is due on it."""
+        if epochs_since(self.clock.epoch, self._polled) > 1 or not self._has_due():
+            return False
+        return self.budget is None or self.budget.may(FRAME_SIZE_MIN)
+
+    def _count_wake(self, size: int) -> int:
+        budget = self.budget
+        if budget is not None:
+            budget.begin_epoch(self.now_ms)
+            if not budget.may(size):
+                return 0
+            budget.spend(size)
+        self.core.box.count(self._base + _LINK_BYTES, size)
+        self.core.box.count(self._base + _FRAMES, 1)
+        return size
+
     def sent(self, wire_size: int) -> None:
         """Account for what the carrier's framing made of the frame that went out."""
         self.core.box.count(self._base + _CARRIER_BYTES, wire_size)
-
-    def _look_again(self) -> None:
-        self._seen_changes = self.core.window.changes[self.peer]
-        self.attention = True
-        self._rewind()
 
     def _tick(self, now_ms: int) -> None:
         clock = self.clock
@@ -175,6 +287,8 @@ class Link(SegmentExchange):
             self._train = FRAMES_PER_EPOCH_MAX
             self._used = False
             self.begin_epoch(clock.epoch)
+            if self.policy is not None:
+                self._offer_first(self.policy.begin_epoch() == INTERACTIVE)
             self.core.promote(now_ms)
         self.epoch = clock.epoch
 
@@ -185,6 +299,7 @@ class Link(SegmentExchange):
         if size:
             core.box.count(self._base + _LINK_BYTES, size)
             return size
+        frame[0] = _KIND_RECORDS | self.profile  # a codec that falls back writes another
         # Records first: a long message would keep acknowledgements back for epochs.
         end = self.codec.fill(self, frame, FRAME_HEADER_SIZE, limit)
         while end == FRAME_HEADER_SIZE and self.long_handle:
@@ -198,7 +313,6 @@ class Link(SegmentExchange):
             end = self.codec.fill(self, frame, FRAME_HEADER_SIZE, limit)
         if end == FRAME_HEADER_SIZE:
             return 0
-        frame[0] = _KIND_RECORDS | self.profile
         core.box.count(self._base + _LINK_BYTES, FRAME_HEADER_SIZE)
         return self._leave(end)
 
@@ -222,101 +336,35 @@ class Link(SegmentExchange):
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
             self.core.box.count(base + bytes_kind, size)
             self.core.box.count(base + _RECORDS + kind, 1)
+            if sent and kind == _MESSAGE and self.policy is not None and self.again >= 0:
+                self.policy.on_sent(size, self.again > 0)
         else:
             self.core.box.count(base + _LINK_BYTES, size)
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""
-        window = self.core.window
-        if self.visits:
+        if self.visits or self.closed:
             return WAIT_MS_MAX
+        plan = self.plan
+        if plan is None:
+            return self._due_ms(now_ms)
+        left = plan.awake_ms(now_ms)
+        if not left:
+            return plan.next_wake_ms(now_ms)
+        left = min(left, plan.wake_due_ms(self.peer, now_ms))
+        return min(left, self._due_ms(now_ms)) if plan.there(self.peer, now_ms) else left
+
+    def _due_ms(self, now_ms: int) -> int:
+        window = self.core.window
         epoch = self.clock.epoch
         left = self.every - epochs_since(epoch, self._began)
         if self.attention or self._seen_changes != window.changes[self.peer]:
-            if self._train:
-                return 0
+            if self._train and self._yields():
+                left = 1
+            elif self._train:
+                return self.budget.wait_for(now_ms, FRAME_SIZE_MIN) if self.budget else 0
         elif not window.waits(self.peer):
             if not self._due_epochs:
                 return WAIT_MS_MAX
             left = self._due_epochs - epochs_since(epoch, self._due_from)
         return self.clock.until_ms(now_ms, left)
-
-    # --- stick visits ---
-
-    @property
-    def bundle_in(self) -> int:
-        """The highest bundle of the peer's that was imported whole."""
-        return self.core.window.bundles_in[self.peer]
-
-    @property
-    def bundle_out(self) -> int:
-        """The number of the last bundle that we wrote."""
-        return self.core.window.bundles_out[self.peer]
-
-    def visit(self, now_ms: int, fresh: bool) -> None:
-        """Begin a bundle; `fresh`: our last one is not on this stick, so write everything."""
-        assert self.visits
-        self.now_ms = now_ms
-        window = self.core.window
-        if fresh:
-            self._unbundle()
-        window.refill(self.peer)
-        self.logged = max(window.cursors[self.peer], window.bundled[self.peer])
-        self._train = 1
-        self._used = False
-        self._look_again()
-
-    def _unbundle(self) -> None:
-        """Nothing that we wrote is on a stick any more."""
-        self._mark(BUNDLED, 0)
-        self.core.window.bundled[self.peer] = 0
-
-    def commit(self, now_ms: int, number: int = 0) -> None:
-        """The bundle is on the stick, whole and durable, under `number` (0: the next one)."""
-        self.now_ms = now_ms
-        self._mark(BUNDLING, BUNDLED)
-        self._mark(ACKING, 0)
-        self._owed(True)
-        window = self.core.window
-        window.bundled[self.peer] = self.logged
-        window.bundles_out[self.peer] = number or self.bundle_out + 1
-        window.dirty = True
-        self._train = 0
-
-    def abort(self, now_ms: int) -> None:
-        """The bundle failed: nothing of it counts as written or acknowledged."""
-        self.now_ms = now_ms
-        self._mark(BUNDLING, 0)
-        self._mark(ACKING, ACK)
-        self._owed(False)
-        self._end_long()
-        self._train = self.logged = 0
-
-    def imported(self, number: int, seen: int) -> None:
-        """The peer's bundle `number` was read to its end; it had read ours up to `seen`."""
-        window = self.core.window
-        if seen > self.peer_seen:
-            self.peer_seen = seen
-        if number > self.bundle_in:
-            window.bundles_in[self.peer] = number
-            window.dirty = True
-            # It had what we wrote: what is still not acknowledged was refused, lost or torn.
-            self._unbundle()
-
-    def _mark(self, bit: int, instead: int) -> None:
-        """In every state of this peer replace one of our own bits by another."""
-        slots = self.core.slots
-        for slot in range(slots.count):
-            cell = self._cell(slot)
-            state = slots.states[cell]
-            if state & bit:
-                slots.states[cell] = state & ~bit | instead
-
-    def _owed(self, written: bool) -> None:
-        offers = self.core.offers
-        for entry in range(offers.count):
-            if offers.kinds[entry] == OWED_BUNDLING and offers.peers[entry] == self.peer:
-                if written:
-                    offers.kinds[entry] = 0
-                else:
-                    offers.kinds[entry] = OWED

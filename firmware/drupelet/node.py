@@ -12,7 +12,8 @@ Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random
 
 from drupelet._compat import const
 from drupelet.core import Core, NoBox
-from drupelet.errors import OK, CapacityError, check
+from drupelet.errors import E_STORAGE, OK, CapacityError, check
+from drupelet.flashread import STATE_DELETED
 from drupelet.hashes import group_id_into
 from drupelet.limits import (
     DESCRIPTOR_SIZE_MAX,
@@ -26,6 +27,7 @@ from drupelet.limits import (
     WAIT_MS_MAX,
 )
 from drupelet.link import (
+    AUTO,
     BATCH,
     CARRIER_MQTT,
     CARRIER_SERIAL,
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drupelet.blackbox import BlackBox
-    from drupelet.ports import IndexPort, StorePort
+    from drupelet.ports import ClientPort, IndexPort, StorePort
 
 EVENT_NONE = const(0)
 EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a crash
@@ -70,6 +72,7 @@ _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
 
 __all__ = [
+    "AUTO",
     "BATCH",
     "CARRIER_MQTT",
     "CARRIER_SERIAL",
@@ -120,28 +123,85 @@ class Node:
 
     # --- membership ---
 
-    def join(self, client_id: bytes, descriptor: bytes, flags: int = 0) -> int:
-        """Become a member of a group; returns its number. Raises CapacityError.
+    def join(
+        self, client_id: bytes, descriptor: bytes, flags: int = 0,
+        client: "ClientPort | None" = None,
+    ) -> int:  # fmt: skip
+        """Become a member of a group; returns its number. Raises CapacityError, StorageError.
 
-        client_id: 32 bytes; descriptor: up to 32 KiB, the client's (BSP v1 section 2.2).
+        client_id: 32 bytes; descriptor: up to 32 KiB, the client's (BSP v1 section 2.2), kept in
+        the store; client: who finds dependencies and validates, None for the default one.
         """
         if len(client_id) != ID_SIZE or len(descriptor) > DESCRIPTOR_SIZE_MAX:
             raise CapacityError("a client id has 32 bytes, a descriptor at most 32768")
         id = bytearray(ID_SIZE)
         group_id_into(id, client_id, descriptor, len(descriptor))
-        return self.join_id(id, FAMILY_BSP, flags)
+        number = self.join_id(id, FAMILY_BSP, flags, client)
+        if self.store.descriptor_size(number) < 0:
+            self.join_begin(client_id)
+            self.join_append(descriptor, 0, len(descriptor))
+            check(self.store.descriptor_put(PART_PUBLISH, number), "no room for a descriptor")
+        return number
 
-    def join_id(self, id: "bytes | bytearray", family: int, flags: int = 0) -> int:
+    def join_begin(self, client_id: bytes) -> None:
+        """Join a group whose descriptor comes piece by piece: `join_append`, then `join_end`."""
+        from drupelet.manage import describe_begin
+
+        check(describe_begin(self.core, client_id), "no room for a descriptor")
+
+    def join_append(self, piece: "bytes | bytearray", at: int, size: int) -> None:
+        """Add `size` bytes to the descriptor. Raises CapacityError beyond 32 KiB."""
+        from drupelet.manage import describe_append
+
+        check(describe_append(self.core, piece, at, size), "no room for a descriptor")
+
+    def join_end(self, flags: int = 0, client: "ClientPort | None" = None) -> int:
+        """Become a member; returns the group's number."""
+        from drupelet.manage import describe_end
+
+        id = bytearray(ID_SIZE)
+        check(describe_end(self.core, id), "the descriptor cannot be read back")
+        number = self.join_id(id, FAMILY_BSP, flags, client)
+        if self.store.descriptor_size(number) < 0:
+            check(self.store.descriptor_put(PART_PUBLISH, number), "no room for a descriptor")
+        self.store.part_drop(PART_PUBLISH)
+        return number
+
+    def join_id(
+        self, id: "bytes | bytearray", family: int, flags: int = 0,
+        client: "ClientPort | None" = None,
+    ) -> int:  # fmt: skip
         """Become a member of a group by its 32-byte id; returns its number. CapacityError.
 
         family: FAMILY_BSP or FAMILY_MVDS, for life: links of another family do not carry it.
         (MVDS does not say how a group's id is made.)
         """
+        members = self.core.members
         number = self.store.member(_MEMBER_GROUP, id, 0, ID_SIZE)
         check(number, "no room for another group")
         bring_family(self.core, family)
-        check(self.core.members.add_group(number, id, family, flags), "groups_max reached")
+        check(members.add_group(number, id, family, flags), "groups_max reached")
+        self.core.graph.use_client(members.group_slot(number), client)
         return number
+
+    def leave(self, group: int) -> None:
+        """Leave a group: its messages are dropped, and refused until it is joined again."""
+        from drupelet.manage import leave
+
+        row = self.core.members.group_slot(group)
+        assert row >= 0, "left a group that was not joined"
+        check(leave(self.core, row), "the store did not take it")
+
+    def remove_peer(self, peer: int) -> None:
+        """Forget a peer; its links are dead, its row is free for another one."""
+        from drupelet.manage import remove_peer
+
+        row = self.core.members.peer_slot(peer)
+        assert row >= 0, "removed a peer that is not known"
+        for at in range(len(self._links) - 1, -1, -1):
+            if self._links[at].peer == row:
+                self._links.pop(at).close()
+        check(remove_peer(self.core, row), "the store did not take it")
 
     def add_peer(self, id: bytes) -> int:
         """Know a peer by its 4-byte id; returns its number. Raises CapacityError."""
@@ -168,16 +228,21 @@ class Node:
             if not visibility:
                 self.core.offers.drop_peer(peer_slot)
 
-    def boot(self, now_ms: int) -> int:
-        """Take up where the store left off; returns the number of this boot (1..65535)."""
+    def boot(self, now_ms: int, resumed: bool = False) -> int:
+        """Take up where the store left off; returns the number of this boot (1..65535).
+
+        `resumed`: from a snapshot of a deep sleep (docs/SPEC.md 10.3), so this boot goes on and
+        the flash is not written.
+        """
         core = self.core
         core.window.restore()
         window = core.window
         self._before_boot = window.newest
         core.graph.recover()
         core.promote(now_ms)
-        window.boot = (window.boot + 1) & 0xFFFF or 1
-        window.dirty = True
+        if not resumed:
+            window.boot = (window.boot + 1) & 0xFFFF or 1
+            window.dirty = True
         self._issued = window.consumed
         window.save()
         return window.boot
@@ -197,7 +262,9 @@ class Node:
             clock = others[0].clock
         else:
             clock = EpochClock(epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
-        codec = make_codec(self.core, profile)
+        if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
+            profile = PROFILE_BSP_1  # bytes cost nothing there, and nobody answers
+        codec = make_codec(self.core, profile, slot)
         link = Link(self.core, slot, profile, codec, carrier, epoch_ms, mode, clock)
         for other in others if not link.visits else ():
             other.use(clock)
@@ -232,15 +299,18 @@ class Node:
 
     def next_event(self) -> int:
         """What the client should know next: EVENT_MESSAGE with `event_handle`, or EVENT_NONE."""
-        if self._issued == self.core.window.newest:
-            return EVENT_NONE
-        handle = self.store.next(self._issued)
-        if not handle:
-            return EVENT_NONE
-        self._issued = handle
-        self.event_handle = handle
-        self.event_again = handle <= self._before_boot
-        return EVENT_MESSAGE
+        store = self.store
+        while self._issued != self.core.window.newest:
+            handle = store.next(self._issued)
+            if not handle:
+                break
+            self._issued = handle
+            kept = store.load(handle) == OK and store.state != STATE_DELETED
+            if kept and self.core.members.group_slot(store.group) >= 0:
+                self.event_handle = handle
+                self.event_again = handle <= self._before_boot
+                return EVENT_MESSAGE
+        return EVENT_NONE
 
     def done(self, handle: int) -> None:
         """The client has taken the message in; it is not given again once `save` has run."""
@@ -248,6 +318,29 @@ class Node:
         if handle > window.consumed:
             window.consumed = handle
             window.dirty = True
+
+    def share_message(self, handle: int) -> int:
+        """Share a message that its client kept, and all that it depends on; OK or a code."""
+        from drupelet.manage import share
+
+        group = self._group_of(handle)
+        return E_STORAGE if group < 0 else share(self.core.graph, group, handle)
+
+    def delete(self, handle: int) -> int:
+        """Delete a message and keep its place in the graph; OK or a code.
+
+        Its id is still acknowledged, and what depends on it is not affected (BSP v1 section 5).
+        """
+        from drupelet.manage import delete
+
+        group = self._group_of(handle)
+        return E_STORAGE if group < 0 else delete(self.core.graph, group, handle)
+
+    def _group_of(self, handle: int) -> int:
+        """The row of a message's group, -1 when there is no such message."""
+        if self.store.load(handle) != OK:
+            return -1
+        return self.core.members.group_slot(self.store.group)
 
     # --- black box ---
 

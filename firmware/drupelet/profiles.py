@@ -26,12 +26,23 @@ def family_of(profile: int) -> int:
     return FAMILY_BSP_0 if profile == PROFILE_BSP_0 else FAMILY_MVDS
 
 
-def make_codec(core: "Core", profile: int) -> "CodecPort":  # noqa: ARG001
-    """The codec of a profile for one link. Boards have only what their firmware set holds."""
+def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
+    """The codec of a profile for one link to the peer of a row.
+
+    Boards have only what their firmware set holds.
+    """
     if profile == PROFILE_BSP_1:
         from drupelet.wire import bsp1
 
         return bsp1
+    if profile == PROFILE_COMPACT_1:
+        from drupelet.wire.compact1 import Compact1
+
+        return Compact1(core, peer)
+    if profile == PROFILE_BSP_0:
+        from drupelet.wire.bsp0_link import FrameCodec
+
+        return FrameCodec(core, peer)
     assert PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001, "no such profile"
     from drupelet.wire.mvds_codec import MvdsCodec
 
@@ -42,6 +53,11 @@ def bring_family(core: "Core", family: int) -> None:
     """Have the hash of a family at hand before its first group is joined."""
     assert 0 <= family < FAMILIES
     if core.has_family(family):
+        return
+    if family == FAMILY_BSP_0:
+        from drupelet.hashes_bsp0 import Bsp0MessageHash
+
+        core.use_family(family, Bsp0MessageHash())
         return
     assert family == FAMILY_MVDS
     from drupelet.hashes_mvds import MvdsMessageHash

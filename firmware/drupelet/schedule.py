@@ -7,16 +7,15 @@ at its base as soon as the peer has been heard after the last send.
 """
 
 from drupelet._compat import const
-from drupelet.limits import BACKOFF_EPOCHS_MAX, WAIT_MS_MAX
+from drupelet.limits import WAIT_MS_MAX
 
-# An answer leaves in the peer's next epoch at the latest, so it is here before the second one.
-_BASE_EPOCHS = const(2)
-# Where doubling reaches the cap: 2^6 epochs.
-_DOUBLINGS_MAX = const(6)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.link import Link
+
 # More than this between two calls is a clock that went back, not one that went on.
 _BACK_MS = const(1 << 29)
 
-assert 1 << _DOUBLINGS_MAX == BACKOFF_EPOCHS_MAX
 assert WAIT_MS_MAX < _BACK_MS
 
 
@@ -27,21 +26,13 @@ def elapsed_ms(now_ms: int, then_ms: int) -> int:
 
 def later_ms(now_ms: int, wait_ms: int) -> int:
     """The time `wait_ms` after `now_ms`, modulo 2^30."""
-    return (now_ms + wait_ms) & 0x3FFFFFFF
+    # The sum itself would leave the small ints of a 32-bit board where time wraps.
+    return (now_ms - 0x3FFFFFFF - 1 + wait_ms) & 0x3FFFFFFF
 
 
 def epochs_since(epoch: int, then: int) -> int:
     """Epochs from `then` to `epoch`, both modulo 2^16."""
     return (epoch - then) & 0xFFFF
-
-
-def interval_epochs(send_count: int, heard: bool) -> int:
-    """Epochs to wait after the `send_count`-th send; `heard`: the peer was heard since then."""
-    if heard or send_count <= 1:
-        return _BASE_EPOCHS
-    if send_count >= _DOUBLINGS_MAX:
-        return BACKOFF_EPOCHS_MAX
-    return 1 << send_count
 
 
 class EpochClock:
@@ -52,6 +43,10 @@ class EpochClock:
         self.epoch_ms = epoch_ms
         self.epoch = 1
         self.start_ms = later_ms(now_ms, phase_ms - epoch_ms)
+        # The links that count by this clock share one payload per epoch (MVDS "Flow").
+        self.links: "list[Link]" = []
+        self.payload_epoch = 0  # when a payload went last, and over which of them
+        self.payload_link: "Link | None" = None
 
     def advance(self, now_ms: int) -> None:
         """Move to the epoch that holds `now_ms`; a clock that went back is not followed."""

@@ -21,12 +21,13 @@ from drupelet.limits import (
     ID_SIZE,
     PART_FLUSH_SIZE,
     PART_INCOMING,
+    PIECE_SIZE,
     SEGMENT_HEADER_SIZE,
 )
 from drupelet.members import GROUP_TELEMETRY, SHARED
 from drupelet.memory import copy, equal, fill, get_u16, put_u16
 from drupelet.schedule import elapsed_ms
-from drupelet.states import GOT_MESSAGE, HOLD
+from drupelet.states import GOT_MESSAGE, GOT_REQUEST, HOLD
 from drupelet.sync import Exchange
 
 TYPE_CHECKING = False
@@ -50,7 +51,6 @@ class SegmentExchange(Exchange):
         Dues.__init__(self, core, peer, family, interactive, visits)
         self.epoch_ms = 0  # of a live link
         self._offset = 0
-        self._gap = False  # the peer does not know how far its content has come
         self.telemetry_in = False  # what comes in in pieces is a black box
 
     # --- out ---
@@ -59,6 +59,9 @@ class SegmentExchange(Exchange):
         """Write the next piece of the message `long_handle`; 0 when it is not due any more."""
         core = self.core
         store = core.store
+        live = not self.visits
+        if live:
+            self._take_over()
         slot = self.long_slot
         due = slot < 0 or self.message_due(slot)
         if not due or store.load(self.long_handle) != OK or not store.size:
@@ -66,13 +69,8 @@ class SegmentExchange(Exchange):
             return 0
         total = CONTENT_HEADER_SIZE + store.size
         size = min(limit - SEGMENT_HEADER_SIZE, total)
-        known_at = self.peer * _KEY_SIZE
-        live = not self.visits
-        if not self._offset:
-            if live and equal(core.out_keys, known_at, store.id, 0, _KEY_SIZE):
-                self._offset = core.out_sizes[self.peer]
-            elif total > PART_FLUSH_SIZE and self._went_out(slot):
-                self._offset = total - size  # the last piece shows what of it arrived
+        if live:
+            self._resume(slot, total, size)
         size = min(size, total - self._offset)
         frame[0] = KIND_SEGMENT
         copy(frame, 1, store.id, 0, _KEY_SIZE)
@@ -83,17 +81,35 @@ class SegmentExchange(Exchange):
         self._piece_into(frame, SEGMENT_HEADER_SIZE, size, group)
         self._offset += size
         if live:
-            # A link that takes over goes on from here.
-            copy(core.out_keys, known_at, store.id, 0, _KEY_SIZE)
             core.out_sizes[self.peer] = self._offset
         if self._offset == total:
-            if live:
-                fill(core.out_keys, known_at, _KEY_SIZE, 0)
             if slot >= 0:
                 self.note_sent(slot)
             self._end_long()
+            if live:
+                fill(core.out_keys, self.peer * _KEY_SIZE, _KEY_SIZE, 0)
             self._message_left = core.slots.count  # the next long one has its turn
         return SEGMENT_HEADER_SIZE + size
+
+    def _take_over(self) -> None:
+        """Go on with what another link to the peer has begun: it takes in one at a time."""
+        slots = self.core.slots
+        slot = slots.find_prefix(self.core.out_keys, self.peer * _KEY_SIZE, _KEY_SIZE)
+        if slot >= 0 and slot != self.long_slot and self.message_due(slot):
+            self.long_slot = slot
+            self.long_handle = slots.handles[slot]
+
+    def _resume(self, slot: int, total: int, size: int) -> None:
+        """Set the offset of a live link's next piece: where the last one ended, on whatever."""
+        core = self.core
+        key_at = self.peer * _KEY_SIZE
+        self._offset = 0
+        if equal(core.out_keys, key_at, core.store.id, 0, _KEY_SIZE):
+            self._offset = core.out_sizes[self.peer]
+        elif total > PART_FLUSH_SIZE and self._went_out(slot):
+            # The last piece shows what of it arrived.
+            self._offset = total - (size if size < PIECE_SIZE else PIECE_SIZE)
+        copy(core.out_keys, key_at, core.store.id, 0, _KEY_SIZE)
 
     def _went_out(self, slot: int) -> bool:
         """True when the message has left whole over a live link, but is not acknowledged."""
@@ -136,6 +152,7 @@ class SegmentExchange(Exchange):
         if self.long_slot != slot:
             self._end_long()  # the peer takes in this one, and only this one, now
         self._offset = have
+        self._step(slot, GOT_REQUEST)  # it asks for the rest
         slots.send_counts[self._cell(slot)] = 0
         self.long_handle = slots.handles[slot]
         self.long_slot = slot
@@ -143,6 +160,14 @@ class SegmentExchange(Exchange):
         return OK
 
     # --- in ---
+
+    def begun(self, id: bytearray, at: int) -> bool:
+        """True when we have a part of this message from the peer: it is told, not asked for."""
+        part = self._part()
+        if part < 0 or not equal(self.core.part_keys, part * _KEY_SIZE, id, at, _KEY_SIZE):
+            return False
+        self._missed(part, self.core.store.part_size(PART_INCOMING + part))
+        return True
 
     def _part(self) -> int:
         """The part that takes in this peer's content, over whatever link; -1 for none."""
@@ -154,14 +179,30 @@ class SegmentExchange(Exchange):
 
     def state_into(self, frame: bytearray) -> int:
         """Write a SEGMENT STATE if the peer should know one; its size, or 0."""
+        core = self.core
         part = self._part()
-        if part < 0 or not self._gap:
+        if part < 0 or not core.part_gaps[part]:
             return 0
-        self._gap = False
+        gap = core.part_gaps[part]
+        core.part_gaps[part] = 0
+        if core.store.part_size(PART_INCOMING + part) != gap - 1:
+            return 0  # it has grown since: the sender is at it already
+        core.part_told[part] = gap
+        core.part_told_ms[part] = self.now_ms
         frame[0] = KIND_STATE
-        copy(frame, 1, self.core.part_keys, part * _KEY_SIZE, _KEY_SIZE)
-        put_u16(frame, 9, self.core.store.part_size(PART_INCOMING + part))
+        copy(frame, 1, core.part_keys, part * _KEY_SIZE, _KEY_SIZE)
+        put_u16(frame, 9, gap - 1)
         return _STATE_SIZE
+
+    def _missed(self, part: int, have: int) -> None:
+        """The peer does not know how far its content has come: tell it, but not all the time.
+
+        What it sent before it heard of a gap shows the same gap.
+        """
+        core = self.core
+        told_ms = elapsed_ms(self.now_ms, core.part_told_ms[part])
+        if core.part_told[part] != have + 1 or told_ms >> 1 >= self.epoch_ms:
+            core.part_gaps[part] = have + 1
 
     def on_segment(self, frame: bytearray, size: int) -> int:
         """Take in one piece; OK, or a negative code when it was not a piece at all."""
@@ -187,7 +228,7 @@ class SegmentExchange(Exchange):
         file = PART_INCOMING + part
         have = core.store.part_size(file)
         if offset > have or end <= have < total:
-            self._gap = True
+            self._missed(part, have)
             return OK
         code = OK
         if end > have:
@@ -230,12 +271,14 @@ class SegmentExchange(Exchange):
         if owners[part] == self.peer + 1 and same:
             return part
         if owners[part] and not self._gives_way(part, offset):
-            self._gap = True
+            if owners[part] == self.peer + 1:
+                self._missed(part, core.store.part_size(PART_INCOMING + part))
             return -1
         owners[part] = self.peer + 1
         core.part_grew_ms[part] = self.now_ms
         copy(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
         core.part_totals[part] = total
+        core.part_told[part] = core.part_gaps[part] = 0
         if core.store.part_open(PART_INCOMING + part, frame, 1, total) < 0:
             owners[part] = 0
             return -1

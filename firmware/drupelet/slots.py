@@ -6,6 +6,7 @@ the store. A free slot has an id of zeros.
 """
 
 from drupelet._compat import const
+from drupelet.backoff import counted
 from drupelet.limits import ID_SIZE
 from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 USED = const(1)
 PENDING = const(2)  # some dependency is not delivered yet
+EPHEMERAL = const(4)  # sent once to each peer, offered to none
+MARKED = const(8)  # for the length of one walk over the slots
 
 OFFERED = const(1)  # the peer offered it, we do not hold it and have not asked for it
 REQUESTED = const(2)  # offered and asked for; MVDS asks until it comes
@@ -41,6 +44,8 @@ class MessageSlots:
         self._send_epochs = bytearray(2 * peers_max * count)
         self._peers_max = peers_max
         self._index = index
+        # What wire profiles keep beside the table, 2 bytes per slot; zeros when free.
+        self.columns: "list[bytearray]" = []
         # Slots are taken in a ring: slot order is log order, and a scan finds parents first.
         self.oldest = 0
 
@@ -75,6 +80,8 @@ class MessageSlots:
         if self._index is not None:
             self._index.drop(self.ids, slot * ID_SIZE)
         fill(self.ids, slot * ID_SIZE, ID_SIZE, 0)
+        for column in self.columns:
+            put_u16(column, slot * 2, 0)
         self.flags[slot] = 0
 
     def size(self, slot: int) -> int:
@@ -87,7 +94,7 @@ class MessageSlots:
 
     def sent(self, cell: int, send_count: int, epoch: int) -> None:
         """Note a send: how many there were, and when the last one was."""
-        self.send_counts[cell] = send_count if send_count < 256 else 255
+        self.send_counts[cell] = send_count
         put_u16(self._send_epochs, cell * 2, epoch)
 
 
@@ -107,6 +114,7 @@ class OfferPool:
         self._epochs = bytearray(2 * count)  # when it was added, or last asked for
         self.quota = count
         self.replaced = 0
+        self.columns: "list[bytearray]" = []  # 2 bytes per entry; zeros when added
 
     def add(
         self, id: "bytes | bytearray | memoryview", at: int, peer: int, kind: int, epoch: int
@@ -128,6 +136,8 @@ class OfferPool:
         copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
         self.peers[entry] = peer
         self.kinds[entry] = kind
+        for column in self.columns:
+            put_u16(column, entry * 2, 0)
         self.send_counts[entry] = 0
         put_u16(self._epochs, entry * 2, epoch)
         return entry
@@ -166,10 +176,15 @@ class OfferPool:
         return oldest
 
     def drop_id(self, id: "bytes | bytearray | memoryview", at: int) -> None:
-        """Empty every peer's offer or want of `id`: the message is here."""
+        """Empty every peer's offer or want of `id`: the message is here.
+
+        An offer may be the first 8 bytes and zeros; the offer of another id that begins with
+        them is made again.
+        """
         for entry in range(self.count):
-            asked = 0 < self.kinds[entry] <= WANTED
-            if asked and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
+            kind = self.kinds[entry]
+            size = 8 if kind == OFFERED else ID_SIZE
+            if 0 < kind <= WANTED and equal(self.ids, entry * ID_SIZE, id, at, size):
                 self.kinds[entry] = 0
 
     def drop_peer(self, peer: int) -> None:
@@ -184,6 +199,5 @@ class OfferPool:
 
     def sent(self, entry: int, epoch: int) -> None:
         """Note that the entry's REQUEST was sent in `epoch`."""
-        count = self.send_counts[entry]
-        self.send_counts[entry] = count + 1 if count < 255 else 255
+        self.send_counts[entry] = counted(self.send_counts[entry])
         put_u16(self._epochs, entry * 2, epoch)

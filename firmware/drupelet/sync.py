@@ -18,6 +18,7 @@ from drupelet.graph import ENTERED, REFUSED, TOO_EARLY, WAITING
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
 from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED
 from drupelet.memory import copy
+from drupelet.schedule import epochs_since
 from drupelet.slots import OFFERED, OWED, PENDING, WANTED
 from drupelet.states import (
     BUNDLED,
@@ -47,10 +48,15 @@ class Exchange(Dues):
             slot = core.slots.find(buf, at)
         if slot < 0 or not self.sight(slot):
             return
-        held = core.slots.states[self._cell(slot)] & HOLD
+        cell = self._cell(slot)
+        held = core.slots.states[cell] & HOLD
         self._step(slot, GOT_ACK)
         if not held:
             self._gained = True
+            if self.policy is not None and core.slots.send_counts[cell]:
+                once = core.slots.send_counts[cell] == 1
+                age = epochs_since(self.epoch, core.slots.send_epoch(cell))
+                self.policy.on_acked(age if once else -1)
             core.trace(self.now_ms, CODE_ACKED, self._number(), 0, slot)
             core.window.clean(slot)
 
@@ -61,10 +67,21 @@ class Exchange(Dues):
         slot = core.slots.find(buf, at)
         if slot >= 0 and self.sight(slot):
             self._step(slot, GOT_OFFER)
+            self._came(True)
         elif slot < 0 and self._holds(buf, at):
             core.offers.add(buf, at, self.peer, OWED, self.epoch)
-        else:
+            self._came(True)
+        elif not self.begun(buf, at):
             core.offers.add(buf, at, self.peer, OFFERED, self.epoch)
+
+    def _came(self, held: bool) -> None:
+        """Tell the policy of a message or an offer that came in."""
+        if self.policy is not None:
+            self.policy.on_incoming(held)
+
+    def begun(self, id: bytearray, at: int) -> bool:  # noqa: ARG002 - segments know
+        """True when a part of this message is here and the peer is told how much."""
+        return False
 
     def _holds(self, id: bytearray, at: int) -> bool:
         """True for a message of the log, or deleted from it, whose group the peer sees."""
@@ -85,6 +102,8 @@ class Exchange(Dues):
         if slot < 0 or core.slots.flags[slot] & PENDING or self.sight(slot) != SHARED:
             return
         self._step(slot, GOT_REQUEST)
+        if self.policy is not None:
+            self.policy.on_requested()
         cell = self._cell(slot)
         core.slots.send_counts[cell] = 0  # due at once
         core.slots.states[cell] &= ~BUNDLED & 0xFF
@@ -156,6 +175,7 @@ class Exchange(Dues):
         else:
             return False
         core.duplicates += 1
+        self._came(True)
         core.box.count(COUNT_DUPLICATES, 1)
         self.attention = True
         return True
@@ -167,6 +187,7 @@ class Exchange(Dues):
             self.bad_record()
             return
         self.attention = True
+        self._came(False)
         offers = core.offers
         offers.drop_id(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
@@ -176,7 +197,9 @@ class Exchange(Dues):
             return
         slot = core.graph.slot
         self.message_slot = slot
-        if slot >= 0:
+        if core.graph.ephemeral:
+            pass  # nobody waits for its acknowledgement
+        elif slot >= 0:
             self._step(slot, GOT_MESSAGE)
             core.trace(self.now_ms, CODE_RECEIVED, self._number(), 0, slot)
         else:
@@ -185,6 +208,8 @@ class Exchange(Dues):
             core.graph.want_parents(slot, self.peer, self.epoch)
         elif outcome == ENTERED:
             core.entered(self.now_ms, group, self._number())
+        else:
+            core.promote(self.now_ms)  # what depends on it is buried, too
 
     def bad_record(self) -> None:
         """Count a malformed record."""

@@ -8,12 +8,12 @@ A message leaves its slot when no peer needs it there; its id stays known to the
 
 from drupelet._compat import const
 from drupelet.errors import OK
+from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import RESERVED_SLOTS
-from drupelet.members import GROUP_TELEMETRY, SHARED
+from drupelet.members import FAMILY_MVDS, GROUP_TELEMETRY, HEAD_EPHEMERAL, SHARED
 from drupelet.memory import get_u16, get_u32, put_u16, put_u32
-from drupelet.slots import PENDING, USED
+from drupelet.slots import EPHEMERAL, PENDING, USED
 from drupelet.states import ACK, ACKING, BUNDLED, HOLD, QUEUED, REQUEST
-from drupelet.store import STATE_DELIVERED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class Window:
         self.bundles_out = [0] * peers_max
         self.changes = [0] * peers_max  # counts what was queued; the peer's links compare
         self.bundled = [0] * peers_max  # a stick holds the log up to here
+        self._head = bytearray(1)
         self.newest = 0
         self.consumed = 0
         self.boot = 0
@@ -51,6 +52,33 @@ class Window:
         """Walk the whole log again for a peer that shares more than it did."""
         self.cursors[peer] = 0
         self._changed(peer)
+
+    def show(self, handle: int) -> None:
+        """A message in the log is shared from now on: it goes to all who share its group."""
+        store = self.store
+        for peer in range(self.members.peers):
+            if not self.members.peer_numbers[peer] or handle > self.cursors[peer]:
+                continue  # the cursor comes to it
+            slot = self.fetch(handle, peer) if self.queued[peer] < self._share() else -1
+            if slot >= 0:
+                self._queue(slot, peer)
+            elif slot == -1:
+                # No room: the cursor goes back to what is before it in the log.
+                before = 0
+                after = store.next(0)
+                while after and after < handle:
+                    before = after
+                    after = store.next(after)
+                self.cursors[peer] = before
+                self._changed(peer)
+
+    def drop_peer(self, peer: int) -> None:
+        """Forget what is known about a peer; its row is free for another one."""
+        for slot in range(self.slots.count):
+            self.set_state(slot, peer, 0)
+        self.cursors[peer] = self.bundled[peer] = 0
+        self.bundles_in[peer] = self.bundles_out[peer] = 0
+        self.dirty = True
 
     def hide(self, group: int, peer: int, kept: int) -> None:
         """A peer sees less of a group: of its states there only the flags `kept` stay."""
@@ -186,12 +214,18 @@ class Window:
             return slot
         if self.members.peer_slot(store.source) == peer:
             return -2
-        return self.admit(store.id, 0, handle, group, store.source, store.size, False)
+        slot = self.admit(store.id, 0, handle, group, store.source, store.size, False)
+        headed = slot >= 0 and self.members.families[group] == FAMILY_MVDS
+        if headed and store.read_into(handle, 0, self._head, 0, 1) == 1:
+            self.slots.flags[slot] |= EPHEMERAL if self._head[0] & HEAD_EPHEMERAL else 0
+        return slot
 
     def clean(self, slot: int) -> bool:
-        """Delete the telemetry message in `slot` once all who share it hold it."""
+        """Delete a black box, or what is sent once, when nobody needs it any more."""
         group = self.slots.groups[slot]
-        if not self.members.group_flags[group] & GROUP_TELEMETRY or not self.settled(slot):
+        passing = self.members.group_flags[group] & GROUP_TELEMETRY
+        passing |= self.slots.flags[slot] & EPHEMERAL
+        if not passing or not self.settled(slot):
             return False
         handle = self.slots.handles[slot]
         sharers = 0
@@ -200,7 +234,7 @@ class Window:
                 sharers += 1
                 if not self.slots.states[peer * self.slots.count + slot] & HOLD:
                     return False
-        if not sharers or handle > self.consumed or self.store.delete(handle) != OK:
+        if not sharers or handle > self.consumed or self.store.delete(handle, self._head, 0) != OK:
             return False
         self.reset_slot(slot)
         return True
@@ -209,6 +243,13 @@ class Window:
         """Write what a reboot must not forget, if it changed: one flash program."""
         if not self.dirty:
             return OK
+        code = self.store.save(self.store.saved, self.pack(len(self.store.saved)))
+        if code == OK:
+            self.dirty = False
+        return code
+
+    def pack(self, limit: int) -> int:
+        """Put the wake state (docs/SPEC.md 5.1) into `store.saved`; its size, at most `limit`."""
         members = self.members
         state = self.store.saved  # read at boot only
         state[0] = _VERSION
@@ -227,10 +268,7 @@ class Window:
             state[at + 13] = members.shares(peer)
             at += _PEER_SIZE
         self.store.settled_handle = lowest
-        code = self.store.save(state, self._save_holders(state, at, lowest))
-        if code == OK:
-            self.dirty = False
-        return code
+        return self._save_holders(state, at, lowest, limit)
 
     def _low(self, peer: int) -> int:
         """The handle from which on the peer may miss something."""
@@ -241,13 +279,13 @@ class Window:
                 low = min(low, slots.handles[slot])
         return low
 
-    def _save_holders(self, state: bytearray, at: int, lowest: int) -> int:
+    def _save_holders(self, state: bytearray, at: int, lowest: int, limit: int) -> int:
         slots = self.slots
         mask_size = (self.members.peers + 7) // 8
         for slot in range(slots.count):
             if slots.flags[slot] != USED or slots.handles[slot] < lowest:
                 continue
-            if at + 4 + mask_size > len(state):
+            if at + 4 + mask_size > limit:
                 break  # what does not fit is offered again: bytes, never a message
             put_u32(state, at, slots.handles[slot])
             for byte in range(mask_size):

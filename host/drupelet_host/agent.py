@@ -8,14 +8,17 @@ carrier does ends the agent; a store that fails does.
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from drupelet.errors import DrupeletError
 from drupelet.schedule import elapsed_ms
-from drupelet_host import clock, mailbox, stick_visit
+from drupelet_host import clock, config, mailbox, stick_visit
 from drupelet_host.config import Config, Peer
 from drupelet_host.lines import CARRIERS, UP, Brokers, Line, Waiter
+from drupelet_host.live import budget_of
 from drupelet_host.member import Delivered, Member
 from drupelet_host.output import Output, payload_text
 from drupelet_host.parse import split_body
@@ -32,32 +35,28 @@ CONTACT_MS_MAX = 4000
 CONTACT_POLL_MS = 20
 # By-request sticks have no path to watch.
 STICK_BY_REQUEST = "stick:"
+# A stick carries bsp-1 at once: nobody answers an offer, and its bytes cost nothing.
+STICK_STATUS = {"profile": "bsp-1", "mode": "batch", "mode_now": "batch"}
 
 
 class Agent:
     """One running member. The caller holds the home's lock.
 
-    patient: start even if a carrier is not there yet.
+    patient: start even if a carrier is not there yet. restored: the store was put back to an
+    older state, and nothing here may show it.
     """
 
-    def __init__(self, config: Config, output: Output, patient: bool = False) -> None:
+    def __init__(
+        self, config: Config, output: Output, patient: bool = False, restored: bool = False
+    ) -> None:
         self.config = config
         self.output = output
         # A wrong URL is the user's mistake: found before the store is touched.
         live = [peer for peer in config.peers if self._is_live(peer)]
-        self.member = Member(config)
+        self.member = Member(config, restored)
         now_ms = clock.now_ms()
         self.brokers = Brokers(config.id)
-        self.lines = [
-            Line(
-                peer,
-                self.member.live_link(peer, CARRIERS[peer.carrier], now_ms),
-                self.brokers,
-                self._carrier_told,
-                self.member.drain_box,
-            )
-            for peer in live
-        ]
+        self.lines = [self._line(peer, now_ms) for peer in live]
         self.stopping = False
         self._patient = patient
         self._waiter = Waiter()
@@ -82,7 +81,12 @@ class Agent:
             )
         if url.scheme == "mqtt":
             require_loopback(url.host)
+        budget_of(peer, url)
         return True
+
+    def _line(self, peer: Peer, now_ms: int) -> Line:
+        live = self.member.live_link(peer, CARRIERS[peer.carrier], now_ms)
+        return Line(peer, live, self.brokers, self._carrier_told, self.member.drain_box)
 
     # --- life ---
 
@@ -99,6 +103,8 @@ class Agent:
                 name=self.config.name, id=self.config.id.hex(), boot=self.member.boot,
                 pid=os.getpid(),
             )  # fmt: skip
+            if self.member.restored:
+                self.output.event("restored", "the store was put back: the peers are told")
             if not self._patient:
                 self._first_contact()
             while not self.stopping:
@@ -221,6 +227,8 @@ class Agent:
         for request in mailbox.requests(connection):
             if request.kind == "stick":
                 result = self.visit(Path(request.argument))
+            elif request.kind == "reload":
+                result = self.reload()
             else:
                 result = {"error": f"this agent does not know the request {request.kind!r}"}
             self.member.store.write(
@@ -256,6 +264,65 @@ class Agent:
                     self.visit(path)
                 self._sticks_seen[path] = _mounted(path)
 
+    # --- peers ---
+
+    def reload(self) -> dict[str, Any]:
+        """Take up the peers that `drupelet.toml` has now; what changed, or `error` with a line."""
+        try:
+            settings = config.load(self.config.home)
+            live = {peer.id for peer in settings.peers if self._is_live(peer)}
+            self._check_reload(settings)
+            now_ms = clock.now_ms()
+            changed = self._remove_peers({peer.id for peer in settings.peers})
+            for peer in settings.peers:
+                if peer.id not in self.member.numbers:
+                    self.member.add_peer(peer)
+                    self.config = replace(self.config, peers=(*self.config.peers, peer))
+                    changed["added"].append(peer.name)
+                    if peer.id in live:
+                        self.lines.append(self._line(peer, now_ms))
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self.config = self.member.config = settings
+        for line in self.lines:
+            line.peer = next(peer for peer in settings.peers if peer.id == line.peer.id)
+            if line.live.mode != line.peer.mode:
+                line.live.set_mode(line.peer.mode)
+                changed["mode"].append(line.peer.name)
+        self._epoch_ms = min([settings.epoch_ms, *(peer.epoch_ms for peer in settings.peers)])
+        self.member.save(clock.now_ms())
+        self.output.event("peers", f"{len(settings.peers)} peers", **changed)
+        return changed
+
+    def _check_reload(self, settings: Config) -> None:
+        """Raise ConfigError for what only a new start can change."""
+        before = {peer.id: peer for peer in self.config.peers}
+        same = replace(settings, peers=self.config.peers)
+        for peer in settings.peers:
+            old = before.get(peer.id, peer)
+            if peer != replace(old, name=peer.name, mode=peer.mode, board=peer.board):
+                same = settings
+        if same != self.config:
+            raise config.ConfigError(
+                f"{settings.home / config.CONFIG_NAME}: more than peers and modes changed;"
+                " restart the agent"
+            )
+
+    def _remove_peers(self, kept: set[bytes]) -> dict[str, list[str]]:
+        changed: dict[str, list[str]] = {"added": [], "removed": [], "mode": []}
+        for peer in self.config.peers:
+            if peer.id in kept:
+                continue
+            for line in self.lines:
+                if line.peer.id == peer.id:
+                    line.drop()
+            self.lines = [line for line in self.lines if line.peer.id != peer.id]
+            self.member.remove_peer(peer.id)
+            changed["removed"].append(peer.name)
+        left = tuple(peer for peer in self.config.peers if peer.id in kept)
+        self.config = self.member.config = replace(self.config, peers=left)
+        return changed
+
     # --- status ---
 
     def _write_status(self) -> None:
@@ -282,10 +349,12 @@ class Agent:
                     "reason": line.reason if line else "",
                     "heard_ms": line.heard_ms if line else 0,
                     "outstanding": node.outstanding(self.member.numbers[peer.id]),
+                    **(line.live.status() if line else STICK_STATUS),
                 }
             )
         return {
             "said_ms": clock.wall_ms(),
+            "store": self.member.mark,
             "counters": {
                 "delivered": node.delivered,
                 "duplicates": node.duplicates,

@@ -88,17 +88,24 @@ def agent(
     wait: Annotated[
         bool, typer.Option("--wait", help="Start even if a device or broker is not there yet.")
     ] = False,
+    restored: Annotated[
+        bool,
+        typer.Option(
+            "--restored", help="The whole disk was set back: ask the peers for what is lost."
+        ),
+    ] = False,
 ) -> None:
     """Be a member: serve the carriers until SIGTERM or Ctrl-C.
 
-    Prints one line per event (started, delivered, carrier, stick, stopped).
+    Prints one line per event (started, restored, delivered, carrier, stick, peers, stopped).
+    A store that was copied back from a backup is noticed by itself.
     """
     from drupelet_host.agent import Agent
 
     folder = _home(home)
     settings = config.load(folder)
     with config.lock(folder):
-        Agent(settings, output.Output(as_json), wait).run()
+        Agent(settings, output.Output(as_json), wait, restored).run()
 
 
 @app.command()
@@ -230,8 +237,20 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
         heard = _ago(peer["heard_ms"])
         owed = "?" if peer["outstanding"] is None else str(peer["outstanding"])
         note = peer["reason"] or peer["url"]
-        rows.append((peer["name"], peer["id"], peer["state"], heard, owed, note))
-    _table(("peer", "id", "carrier", "heard", "owed", "where"), rows)
+        row = (peer["name"], peer["id"], peer["state"], heard, owed, *_spoken(peer), note)
+        rows.append(row)
+    heads = ("peer", "id", "carrier", "heard", "owed", "profile", "mode", "twice", "trip", "where")
+    _table(heads, rows)
+
+
+def _spoken(peer: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What is spoken with a peer, in which mode, and what that showed."""
+    profile = peer["profile"] + (" (recovers)" if peer["recovering"] else "")
+    now = peer["mode_now"]
+    mode = f"{peer['mode']}: {now}" if peer["mode"] == "auto" and now else peer["mode"]
+    twice = "-" if peer["duplicates"] is None else str(peer["duplicates"])
+    trip = "-" if peer["round_trip_ms"] is None else f"{peer['round_trip_ms']} ms"
+    return profile, mode, twice, trip
 
 
 def _ago(wall_ms: int) -> str:
@@ -276,7 +295,7 @@ def stick(
 
             report = visit_alone(settings, where)
     except config.LockedError:
-        report = _ask_agent(settings, where)
+        report = _ask_agent(settings, "stick", str(where))
     if "error" in report:
         raise DrupeletError(str(report["error"]))
     if as_json:
@@ -295,10 +314,10 @@ def stick(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _ask_agent(settings: config.Config, path: Path) -> dict[str, Any]:
+def _ask_agent(settings: config.Config, kind: str, argument: str) -> dict[str, Any]:
     connection = database.connect(settings.store_path)
     try:
-        entry = mailbox.ask(connection, "stick", str(path))
+        entry = mailbox.ask(connection, kind, argument)
         deadline = time.monotonic() + STICK_WAIT_S
         while time.monotonic() < deadline:
             answer = mailbox.answer(connection, entry)
@@ -313,7 +332,69 @@ def _ask_agent(settings: config.Config, path: Path) -> dict[str, Any]:
         raise StorageError(database.explain(settings.store_path, error)) from error
     finally:
         connection.close()
-    raise DrupeletError(f"{path}: the agent gave no answer; look at what it prints, then repeat")
+    what = argument or kind
+    raise DrupeletError(f"{what}: the agent gave no answer; look at what it prints, then repeat")
+
+
+peer_app = typer.Typer(help="Add and remove peers, also of a running agent.", no_args_is_help=True)
+app.add_typer(peer_app, name="peer")
+
+
+@peer_app.command("add")
+def peer_add(
+    name: Annotated[str, typer.Argument(help="The peer's name.", show_default=False)],
+    id: Annotated[str, typer.Argument(help="Its id: 8 hex digits.", show_default=False)],
+    url: Annotated[str, typer.Argument(help="serial:, mqtt: or stick: URL.", show_default=False)],
+    mode: Annotated[str, typer.Option(help="interactive, batch or auto.")] = config.MODES[0],
+    profile: Annotated[
+        str, typer.Option(help="compact-1 or bsp-1; by --board if not given.", show_default=False)
+    ] = "",
+    epoch_ms: Annotated[
+        int | None, typer.Option(help="As `epoch_ms` of the home.", show_default=False)
+    ] = None,
+    board: Annotated[str, typer.Option(help="What it runs on.", show_default=False)] = "",
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Know one more peer: written to drupelet.toml, and at once if the agent runs."""
+    folder = _home(home)
+    settings = config.load(folder)
+    try:
+        number = bytes.fromhex(id)
+    except ValueError:
+        number = b""
+    epoch = settings.epoch_ms if epoch_ms is None else epoch_ms
+    config.add_peer(folder, config.Peer(name, number, url, mode, epoch, board, profile))
+    try:
+        _reload(settings, f"{name} added", as_json)
+    except DrupeletError:
+        config.remove_peer(folder, name)
+        raise
+
+
+@peer_app.command("remove")
+def peer_remove(
+    name: Annotated[str, typer.Argument(help="The peer's name.", show_default=False)],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a peer. What it sent stays; what was on its way to it is dropped."""
+    folder = _home(home)
+    settings = config.load(folder)
+    config.remove_peer(folder, name)
+    _reload(settings, f"{name} removed", as_json)
+
+
+def _reload(settings: config.Config, done: str, as_json: bool) -> None:
+    """Have the agent take up what `drupelet.toml` says, if one runs."""
+    running = config.locked(settings.home)
+    changed = _ask_agent(settings, "reload", "") if running else {}
+    if "error" in changed:
+        raise DrupeletError(str(changed["error"]))
+    if as_json:
+        output.print_json({"running": running, **changed})
+    else:
+        print(f"{done}; " + ("the agent knows" if running else "the agent does not run"))
 
 
 @app.command("export-telemetry")

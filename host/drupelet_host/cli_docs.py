@@ -27,9 +27,15 @@ _CONFIG = """
 | `name`, `id` | of the peer |
 | `url` | `serial:///dev/ttyACM0?baud=115200`, `mqtt://localhost:1883/prefix`, \
 `stick:///media/usb` (visited when it is mounted) or `stick:` (visited by `drupelet stick`) |
-| `mode` | `interactive` (offer, then send what is asked for; default) or `batch` (send at once) |
+| `mode` | `interactive` (offer, then send what is asked for; default), `batch` (send at once), \
+or `auto` (whichever costs fewer bytes by what the link measures) |
+| `profile` | what its links speak: `compact-1` or `bsp-1`. If not given: `bsp-1` when `board` \
+names a board, else `compact-1`, which falls back to `bsp-1` where the peer knows no more. \
+Sticks carry `bsp-1`. The `mvds` profiles and `bsp-0` need a group of their own kind: refused |
 | `epoch_ms` | one payload leaves for this peer in each slice of time of this length |
-| `board` | what it runs on, for the telemetry report |
+| `budget_bytes_per_epoch` | at most so many bytes leave in an epoch, the carrier's framing \
+included; 0 (default): no bound, else at least 256. Not for sticks |
+| `board` | what it runs on, for the telemetry report; `host` is no board |
 """
 
 

@@ -9,7 +9,9 @@
     name = "board-a"
     id = "a0000001"
     url = "serial:///dev/ttyACM0?baud=115200"
-    mode = "interactive"         # or "batch"
+    mode = "interactive"         # or "batch", or "auto": by what the link measures
+    profile = "bsp-1"            # or "compact-1"; what boards and hosts speak, if not given
+    budget_bytes_per_epoch = 0   # 0: no bound
 
 Every mistake raises ConfigError with the file, the key and the remedy on one line.
 """
@@ -20,7 +22,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from drupelet.errors import CapacityError, DrupeletError, StorageError
@@ -36,7 +38,15 @@ NAME_SIZE_MAX = 32
 EPOCH_MS_MIN = 20
 EPOCH_MS_MAX = 86_400_000
 EPOCH_MS_DEFAULT = 1000
-MODES = ("interactive", "batch")
+MODES = ("interactive", "batch", "auto")
+PROFILES = ("compact-1", "bsp-1")
+# The core speaks these too, but a home has one group, and a group is of one family for life.
+PROFILES_OF_OTHER_GROUPS = ("bsp-0", "mvds-1", "mvds-5001", "mvds-nested")
+# Less than a few of the shortest frames, with the carrier's framing, would never carry a body.
+BUDGET_BYTES_MIN = 256
+BUDGET_BYTES_MAX = 1 << 28
+# What `board` says of a peer that is a host.
+BOARD_HOST = "host"
 
 _ID = re.compile(r"[0-9a-f]{8}")
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_SIZE_MAX - 1}}}")
@@ -60,6 +70,17 @@ class Peer:
     mode: str = "interactive"
     epoch_ms: int = EPOCH_MS_DEFAULT
     board: str = ""
+    profile: str = ""
+    budget_bytes_per_epoch: int = 0
+
+    @property
+    def asked_profile(self) -> str:
+        """What its links begin with: compact-1, but bsp-1 to what is said to be a board.
+
+        compact-1 falls back to bsp-1 by itself; a board that has only that is spared the attempt.
+        """
+        is_board = self.board not in ("", BOARD_HOST)
+        return self.profile or ("bsp-1" if is_board else "compact-1")
 
     @property
     def carrier(self) -> str:
@@ -209,11 +230,35 @@ def _peers(table: _Table, epoch_ms: int) -> tuple[Peer, ...]:
                 url=part.text("url"),
                 mode=part.choice("mode", MODES),
                 epoch_ms=part.number("epoch_ms", epoch_ms, EPOCH_MS_MIN, EPOCH_MS_MAX),
-                board=part.text("board", "board"),
+                board=part.text("board", "") if "board" in row else "",
+                profile=_profile(part),
+                budget_bytes_per_epoch=_budget(part),
             )
         )
         part.end()
     return tuple(peers)
+
+
+def _profile(part: _Table) -> str:
+    if "profile" not in part.values:
+        return ""
+    asked = part.values["profile"]
+    if asked in PROFILES_OF_OTHER_GROUPS:
+        raise part.wrong(
+            "profile",
+            f"{asked} needs a group of its own kind, this home's is of bsp; use"
+            f" {' or '.join(PROFILES)}",
+        )
+    return part.choice("profile", PROFILES)
+
+
+def _budget(part: _Table) -> int:
+    key = "budget_bytes_per_epoch"
+    if part.values.get(key) == 0:
+        del part.values[key]
+    if key not in part.values:
+        return 0
+    return part.number(key, 0, BUDGET_BYTES_MIN, BUDGET_BYTES_MAX)
 
 
 def _check_unique(table: _Table, config: Config) -> None:
@@ -237,18 +282,27 @@ def render(config: Config) -> str:
     ]
     if config.client is not None:
         lines.append(f'client = "{config.client.hex()}"')
-    for peer in config.peers:
-        lines += [
-            "",
-            "[[peers]]",
-            f'name = "{peer.name}"',
-            f'id = "{peer.id.hex()}"',
-            f"url = {_quoted(peer.url)}",
-            f'mode = "{peer.mode}"  # or "{MODES[peer.mode == MODES[0]]}"',
-            f"epoch_ms = {peer.epoch_ms}",
-        ]
-        if peer.board:
-            lines.append(f"board = {_quoted(peer.board)}")
+    return "\n".join(lines) + "\n" + "".join(render_peer(peer) for peer in config.peers)
+
+
+def render_peer(peer: Peer) -> str:
+    """One [[peers]] table, after an empty line."""
+    others = ", ".join(f'"{mode}"' for mode in MODES if mode != peer.mode)
+    lines = [
+        "",
+        "[[peers]]",
+        f'name = "{peer.name}"',
+        f'id = "{peer.id.hex()}"',
+        f"url = {_quoted(peer.url)}",
+        f'mode = "{peer.mode}"  # or {others}',
+        f"epoch_ms = {peer.epoch_ms}",
+    ]
+    if peer.board:
+        lines.append(f"board = {_quoted(peer.board)}")
+    if peer.profile:
+        lines.append(f'profile = "{peer.profile}"')
+    if peer.budget_bytes_per_epoch:
+        lines.append(f"budget_bytes_per_epoch = {peer.budget_bytes_per_epoch}")
     return "\n".join(lines) + "\n"
 
 
@@ -257,6 +311,53 @@ def _quoted(text: str) -> str:
     return (
         '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
     )
+
+
+def add_peer(home: Path, peer: Peer) -> None:
+    """Write one more peer behind the others; raises ConfigError and leaves the file as it was."""
+    before = load(home)
+    text = _text(home).rstrip("\n") + "\n" + render_peer(peer)
+    _rewrite(home, text, replace(before, peers=(*before.peers, peer)))
+
+
+def remove_peer(home: Path, name: str) -> Peer:
+    """Take a peer's table out of the file; raises ConfigError and leaves the file as it was."""
+    before = load(home)
+    index = next((row for row, peer in enumerate(before.peers) if peer.name == name), -1)
+    if index < 0:
+        names = ", ".join(peer.name for peer in before.peers) or "none"
+        raise ConfigError(f"{home / CONFIG_NAME}: no peer {name!r}; there are: {names}")
+    parts = re.split(r"^(?=\s*\[)", _text(home), flags=re.M)
+    heads = [row for row, part in enumerate(parts) if re.match(r"\s*\[\[\s*peers\s*\]\]", part)]
+    if index < len(heads):
+        del parts[heads[index]]
+    peers = before.peers[:index] + before.peers[index + 1 :]
+    _rewrite(home, "".join(parts), replace(before, peers=peers))
+    return before.peers[index]
+
+
+def _text(home: Path) -> str:
+    return (home / CONFIG_NAME).read_text(encoding="utf-8")
+
+
+def _rewrite(home: Path, text: str, expected: Config) -> None:
+    """Replace the file in one step, if the text says what is expected."""
+    path = home / CONFIG_NAME
+    try:
+        made = _config(home, _Table(path, "", tomllib.loads(text)))
+    except tomllib.TOMLDecodeError:
+        made = None
+    if made != expected:
+        raise ConfigError(f"{path}: cannot be changed by the command; edit it and restart")
+    part = path.with_name(path.name + ".tmp")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def create(config: Config) -> Path:

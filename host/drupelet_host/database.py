@@ -13,7 +13,7 @@ from drupelet.errors import StorageError
 
 # "DRP1": what `file` and we recognise the database by.
 APPLICATION_ID = 0x44525031
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 # Another process holds the write lock for one commit (an fsync): a slow SD card takes ~0.5 s.
 BUSY_TIMEOUT_S = 10.0
 # quick_check reads the whole file; above this size it would delay the start by seconds.
@@ -29,6 +29,7 @@ CREATE TABLE log (handle INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNI
 CREATE INDEX log_waiting ON log (handle) WHERE state = 2;
 CREATE TABLE parts (part INTEGER PRIMARY KEY, key BLOB NOT NULL, total INTEGER NOT NULL,
     data BLOB NOT NULL);
+CREATE TABLE descriptors (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
 CREATE TABLE outbox (entry INTEGER PRIMARY KEY AUTOINCREMENT, timestamp BLOB NOT NULL,
     payload BLOB NOT NULL);
 CREATE TABLE requests (entry INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,

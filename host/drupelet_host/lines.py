@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from drupelet.errors import E_CAPACITY, OK
 from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL, Link
+from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL
 from drupelet.schedule import elapsed_ms
 from drupelet_host import clock
 from drupelet_host.config import Peer
+from drupelet_host.live import LiveLink
 from drupelet_transports.base import Transport, TransportError
 from drupelet_transports.url import Url, parse_url
 
@@ -72,11 +73,12 @@ class Line:
     """
 
     def __init__(
-        self, peer: Peer, link: Link, brokers: Brokers, told: Callable[["Line"], None],
+        self, peer: Peer, live: LiveLink, brokers: Brokers, told: Callable[["Line"], None],
         after_frame: Callable[[], None],
     ) -> None:  # fmt: skip
         self.peer = peer
-        self.link = link
+        self.live = live
+        self.link = live.link
         self.url = parse_url(peer.url)
         self.state = ""
         self.reason = ""
@@ -86,7 +88,7 @@ class Line:
         self._brokers = brokers
         self._transport: Transport | None = None
         self._frame_in = bytearray(FRAME_SIZE_MAX)
-        self._frame_out = bytearray(FRAME_SIZE_MAX)
+        self._frame_out = bytearray(live.frame_size_max)
         self._unsent = 0
         self._damaged = 0
         self._retry_from_ms = 0
@@ -126,6 +128,8 @@ class Line:
         self.state, self.reason = state, reason
         if state == UP:
             self._retry_ms = 0
+            if changed:
+                self.live.begin()
         if changed:
             self._told(self)
 
@@ -169,7 +173,7 @@ class Line:
             self.heard_ms = clock.wall_ms()
             self._count_damaged(transport)
             self.link.received(transport.last_wire_size)
-            self.link.receive(self._frame_in, size, now_ms)
+            self.live.receive(self._frame_in, size, now_ms)
             self._after_frame()
         return True
 

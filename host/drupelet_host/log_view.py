@@ -9,9 +9,9 @@ from typing import Any
 
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
 from drupelet.errors import StorageError
+from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
 from drupelet.hashes import group_id_into
 from drupelet.limits import BOX_HEADER_SIZE, ID_SIZE
-from drupelet.store import STATE_DELIVERED, STATE_PENDING
 from drupelet_host import clock, config, database, mailbox
 from drupelet_host.output import payload_text
 from drupelet_host.parse import split_body
@@ -80,7 +80,7 @@ class LogView:
         known = self.config.names()
         names = {0: self.config.name}
         for number, key in self.connection.execute(
-            "SELECT number, key FROM members WHERE kind = ?", (_MEMBER_PEER,)
+            "SELECT number, key FROM members WHERE kind = ? AND key != x''", (_MEMBER_PEER,)
         ):
             names[number] = known.get(bytes(key).hex(), bytes(key).hex())
         return names
@@ -155,6 +155,12 @@ class LogView:
                     "reason": row.get("reason", "") if running else "",
                     "heard_ms": row.get("heard_ms", 0),
                     "outstanding": row.get("outstanding"),
+                    "profile": row.get("profile", peer.asked_profile),
+                    "mode": row.get("mode", peer.mode),
+                    "mode_now": row.get("mode_now"),
+                    "duplicates": row.get("duplicates"),
+                    "round_trip_ms": row.get("round_trip_ms"),
+                    "recovering": row.get("recovering", False),
                 }
             )
         return peers
@@ -183,7 +189,11 @@ class LogView:
     def _device_names(self) -> dict[str, dict[str, str]]:
         us = {"name": self.config.name, "carrier": "", "board": "host"}
         return {self.config.id.hex(): us} | {
-            peer.id.hex(): {"name": peer.name, "carrier": peer.carrier, "board": peer.board}
+            peer.id.hex(): {
+                "name": peer.name,
+                "carrier": peer.carrier,
+                "board": peer.board or "board",
+            }
             for peer in self.config.peers
         }
 

@@ -9,24 +9,26 @@ from dataclasses import dataclass
 from drupelet.blackbox import BlackBox
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
 from drupelet.errors import OK, StorageError
+from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import BODY_SIZE_MAX
 from drupelet.node import (
     BATCH,
     CARRIER_STICK,
     EVENT_MESSAGE,
     GROUP_TELEMETRY,
-    INTERACTIVE,
     PROFILE_BSP_1,
     SHARED,
     VISIBLE,
     Link,
     Node,
 )
-from drupelet.store import STATE_DELIVERED
-from drupelet_host import clock, mailbox
+from drupelet_host import clock, database, mailbox, restored
 from drupelet_host.config import PEERS_CONFIGURED_MAX, Config, Peer
 from drupelet_host.index import DictIndex
-from drupelet_host.store_sqlite import PARTS_HOST_MAX, SqliteStore
+from drupelet_host.live import MODES, PROFILES, LiveLink
+from drupelet_host.parts_sqlite import PARTS_HOST_MAX
+from drupelet_host.store_sqlite import SqliteStore
+from drupelet_transports.url import parse_url
 
 # Host-sized tables: 1,024 messages on their way to 32 peers take about 200 KB.
 GROUPS_HOST_MAX = 16
@@ -66,15 +68,19 @@ def _random_byte() -> int:
 class Member:
     """Opens the home's store and boots a node on it. The caller holds the home's lock.
 
-    Raises StorageError when the store cannot be used.
+    was_restored: the owner says that the store was put back to an older state; what `restored`
+    notices need not be said. Raises StorageError when the store cannot be used.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, was_restored: bool = False) -> None:
         self.config = config
         self.store = SqliteStore(config.store_path)
         self.store.open()
+        peers = [peer.id for peer in config.peers]
+        self.restored = restored.notice(self.store, config.status_path, peers, was_restored)
         now_ms = clock.now_ms()
         self.boot = self.store.next_boot()
+        self.mark = restored.mark(self.store)
         self.box = BlackBox(config.id, self.boot)
         self.node = Node(
             self.store, _random_byte, PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX, MESSAGES_HOST_MAX,
@@ -87,21 +93,34 @@ class Member:
         self.numbers: dict[bytes, int] = {}
         self.names = {0: config.name}
         for peer in config.peers:
-            self._add_peer(peer)
+            self.add_peer(peer)
         self.node.boot(now_ms)
         self._stick_links: dict[bytes, Link] = {}
+        self._live_links: dict[bytes, LiveLink] = {}
+        self._told: dict[bytes, tuple[bool, int]] = {}  # what the store knows of the live links
         self.author = Author(self.node, self.readings)
         self.author.body = bytearray(BODY_SIZE_MAX)
         self._recover_author()
         self._begin_box(now_ms)
 
-    def _add_peer(self, peer: Peer) -> None:
+    def add_peer(self, peer: Peer) -> None:
+        """Know a peer and share the groups with it; at any time. Raises CapacityError."""
         number = self.node.add_peer(peer.id)
         self.numbers[peer.id] = number
         self.names[number] = peer.name
         self.node.share(self.readings, number, SHARED)
         # Black boxes end here: they are taken in from every peer and handed to none.
         self.node.share(self.telemetry, number, VISIBLE)
+
+    def remove_peer(self, id: bytes) -> None:
+        """Forget a peer; its links are dead. What it sent stays in the log."""
+        number = self.numbers.pop(id)
+        self._stick_links.pop(id, None)
+        self._live_links.pop(id, None)
+        self._told.pop(id, None)
+        restored.drop(self.store, restored.LOST + id.hex())
+        restored.drop(self.store, restored.PEER_GEN + id.hex())
+        self.node.remove_peer(number)
 
     def _recover_author(self) -> None:
         """As `Author.recover`, by two index look-ups instead of a walk over the whole log."""
@@ -125,11 +144,32 @@ class Member:
 
     # --- links ---
 
-    def live_link(self, peer: Peer, carrier: int, now_ms: int) -> Link:
-        """A link with epochs to a configured peer."""
-        mode = INTERACTIVE if peer.mode == "interactive" else BATCH
+    def live_link(self, peer: Peer, carrier: int, now_ms: int) -> LiveLink:
+        """A link with epochs to a configured peer. Raises CapacityError for a bad budget."""
         number = self.numbers[peer.id]
-        return self.node.link(number, PROFILE_BSP_1, carrier, peer.epoch_ms, mode, now_ms)
+        profile = PROFILES[peer.asked_profile]
+        link = self.node.link(number, profile, carrier, peer.epoch_ms, MODES[peer.mode], now_ms)
+        store = self.store.connection
+        lost = database.meta_int(store, restored.LOST + peer.id.hex(), 0) != 0
+        gen = database.meta_int(store, restored.PEER_GEN + peer.id.hex(), -1)
+        live = LiveLink(link, peer, parse_url(peer.url), lost, gen)
+        self._live_links[peer.id] = live
+        self._told[peer.id] = (lost, gen)
+        return live
+
+    def _keep_contacts(self) -> None:
+        """Keep what a live link learned of a lost store, the peer's or ours."""
+        for id, live in self._live_links.items():
+            now = (live.lost, live.peer_gen)
+            if now == self._told[id]:
+                continue
+            self._told[id] = now
+            if live.peer_gen >= 0:
+                restored.put(self.store, restored.PEER_GEN + id.hex(), live.peer_gen)
+            if not live.lost:
+                restored.drop(self.store, restored.LOST + id.hex())
+            # What the peer holds was made up anew with it: in the same transaction.
+            self.node.core.window.dirty = True
 
     def stick_link(self, peer_id: bytes) -> Link:
         """The link over which sticks go to and from a configured peer."""
@@ -209,7 +249,9 @@ class Member:
         """Once per epoch: close counters, move black-box segments into their group, save."""
         self.box.state(now_ms, _STATE_IDLE)
         self.drain_box()
+        self._keep_contacts()
         self.save(now_ms)
+        self.mark = restored.mark(self.store)
 
     def drain_box(self) -> None:
         """Move finished black-box blocks into their group; often, so that none overflows."""
@@ -228,5 +270,7 @@ class Member:
     def close(self, now_ms: int) -> None:
         """A clean stop: the black box's last block, cursors, commit."""
         self.node.telemetry_flush(self.telemetry, now_ms, clock.timestamp8(clock.wall_ms()))
+        self._keep_contacts()
         self.save(now_ms)
+        self.mark = restored.mark(self.store)
         self.store.close()

@@ -15,18 +15,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.flashread import (
+    STATE_DELETED,
+    STATE_DELIVERED,
+    STATE_INVALID,
+    STATE_PENDING,
+    STATE_PRIVATE,
+)
 from drupelet.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
     ID_SIZE,
     NOW_MODULUS_MS,
-    PART_INCOMING,
-    PIECE_SIZE,
     TIMESTAMP_SIZE,
 )
 from drupelet.ports import Buffer
-from drupelet.store import STATE_DELETED, STATE_DELIVERED, STATE_PENDING
 from drupelet_host import database
+from drupelet_host.parts_sqlite import PARTS_HOST_MAX, SqliteParts, copy_out
+
+__all__ = ["PARTS_HOST_MAX", "SqliteStore"]
 
 # A store of this many readings takes about 400 MB; settled ones go first when it is full.
 MESSAGES_STORED_MAX = 1_000_000
@@ -41,12 +48,10 @@ SAVED_SIZE_MAX = 16384
 # A handle stays a small int on 32-bit boards too.
 HANDLE_MAX = NOW_MODULUS_MS - 1
 # In the database only: a pending message that was deleted has no place in the log.
-_STATE_DROPPED = 4
-# Incomplete messages at once: one per peer (32), so that no peer waits for another.
-PARTS_HOST_MAX = 32
-PART_COUNT = PART_INCOMING + PARTS_HOST_MAX
-PART_SIZE_MAX = CONTENT_HEADER_SIZE + BODY_SIZE_MAX
-PART_KEY_SIZE = 8
+_STATE_DROPPED = 6
+# In the database only: a private message that was deleted.
+_STATE_DELETED_PRIVATE = 7
+MEMBER_GROUP = 1
 
 _PUT = (
     "INSERT INTO log (id, member_group, source, timestamp, size, state, body)"
@@ -54,18 +59,7 @@ _PUT = (
 )
 
 
-class _Part:
-    """A body that is still arriving or being composed; flushed with the next commit."""
-
-    def __init__(self) -> None:
-        self.key = b""
-        self.total = 0
-        self.data = bytearray()
-        self.open = False
-        self.dirty = False
-
-
-class SqliteStore:
+class SqliteStore(SqliteParts):
     """Same calls, codes and attributes as `drupelet.store.FlashStore`.
 
     Args:
@@ -80,21 +74,22 @@ class SqliteStore:
         messages_max: int = MESSAGES_STORED_MAX,
         pending_max: int = PENDING_STORED_MAX,
     ) -> None:
+        super().__init__()
         self.path = Path(path)
         self.messages_max = messages_max
         self.pending_max = pending_max
         self.id = bytearray(ID_SIZE)
         self.timestamp = bytearray(TIMESTAMP_SIZE)
-        self.group = self.source = self.size = self.state = 0
+        self.group = self.source = self.size = self.state = self.edges_size = 0
         self.saved = bytearray(SAVED_SIZE_MAX)
         self.saved_size = 0
         self.settled_handle = 0
         self.programs = self.erases = self.refused = self.damaged = self.duplicates = 0
+        self.private = False
         self.store_gen = 0
         self.failure = ""
         self._connection: sqlite3.Connection | None = None
         self._members: dict[tuple[int, bytes], int] = {}
-        self._parts = [_Part() for _ in range(PART_COUNT)]
         self._messages = 0
         self._pending = 0
         self._body = b""
@@ -128,7 +123,9 @@ class SqliteStore:
         self.store_gen = database.meta_int(connection, "store_gen", 0)
         self._members = {
             (kind, bytes(key)): number
-            for kind, number, key in connection.execute("SELECT kind, number, key FROM members")
+            for kind, number, key in connection.execute(
+                "SELECT kind, number, key FROM members WHERE key != x''"
+            )
         }
         count = "SELECT count(*) FROM log WHERE state {} ?"
         self._pending = connection.execute(count.format("="), (STATE_PENDING,)).fetchone()[0]
@@ -137,11 +134,7 @@ class SqliteStore:
         blob = bytes(row[0]) if row else b""
         self.saved_size = min(len(blob), SAVED_SIZE_MAX)
         self.saved[: self.saved_size] = blob[: self.saved_size]
-        self._parts = [_Part() for _ in range(PART_COUNT)]
-        for number, key, total, data in connection.execute("SELECT * FROM parts"):
-            if 0 <= number < PART_COUNT:
-                part = self._parts[number]
-                part.key, part.total, part.data = bytes(key), total, bytearray(data)
+        self._load_parts(connection.execute("SELECT * FROM parts"))
         self._body_handle = 0
         self._dirty = False
 
@@ -202,9 +195,8 @@ class SqliteStore:
         """Commit: everything written before survives a power cut when this returns OK."""
         if self.failure:
             return E_STORAGE
-        for number, part in enumerate(self._parts):
-            if part.dirty and self._write_part(number, part) < 0:
-                return E_STORAGE
+        if self._write_parts() != OK:
+            return E_STORAGE
         if not self._dirty or self._together:
             return OK
         try:
@@ -237,20 +229,86 @@ class SqliteStore:
         number = self._members.get(name, 0)
         if number:
             return number
-        number = 1 + max((n for (k, _), n in self._members.items() if k == kind), default=0)
+        row = self._row("SELECT coalesce(max(number), 0) + 1 FROM members WHERE kind = ?", kind)
+        number = row[0] if row else E_STORAGE
         if number > MEMBER_NUMBER_MAX:
+            number = self._free_number(kind)
+        if number < 0:
             self.refused += 1
-            return E_CAPACITY
-        if self.write("INSERT INTO members VALUES (?, ?, ?)", kind, number, name[1]) < 0:
+            return number
+        if (
+            self.write("INSERT OR REPLACE INTO members VALUES (?, ?, ?)", kind, number, name[1])
+            < 0
+        ):
             return E_STORAGE
         self._members[name] = number
         return number
+
+    def _free_number(self, kind: int) -> int:
+        """A number that was given up and that no message carries any more; or E_CAPACITY."""
+        row = self._row(
+            "SELECT number FROM members WHERE kind = ? AND key = x'' AND NOT EXISTS"
+            " (SELECT 1 FROM log WHERE iif(kind = 1, member_group, source) = number) LIMIT 1",
+            kind,
+        )
+        return row[0] if row else E_CAPACITY
+
+    def forget(self, kind: int, number: int) -> int:
+        """A group was left: its messages are as if they had never been here; OK or a code.
+
+        Or a peer was removed: its number is not given to another one before its messages go.
+        """
+        touched = self.write(
+            "UPDATE members SET key = x'' WHERE kind = ? AND number = ?", kind, number
+        )
+        self._members = {
+            name: n for name, n in self._members.items() if (name[0], n) != (kind, number)
+        }
+        if kind == MEMBER_GROUP and touched >= 0:
+            self._body_handle = 0
+            touched = self.write("DELETE FROM log WHERE member_group = ?", number)
+            touched = min(touched, self.write("DELETE FROM descriptors WHERE number = ?", number))
+            self._recount()
+        return OK if touched >= 0 else E_STORAGE
+
+    def _recount(self) -> None:
+        row = self._row("SELECT count(*), coalesce(sum(state = ?), 0) FROM log", STATE_PENDING)
+        if row:
+            self._pending = row[1]
+            self._messages = row[0] - row[1]
+
+    # --- descriptors ---
+
+    def descriptor_put(self, part: int, number: int) -> int:
+        """Keep a finished part (client id 32 | descriptor) as a group's; OK or a code."""
+        it = self._parts[part]
+        if not it.open or len(it.data) < ID_SIZE:
+            return E_STORAGE
+        data = bytes(it.data)
+        if self.write("INSERT OR REPLACE INTO descriptors VALUES (?, ?)", number, data) < 0:
+            return E_STORAGE
+        return self.part_drop(part)
+
+    def descriptor_size(self, number: int) -> int:
+        """Bytes of a group's descriptor; -1 when it has none."""
+        row = self._row("SELECT length(content) FROM descriptors WHERE number = ?", number)
+        return row[0] - ID_SIZE if row else -1
+
+    def descriptor_read_into(
+        self, number: int, offset: int, buf: bytearray, at: int, size: int
+    ) -> int:
+        """Copy descriptor bytes; the count, less only at the end, or E_STORAGE."""
+        row = self._row(
+            "SELECT substr(content, ?, ?) FROM descriptors WHERE number = ?",
+            ID_SIZE + offset + 1, size, number,
+        )  # fmt: skip
+        return copy_out(row[0], 0, buf, at, size) if row else E_STORAGE  # type: ignore[arg-type]
 
     # --- messages ---
 
     def put(
         self, group: int, source: int, id: Buffer, id_at: int, timestamp: Buffer, ts_at: int,
-        body: Buffer, at: int, size: int, pending: bool,
+        body: Buffer, at: int, size: int, state: int,
     ) -> int:  # fmt: skip
         """Take a message in; its handle, or E_CAPACITY or E_STORAGE. A known one keeps its own."""
         return self._insert(
@@ -259,24 +317,24 @@ class SqliteStore:
             bytes(id[id_at : id_at + ID_SIZE]),
             bytes(timestamp[ts_at : ts_at + TIMESTAMP_SIZE]),
             bytes(body[at : at + size]),
-            pending,
+            state,
         )
 
     def _insert(
-        self, group: int, source: int, id: bytes, timestamp: bytes, body: bytes, pending: bool
+        self, group: int, source: int, id: bytes, timestamp: bytes, body: bytes, state: int
     ) -> int:
         if self.failure:
             return E_STORAGE
         known = self.find(id, 0)
         if known:
             self.duplicates += 1
-            if not pending and self.load(known) == OK and self.state == STATE_PENDING:
-                return self.promote(known)
+            enters = state in (STATE_DELIVERED, STATE_PRIVATE)
+            if enters and self.load(known) == OK and self.state == STATE_PENDING:
+                return self.promote(known, state)
             return known
-        if len(body) > BODY_SIZE_MAX or not self._room(pending):
+        if len(body) > BODY_SIZE_MAX or not self._room(state == STATE_PENDING):
             self.refused += 1
             return E_CAPACITY
-        state = STATE_PENDING if pending else STATE_DELIVERED
         handle = self._add(id, group, source, timestamp, len(body), state, body)
         if handle > 0:
             self._count(state, 1)
@@ -302,16 +360,18 @@ class SqliteStore:
         row = self._row("SELECT seq FROM sqlite_sequence WHERE name = 'log'")
         return row is None or row[0] < HANDLE_MAX
 
-    def find(self, id: Buffer, at: int) -> int:
-        """The handle of a message by its id, in whatever state; 0 when it is unknown."""
-        row = self._row("SELECT handle FROM log WHERE id = ?", bytes(id[at : at + ID_SIZE]))
+    def find(self, id: Buffer, at: int, size: int = ID_SIZE) -> int:
+        """The handle of a message by `size` first bytes of its id, in whatever state, or 0."""
+        low = bytes(id[at : at + size])
+        ends = low.ljust(ID_SIZE, b"\x00"), low.ljust(ID_SIZE, b"\xff")
+        row = self._row("SELECT handle FROM log WHERE id BETWEEN ? AND ?", *ends)
         return row[0] if row else 0
 
     def load(self, handle: int) -> int:
         """Fill the attributes from a row; E_STORAGE when there is none."""
         try:
             row = self.connection.execute(
-                "SELECT id, timestamp, member_group, source, size, state FROM log"
+                "SELECT id, timestamp, length(body), member_group, source, size, state FROM log"
                 " WHERE handle = ?",
                 (handle,),
             ).fetchone()
@@ -321,12 +381,14 @@ class SqliteStore:
             return E_STORAGE
         self.id[:] = row[0]
         self.timestamp[:] = row[1]
-        self.group, self.source, self.size, state = row[2:]
-        self.state = STATE_DELETED if state == _STATE_DROPPED else state
+        self.group, self.source, self.size, state = row[3:]
+        self.private = state in (STATE_PRIVATE, _STATE_DELETED_PRIVATE)
+        self.state = STATE_DELETED if state in (_STATE_DROPPED, _STATE_DELETED_PRIVATE) else state
+        self.edges_size = row[2] if self.state == STATE_DELETED else 0
         return OK
 
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Copy body bytes; returns how many there were, or E_STORAGE."""
+        """Copy body bytes (of a deleted message: its edges); how many there were, or E_STORAGE."""
         if self._body_handle != handle:
             try:
                 row = self.connection.execute(
@@ -337,10 +399,10 @@ class SqliteStore:
             if row is None:
                 return E_STORAGE
             self._body, self._body_handle = bytes(row[0]), handle
-        return _copy_out(self._body, offset, buf, at, size)
+        return copy_out(self._body, offset, buf, at, size)
 
-    def promote(self, handle: int) -> int:
-        """Move a waiting message into the log; returns its new handle or a code."""
+    def promote(self, handle: int, state: int) -> int:
+        """Move a waiting message into the log, delivered or private; its new handle or a code."""
         if self.load(handle) != OK or self.state != STATE_PENDING:
             return E_STORAGE
         if not self._room(False):
@@ -352,20 +414,55 @@ class SqliteStore:
         self._pending -= 1
         entered = self._add(
             bytes(self.id), self.group, self.source, bytes(self.timestamp), self.size,
-            STATE_DELIVERED, row[0],
+            state, row[0],
         )  # fmt: skip
         if entered > 0:
             self._messages += 1
-            self.state = STATE_DELIVERED
+            self.state = state
         return entered
 
-    def next(self, handle: int) -> int:
-        """The next message in log order; 0 at the end."""
-        row = self._row(
-            "SELECT handle FROM log WHERE handle > ? AND state IN (?, ?) ORDER BY handle LIMIT 1",
+    def open_up(self, handle: int) -> int:
+        """Share a private message from now on; its handle and place stay. OK or a code.
+
+        One that was deleted meanwhile only counts as shared.
+        """
+        if self.load(handle) != OK:
+            return E_STORAGE
+        touched = self.write(
+            "UPDATE log SET state = iif(state = 5, 1, 3) WHERE handle = ? AND state IN (5, 7)",
             handle,
-            STATE_DELIVERED,
-            STATE_DELETED,
+        )
+        return OK if touched >= 0 else E_STORAGE
+
+    def bury(
+        self, group: int, source: int, id: Buffer, id_at: int, timestamp: Buffer, ts_at: int,
+        handle: int,
+    ) -> int:  # fmt: skip
+        """Keep only the id of a message that is not valid; its handle or a code.
+
+        `handle`: the pending message that it is, or 0. One that is in the log, or buried, stays
+        what it is and is counted as a duplicate.
+        """
+        handle = handle or self.find(id, id_at)
+        if not handle:
+            return self.put(group, source, id, id_at, timestamp, ts_at, b"", 0, 0, STATE_INVALID)
+        if self.load(handle) != OK:
+            return E_STORAGE
+        if self.state != STATE_PENDING:
+            self.duplicates += 1
+            return handle
+        code = self._empty(handle, STATE_INVALID, b"")
+        return handle if code == OK else code
+
+    def next(self, handle: int) -> int:
+        """The next message in log order; 0 at the end.
+
+        One that was deleted keeps its place; one that is pending or invalid never had one.
+        """
+        row = self._row(
+            "SELECT handle FROM log WHERE handle > ? AND state IN (1, 3, 5, 7)"
+            " ORDER BY handle LIMIT 1",
+            handle,
         )
         return row[0] if row else 0
 
@@ -377,20 +474,25 @@ class SqliteStore:
         )
         return row[0] if row else 0
 
-    def delete(self, handle: int) -> int:
-        """Drop a body; its id and its place in the log stay known."""
+    def delete(self, handle: int, edges: Buffer, size: int) -> int:
+        """Drop a body; its id, its place in the log and its edges stay known."""
         if self.load(handle) != OK:
             return E_STORAGE
-        if self.state == STATE_DELETED:
+        if self.state in (STATE_DELETED, STATE_INVALID):
             return OK
-        state = STATE_DELETED if self.state == STATE_DELIVERED else _STATE_DROPPED
+        state = _STATE_DROPPED if self.state == STATE_PENDING else STATE_DELETED
+        if self.state == STATE_PRIVATE:
+            state = _STATE_DELETED_PRIVATE
+        return self._empty(handle, state, bytes(edges[:size]))
+
+    def _empty(self, handle: int, state: int, left: bytes) -> int:
+        if self.load(handle) != OK:
+            return E_STORAGE
         self._count(self.state, -1)
         self._count(state, 1)
         self._body_handle = 0
         touched = self.write(
-            "UPDATE log SET state = ?, body = x'', size = 0 WHERE handle = ?",
-            state,
-            handle,
+            "UPDATE log SET state = ?, body = ?, size = 0 WHERE handle = ?", state, left, handle
         )
         return OK if touched == 1 else E_STORAGE
 
@@ -410,63 +512,8 @@ class SqliteStore:
         self.erases += touched
         return OK if touched else E_CAPACITY
 
-    # --- parts ---
-
-    def part_open(self, part: int, key: Buffer, at: int, total: int) -> int:
-        """Begin a part or go on with it; returns its size.
-
-        What is there is kept if the 8-byte key and the total are the same as before, rounded down
-        to whole pieces when the total is known (0: it is being composed).
-        """
-        assert 0 <= total <= PART_SIZE_MAX
-        it = self._parts[part]
-        name = bytes(key[at : at + PART_KEY_SIZE])
-        if it.key == name and it.total == total:
-            if total:
-                del it.data[len(it.data) // PIECE_SIZE * PIECE_SIZE :]
-        else:
-            it.key, it.total, it.data = name, total, bytearray()
-        it.open = it.dirty = True
-        return len(it.data)
-
-    def part_append(self, part: int, buf: Buffer, at: int, size: int) -> int:
-        """Add bytes to an open part; E_CAPACITY when it would outgrow its total."""
-        it = self._parts[part]
-        if not it.open:
-            return E_STORAGE
-        if len(it.data) + size > (it.total or PART_SIZE_MAX):
-            return E_CAPACITY
-        it.data += buf[at : at + size]
-        it.dirty = True
-        return OK
-
-    def part_size(self, part: int) -> int:
-        """Bytes in an open part so far; 0 for one that is not open."""
-        it = self._parts[part]
-        return len(it.data) if it.open else 0
-
-    def part_read_into(self, part: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Copy bytes out of an open part; returns how many there were."""
-        it = self._parts[part]
-        return _copy_out(it.data, offset, buf, at, size) if it.open else 0
-
-    def part_drop(self, part: int) -> int:
-        """Forget a part."""
-        self._parts[part] = _Part()
-        return OK if self.write("DELETE FROM parts WHERE part = ?", part) >= 0 else E_STORAGE
-
-    def _write_part(self, number: int, part: _Part) -> int:
-        part.dirty = False
-        return self.write(
-            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?)",
-            number,
-            part.key,
-            part.total,
-            bytes(part.data),
-        )
-
     def put_part(
-        self, part: int, group: int, source: int, id: Buffer, id_at: int, pending: bool
+        self, part: int, group: int, source: int, id: Buffer, id_at: int, state: int
     ) -> int:
         """Turn a part (group id, timestamp, body) into a message; as `put`."""
         it = self._parts[part]
@@ -479,7 +526,7 @@ class SqliteStore:
             bytes(id[id_at : id_at + ID_SIZE]),
             bytes(data[ID_SIZE:CONTENT_HEADER_SIZE]),
             bytes(data[CONTENT_HEADER_SIZE:]),
-            pending,
+            state,
         )
         if handle > 0 and self.part_drop(part) != OK:
             return E_STORAGE
@@ -496,9 +543,3 @@ class SqliteStore:
         self.saved_size = size
         touched = self.write("INSERT OR REPLACE INTO meta VALUES ('wake', ?)", blob)
         return OK if touched >= 0 else E_STORAGE
-
-
-def _copy_out(data: Buffer, offset: int, buf: bytearray, at: int, size: int) -> int:
-    piece = data[offset : offset + size]
-    buf[at : at + len(piece)] = piece
-    return len(piece)

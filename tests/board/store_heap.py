@@ -57,18 +57,18 @@ def next_id() -> None:
 
 def put() -> None:
     next_id()
-    assert store.put(1, 2, ids, 0, timestamp, 0, body, 0, 60, False) > 0
+    assert store.put(1, 2, ids, 0, timestamp, 0, body, 0, 60, 1) > 0
 
 
 def put_again() -> None:
-    assert store.put(1, 2, ids, 0, timestamp, 0, body, 0, 60, False) > 0
+    assert store.put(1, 2, ids, 0, timestamp, 0, body, 0, 60, 1) > 0
 
 
 def pending_and_promote() -> None:
     next_id()
-    handle = store.put(1, 2, ids, 0, timestamp, 0, body, 0, 100, True)
+    handle = store.put(1, 2, ids, 0, timestamp, 0, body, 0, 100, 2)
     assert store.next_pending(0) == handle
-    assert store.promote(handle) > handle
+    assert store.promote(handle, 1) > handle
 
 
 def find_and_read() -> None:
@@ -91,7 +91,7 @@ def walk() -> None:
 
 def delete() -> None:
     put()
-    assert store.delete(store.find(ids, 0)) == 0
+    assert store.delete(store.find(ids, 0), b"", 0) == 0
     assert store.load(store.find(ids, 0)) == 0
 
 
@@ -115,7 +115,7 @@ def member() -> None:
 def refused() -> None:
     assert store.part_append(1, body, 0, 300) < 0
     assert store.load(12345) < 0
-    assert store.promote(12345) < 0
+    assert store.promote(12345, 1) < 0
 
 
 def tell_box() -> None:

@@ -13,8 +13,9 @@ sys.path.insert(0, sys.argv[0].rpartition("/")[0])
 from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 
 from boards.unix.files import BoardFiles  # noqa: E402
+from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_PENDING  # noqa: E402
 from drupelet.limits import FILES_OPEN_MAX  # noqa: E402
-from drupelet.store import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, FlashStore  # noqa: E402
+from drupelet.store import FlashStore  # noqa: E402
 
 BLOCKS = 160
 CUTS_MAX = 2000
@@ -51,10 +52,10 @@ def put(store: FlashStore, number: int, pending: bool) -> int:
     """Put a message, a long one through a part; its handle or a code."""
     body = body_of(number)
     if number < 100:
-        return store.put(1, 2, identity(number), 0, bytes(8), 0, body, 0, len(body), pending)
+        return store.put(1, 2, identity(number), 0, bytes(8), 0, body, 0, len(body), 1 + pending)
     store.part_open(0, identity(number), 0, 40 + len(body))
     code = store.part_append(0, bytes(40), 0, 40) or store.part_append(0, body, 0, len(body))
-    return code or store.put_part(0, 1, 2, identity(number), 0, pending)
+    return code or store.put_part(0, 1, 2, identity(number), 0, 1 + pending)
 
 
 # What happens, one barrier after the other: verb and message.
@@ -86,9 +87,9 @@ def play(store: FlashStore, sure: "dict[int, int]", maybe: "dict[int, int]") -> 
             else:
                 maybe[number] = BECOMES[verb]
                 if verb == "delete":
-                    code = store.delete(handles[number])
+                    code = store.delete(handles[number], b"", 0)
                 elif verb == "promote":
-                    code = handles[number] = store.promote(handles[number])
+                    code = handles[number] = store.promote(handles[number], 1)
                 else:
                     code = handles[number] = put(store, number, verb == "pend")
             if code < 0:
@@ -117,7 +118,7 @@ def verify(store: FlashStore, sure: "dict[int, int]", maybe: "dict[int, int]") -
             assert store.read_into(handle, 0, out, 0, 700) == len(body)
             assert out[: len(body)] == body
         handle = store.next(handle)
-    assert store.put(1, 2, identity(50), 0, bytes(8), 0, b"after", 0, 5, False) > 0
+    assert store.put(1, 2, identity(50), 0, bytes(8), 0, b"after", 0, 5, 1) > 0
     assert store.barrier() == 0
 
 

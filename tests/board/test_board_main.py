@@ -20,7 +20,8 @@ from drupelet_tools.demo import plan
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
 from drupelet_tools.demo.child import Child, Event
-from drupelet_tools.flash.build import build, micropython_command
+from drupelet_tools.flash.build import micropython_command
+from drupelet_tools.flash.sets import Choice, build_set
 
 HEAP = 128 * 1024
 IDS = {"A": "a0000001", "B": "b0000002", "host": "40000000"}
@@ -33,7 +34,7 @@ WAIT_S = 60.0
 def small_firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of firmware that the demo's boards run."""
     target = tmp_path_factory.mktemp("board-main")
-    build(target, "x86")
+    build_set(target, "x86", Choice("relay"))
     return target
 
 
@@ -60,7 +61,7 @@ class Box:
         config = {
             "name": self.name, "id": IDS[self.name], "flash": str(self.flash),
             "group": plan.GROUP, "epoch_ms": EPOCH_MS, "readings_max": 10_000, "rows": None,
-            "heap_limit": HEAP, "telemetry_to": [IDS["host"]],
+            "heap_limit": HEAP, **plan.TABLES, "telemetry_to": [IDS["host"]],
             "peers": [
                 {"id": IDS[peer], "url": url, "mode": "batch"} for peer, url in peers.items()
             ],

@@ -38,6 +38,12 @@ def wait_for(fact: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
     raise AssertionError(f"no {what} within {wait_s} s")
 
 
+def _placed(words: tuple[str, ...], home: Path) -> list[str]:
+    """The words with --home behind the verb, which has two words in a group of commands."""
+    verb = 2 if words[0] == "peer" else 1
+    return [*words[:verb], "--home", str(home), *words[verb:]]
+
+
 class Home:
     """A home folder and the commands on it."""
 
@@ -51,7 +57,7 @@ class Home:
     def run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run one command to its end."""
         return subprocess.run(
-            [*COMMAND, words[0], "--home", str(self.path), *words[1:]],
+            [*COMMAND, *_placed(words, self.path)],
             capture_output=True, text=True, timeout=WAIT_S, check=False, **options,
         )  # fmt: skip
 

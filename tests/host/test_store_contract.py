@@ -8,9 +8,16 @@ import pytest
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.files import RamFiles
-from drupelet.limits import INLINE_SIZE_MAX, PIECE_SIZE
+from drupelet.flashread import (
+    STATE_DELETED,
+    STATE_DELIVERED,
+    STATE_INVALID,
+    STATE_PENDING,
+    STATE_PRIVATE,
+)
+from drupelet.limits import DEPENDENCIES_MAX, DESCRIPTOR_SIZE_MAX, INLINE_SIZE_MAX, PIECE_SIZE
 from drupelet.ports import StorePort
-from drupelet.store import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, FlashStore
+from drupelet.store import FlashStore
 from drupelet_host.store_sqlite import SqliteStore
 
 GROUP, PEER = 1, 2
@@ -35,10 +42,26 @@ class Bench:
         assert self.store.open() == 0
         return self.store
 
+    def durable(self) -> StorePort:
+        assert self.store.barrier() == OK
+        return self.reboot()
+
     def put(self, number: int, body: bytes = b"", pending: bool = False) -> int:
+        return self.put_as(number, STATE_PENDING if pending else STATE_DELIVERED, body)
+
+    def put_as(
+        self, number: int, state: int, body: bytes = b"", group: int = 1, source: int = 3
+    ) -> int:
         return self.store.put(
-            1, 3, message_id(number), 0, number.to_bytes(8), 0, body, 0, len(body), pending
+            group, source, message_id(number), 0, number.to_bytes(8), 0, body, 0, len(body), state
         )
+
+    def bury(self, number: int, handle: int = 0) -> int:
+        return self.store.bury(1, 3, message_id(number), 0, number.to_bytes(8), 0, handle)
+
+    def state(self, handle: int) -> int:
+        assert self.store.load(handle) == OK
+        return self.store.state
 
     def body(self, handle: int) -> bytes:
         assert self.store.load(handle) == OK
@@ -79,6 +102,8 @@ def test_a_message_survives_a_reboot_after_the_barrier(bench: Bench) -> None:
     assert bench.store.barrier() == OK
     store = bench.reboot()
     assert store.find(message_id(1), 0) == handle
+    assert store.find(b"." + message_id(1)[:8], 1, 8) == handle
+    assert store.find(message_id(1)[:8] + b"no", 0, 10) == 0
     assert store.load(handle) == OK
     assert bytes(store.id) == message_id(1)
     assert bytes(store.timestamp) == (1).to_bytes(8)
@@ -111,7 +136,7 @@ def test_pending_messages_are_apart_until_promoted(bench: Bench) -> None:
     assert bench.store.load(waiting) == OK
     assert bench.store.state == STATE_PENDING
     assert waiting not in bench.log()
-    entered = bench.store.promote(waiting)
+    entered = bench.store.promote(waiting, 1)
     assert entered > waiting
     assert bench.store.load(waiting) == E_STORAGE
     assert bench.store.barrier() == OK
@@ -120,7 +145,7 @@ def test_pending_messages_are_apart_until_promoted(bench: Bench) -> None:
     assert bench.log()[-1] == entered
     assert bench.store.find(message_id(2), 0) == entered
     assert bench.body(entered) == b"child"
-    assert bench.store.promote(entered) == E_STORAGE
+    assert bench.store.promote(entered, 1) == E_STORAGE
 
 
 def test_pending_that_comes_again_as_delivered_enters_the_log(bench: Bench) -> None:
@@ -141,7 +166,7 @@ def test_a_full_pending_area_refuses_and_counts(bench: Bench) -> None:
 
 def test_a_deleted_message_keeps_its_id_and_place(bench: Bench) -> None:
     first, second = bench.put(1, b"one"), bench.put(2, b"two")
-    assert bench.store.delete(first) == OK
+    assert bench.store.delete(first, b"", 0) == OK
     assert bench.store.barrier() == OK
     store = bench.reboot()
     assert store.find(message_id(1), 0) == first
@@ -196,19 +221,19 @@ def test_a_part_becomes_a_message(bench: Bench, pending: bool) -> None:
     piece = bytearray(10)
     assert store.part_read_into(0, 38, piece, 2, 8) == 8
     assert bytes(piece) == b"\0\0" + data[38:46]
-    handle = store.put_part(0, 1, 3, message_id(9), 0, pending)
+    handle = store.put_part(0, 1, 3, message_id(9), 0, 1 + pending)
     assert handle > 0
     assert store.part_size(0) == 0
     assert store.barrier() == OK
     store = bench.reboot()
     if pending:
-        handle = store.promote(handle)
+        handle = store.promote(handle, 1)
         assert store.barrier() == OK
         store = bench.reboot()
     assert bench.body(handle) == body
     assert bytes(store.timestamp) == (77).to_bytes(8)
     assert bench.log() == [handle]
-    assert store.delete(handle) == OK
+    assert store.delete(handle, b"", 0) == OK
 
 
 def test_an_incomplete_part_goes_on_at_a_whole_piece(bench: Bench) -> None:
@@ -236,7 +261,7 @@ def test_parts_are_dropped_and_refuse_what_is_not_open(bench: Bench) -> None:
     assert store.part_size(2) == 0
     assert store.part_append(2, b"x", 0, 1) == E_STORAGE
     assert store.part_open(2, b"composed", 0, 0) == 0
-    assert store.put_part(2, 1, 0, message_id(1), 0, False) == E_STORAGE
+    assert store.put_part(2, 1, 0, message_id(1), 0, 1) == E_STORAGE
 
 
 def test_a_composed_part_is_kept_to_the_byte(bench: Bench) -> None:
@@ -270,3 +295,239 @@ def test_bodies_of_every_inline_size(bench: Bench) -> None:
             piece = bytearray(9)
             assert bench.store.read_into(handle, n - 5, piece, 1, 8) == 5
             assert bytes(piece[1:6]) == bodies[n][-5:]
+
+
+# --- private, invalid and deleted messages ---
+
+
+def test_a_private_message_is_in_the_log_until_it_is_shared_there(bench: Bench) -> None:
+    before, kept, after = bench.put(1), bench.put_as(2, STATE_PRIVATE, b"mine"), bench.put(3)
+    for _ in range(2):
+        assert bench.state(kept) == STATE_PRIVATE and bench.store.private
+        assert bench.body(kept) == b"mine"
+        assert bench.log() == [before, kept, after]
+        bench.durable()
+    for _ in range(2):
+        assert bench.store.open_up(kept) == OK
+        assert bench.state(kept) == STATE_DELIVERED and not bench.store.private
+        bench.durable()
+        assert bench.state(kept) == STATE_DELIVERED and not bench.store.private
+        assert bench.body(kept) == b"mine"
+        assert bench.log() == [before, kept, after]
+        assert bench.store.find(message_id(2), 0) == kept
+    assert bench.store.open_up(before) == OK and bench.state(before) == STATE_DELIVERED
+    assert bench.store.open_up(12345) == E_STORAGE
+
+
+def test_a_pending_message_can_become_private(bench: Bench) -> None:
+    waiting = bench.put(1, b"child", pending=True)
+    assert bench.state(waiting) == STATE_PENDING and not bench.store.private
+    entered = bench.store.promote(waiting, STATE_PRIVATE)
+    again = bench.put(2, pending=True)
+    assert bench.put_as(2, STATE_PRIVATE) > again, "it comes again, and is kept"
+    bench.durable()
+    assert bench.state(entered) == STATE_PRIVATE
+    assert bench.body(entered) == b"child"
+    assert [bench.state(handle) for handle in bench.log()] == [STATE_PRIVATE] * 2
+    assert bench.pending() == []
+
+
+@pytest.mark.parametrize("count", [0, 1, DEPENDENCIES_MAX])
+def test_a_deleted_message_keeps_its_edges(bench: Bench, count: int) -> None:
+    edges = bytes([count]) + random.Random(count).randbytes(32 * count)
+    plain, kept = bench.put(1, b"one"), bench.put_as(2, STATE_PRIVATE, b"two")
+    for handle, private in ((plain, False), (kept, True)):
+        assert bench.store.delete(handle, edges + b"not this", len(edges)) == OK
+        for _ in range(2):
+            assert bench.state(handle) == STATE_DELETED
+            assert bench.store.private == private
+            assert (bench.store.size, bench.store.edges_size) == (0, len(edges))
+            back = bytearray(300)
+            assert bench.store.read_into(handle, 0, back, 0, 300) == len(edges)
+            assert back[: len(edges)] == edges
+            assert bench.store.read_into(handle, 1, back, 5, 9) == min(9, len(edges) - 1)
+            bench.durable()
+    assert bench.store.open_up(kept) == OK
+    for _ in range(2):
+        assert bench.state(kept) == STATE_DELETED and not bench.store.private
+        assert bench.store.edges_size == len(edges)
+        bench.durable()
+    assert bench.store.delete(kept, b"", 0) == OK
+    assert bench.state(kept) == STATE_DELETED and bench.store.edges_size == len(edges)
+    assert bench.log() == [plain, kept]
+
+
+def test_an_invalid_message_leaves_its_id_only(bench: Bench) -> None:
+    entered = bench.put(1, b"valid")
+    waiting = bench.put(2, b"pending", pending=True)
+    never = bench.bury(3)
+    assert never > 0 and bench.bury(2, waiting) == waiting
+    another = bench.put(4, b"pending, too", pending=True)
+    assert bench.bury(4) == another, "found by its id"
+    for _ in range(2):
+        for number, handle in ((2, waiting), (3, never), (4, another)):
+            assert bench.store.find(message_id(number), 0) == handle
+            assert bench.state(handle) == STATE_INVALID
+            assert bytes(bench.store.id) == message_id(number)
+            assert bytes(bench.store.timestamp) == number.to_bytes(8)
+            assert (bench.store.group, bench.store.source) == (1, 3)
+            assert (bench.store.size, bench.store.edges_size) == (0, 0)
+            assert bench.store.read_into(handle, 0, bytearray(9), 0, 9) == 0
+            assert not bench.store.private
+            assert bench.store.promote(handle, STATE_DELIVERED) == E_STORAGE
+        assert bench.log() == [entered] and bench.pending() == []
+        bench.durable()
+    assert bench.put(3, b"again") == never and bench.put(2, pending=True) == waiting
+    assert bench.log() == [entered] and bench.pending() == []
+
+
+def test_what_is_in_the_log_cannot_become_invalid(bench: Bench) -> None:
+    entered, invalid = bench.put(1, b"valid"), bench.bury(2)
+    before = bench.store.duplicates
+    assert bench.bury(1, entered) == entered == bench.bury(1)
+    assert bench.bury(2, invalid) == invalid == bench.bury(2)
+    assert bench.store.duplicates == before + 4
+    assert bench.state(entered) == STATE_DELIVERED and bench.body(entered) == b"valid"
+    assert bench.store.delete(entered, b"", 0) == OK
+    assert bench.bury(1, entered) == entered and bench.state(entered) == STATE_DELETED
+    assert bench.store.delete(invalid, b"\0", 1) == OK and bench.state(invalid) == STATE_INVALID
+    assert bench.bury(3, 12345) == E_STORAGE
+    assert bench.store.find(message_id(3), 0) == 0
+
+
+@pytest.mark.parametrize("state", [STATE_PENDING, STATE_PRIVATE])
+def test_long_bodies_go_with_what_is_buried_or_deleted(bench: Bench, state: int) -> None:
+    store = bench.store
+    data = content(bytes(5000))
+    store.part_open(0, b"contents", 0, len(data))
+    fill_part(store, 0, data, 1000)
+    handle = store.put_part(0, 1, 3, message_id(9), 0, state)
+    assert bench.state(handle) == state
+    if state == STATE_PENDING:
+        assert bench.bury(9, handle) == handle
+    else:
+        assert store.delete(handle, b"\0", 1) == OK
+    bench.durable()
+    assert bench.state(handle) == (STATE_INVALID if state == STATE_PENDING else STATE_DELETED)
+    assert bench.store.read_into(handle, 0, bytearray(9), 0, 9) == bench.store.edges_size
+
+
+# --- groups that are left, peers that are removed ---
+
+
+def test_a_group_that_was_left_is_as_if_it_had_never_been_here(bench: Bench) -> None:
+    ours, other = (bench.store.member(GROUP, message_id(n), 0, 32) for n in (70, 71))
+    assert bench.put_as(1, STATE_DELIVERED, b"1", ours) > 0
+    stays = bench.put_as(2, STATE_DELIVERED, b"2", other)
+    kept = bench.put_as(3, STATE_PRIVATE, b"3", ours)
+    waiting = [bench.put_as(n, STATE_PENDING, b"4", ours) for n in range(4, 4 + PENDING_MAX)]
+    assert bench.store.open_up(kept) == OK and bench.store.delete(kept, b"\0", 1) == OK
+    bench.store.barrier()
+    assert bench.store.forget(GROUP, ours) == OK
+    later = [bench.put_as(n, STATE_PENDING, b"", other) for n in range(20, 20 + PENDING_MAX)]
+    assert min(later) > 0, "their room is free"
+    for _ in range(2):
+        for number in (1, 3, 4):
+            assert bench.store.find(message_id(number), 0) == 0
+        for handle in (kept, waiting[0]):
+            assert bench.store.load(handle) == E_STORAGE
+            assert bench.store.read_into(handle, 0, bytearray(9), 0, 9) == E_STORAGE
+        assert bench.store.promote(waiting[0], STATE_DELIVERED) == E_STORAGE
+        assert bench.log() == [stays] and bench.pending() == later
+        bench.durable()
+    again = bench.store.member(GROUP, message_id(70), 0, 32)
+    assert again not in (ours, other) and again > 0
+    anew = bench.put_as(3, STATE_DELIVERED, b"anew", again)
+    assert anew > later[-1]
+    bench.durable()
+    assert bench.store.member(GROUP, message_id(70), 0, 32) == again
+    assert bench.store.member(GROUP, message_id(71), 0, 32) == other
+    assert bench.store.find(message_id(3), 0) == anew and bench.body(anew) == b"anew"
+    assert bench.store.group == again
+    assert bench.log() == [stays, anew] and bench.pending() == later
+
+
+def test_the_messages_of_a_peer_that_was_removed_stay(bench: Bench) -> None:
+    first, other = (bench.store.member(PEER, key, 0, 4) for key in (b"abcd", b"efgh"))
+    handle = bench.put_as(1, STATE_DELIVERED, b"1", 1, first)
+    assert bench.store.forget(PEER, first) == OK
+    for _ in range(2):
+        assert bench.body(handle) == b"1" and bench.store.source == first
+        bench.durable()
+    again = bench.store.member(PEER, b"abcd", 0, 4)
+    assert again not in (first, other) and again > 0
+    assert bench.store.member(PEER, b"efgh", 0, 4) == other
+    bench.durable()
+    assert bench.store.member(PEER, b"abcd", 0, 4) == again
+
+
+@pytest.mark.parametrize("kind", [GROUP, PEER])
+def test_a_number_is_given_again_only_when_no_message_carries_it(bench: Bench, kind: int) -> None:
+    numbers = []
+    while (number := bench.store.member(kind, len(numbers).to_bytes(4), 0, 4)) > 0:
+        numbers.append(number)
+    assert number == E_CAPACITY and numbers == list(range(1, len(numbers) + 1))
+    carried, free, live = numbers[3], numbers[5], numbers[7]
+    group, source = (carried, 9) if kind == GROUP else (1, carried)
+    assert bench.put_as(1, STATE_DELIVERED, b"1", group, source) > 0
+    assert bench.store.forget(kind, carried) == OK
+    if kind == PEER or isinstance(bench.store, FlashStore):
+        assert bench.store.member(kind, b"news", 0, 4) == E_CAPACITY
+    else:  # the rows of a group's messages go at once
+        assert bench.store.member(kind, b"news", 0, 4) == carried
+    assert bench.store.forget(kind, free) == OK
+    bench.durable()
+    assert bench.store.member(kind, b"more", 0, 4) == free
+    bench.durable()
+    assert bench.store.member(kind, b"more", 0, 4) == free
+    assert bench.store.member(kind, (live - 1).to_bytes(4), 0, 4) == live
+
+
+def put_descriptor(store: StorePort, number: int, descriptor: bytes) -> int:
+    data = bytes(range(32)) + descriptor
+    store.part_drop(0)
+    assert store.part_open(0, b"describe", 0, 0) == 0
+    fill_part(store, 0, data, 1000)
+    return store.descriptor_put(0, number)
+
+
+@pytest.mark.parametrize("size", [0, 1, DESCRIPTOR_SIZE_MAX])
+def test_descriptors_are_kept_with_their_groups(bench: Bench, size: int) -> None:
+    number = bench.store.member(GROUP, message_id(1), 0, 32)
+    other = bench.store.member(GROUP, message_id(2), 0, 32)
+    descriptor = random.Random(size).randbytes(size)
+    assert bench.store.descriptor_size(number) == -1
+    assert bench.store.descriptor_read_into(number, 0, bytearray(9), 0, 9) == E_STORAGE
+    assert put_descriptor(bench.store, other, b"to be replaced") == OK
+    assert put_descriptor(bench.store, other, b"other") == OK
+    assert put_descriptor(bench.store, number, descriptor) == OK
+    assert bench.store.part_size(0) == 0
+    for _ in range(2):
+        assert bench.store.descriptor_size(number) == size
+        back, at = bytearray(), 0
+        while True:
+            piece = bytearray(1000)
+            count = bench.store.descriptor_read_into(number, at, piece, 3, 997)
+            if count <= 0:
+                break
+            back += piece[3 : 3 + count]
+            at += count
+        assert count == 0 and back == descriptor
+        assert bench.store.descriptor_size(other) == 5
+        bench.durable()
+    assert bench.store.forget(PEER, number) == OK, "a peer of that number has no descriptor"
+    assert bench.store.descriptor_size(number) == size
+    assert bench.store.forget(GROUP, number) == OK
+    for _ in range(2):
+        assert bench.store.descriptor_size(number) == -1
+        assert bench.store.descriptor_size(other) == 5
+        bench.durable()
+
+
+def test_a_part_without_a_client_id_is_no_descriptor(bench: Bench) -> None:
+    number = bench.store.member(GROUP, message_id(1), 0, 32)
+    bench.store.part_open(0, b"describe", 0, 0)
+    fill_part(bench.store, 0, bytes(31), 31)
+    assert bench.store.descriptor_put(0, number) == E_STORAGE
+    assert bench.store.descriptor_put(1, number) == E_STORAGE, "it is not open"
+    assert bench.store.descriptor_size(number) == -1

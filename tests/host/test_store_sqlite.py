@@ -15,7 +15,7 @@ def id_of(number: int) -> bytes:
 
 
 def put(store: SqliteStore, number: int, body: bytes = b"x") -> int:
-    return store.put(1, 0, id_of(number), 0, bytes(8), 0, body, 0, len(body), False)
+    return store.put(1, 0, id_of(number), 0, bytes(8), 0, body, 0, len(body), 1)
 
 
 @pytest.fixture

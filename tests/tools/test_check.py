@@ -119,7 +119,7 @@ def put(
 ) -> int:
     body = bytes([len(after)]) + b"".join(after) + b"{}"
     stamp = bytes(8)
-    return store.put(group, source, id, 0, stamp, 0, body, 0, len(body), pending)
+    return store.put(group, source, id, 0, stamp, 0, body, 0, len(body), 1 + pending)
 
 
 def test_reads_a_boards_flash(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_reads_a_boards_flash(tmp_path: Path) -> None:
     store.barrier()
     assert board_log(tmp_path) == [own(A), other(B, A)]
     assert put(store, readings, 3, C, B, A) > 0
-    assert store.promote(waits) > 0
+    assert store.promote(waits, 1) > 0
     store.barrier()
     assert board_log(tmp_path) == [own(A), other(B, A), other(C, B, A), other(D, C)]
 

@@ -6,10 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
-from drupelet_tools.flash.build import _dotted as dotted
-from drupelet_tools.flash.build import _sources as sources
+from drupelet_tools.flash import sets
 from drupelet_tools.flash.build import build, micropython_command
-from drupelet_tools.flash.fold import collect, fold
+from drupelet_tools.flash.sets import Choice, build_set
 
 SCRIPT = Path(__file__).with_name("heap_by_module.py")
 CARRIERS = {
@@ -19,25 +18,25 @@ CARRIERS = {
 }
 COMMON = ["boards.unix.board", "boards.device", "boards.unix.sensors", "drupelet.node"]
 COMMON += ["drupelet.clients", "drupelet.store", "drupelet.blackbox"]
-COMMON += ["boards.unix.files", "boards.unix.ports"]
-# Of 128 KB, for the board with the most code: a stick and a cable. Tables, buffers and a little
-# garbage need the rest.
-CODE_SIZE_MAX = 98 * 1024
+COMMON += ["boards.unix.files", "boards.unix.ports", "drupelet.wire.bsp1"]
+# Of each set its first choice, and the dearest carrier; "" is the set's own.
+SETS = (
+    ("micro", "", ""),
+    ("small", "bsp-1", "serial"),
+    ("small", "bsp-1", "stick"),
+    ("full", "", ""),
+)
 
 
 def needs() -> dict[str, list[str]]:
-    """Each module of the firmware -> the modules that it still imports once it is folded."""
-    texts = {dotted(path): source for source, path in sources("unix")}
-    constants = collect(texts.items())
-    found: dict[str, list[str]] = {}
-    for name, source in texts.items():
-        tree = ast.parse(fold(name, source.read_text("utf-8"), constants))
-        found[name] = [
-            node.module
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and node.module in texts
-        ]
-    return found
+    """Each module of the firmware -> what it imports at its top once it is folded."""
+    folded = sets._folded("unix")
+    machine_code: set[str] = set()
+    return {
+        name: [other for other in sets._imports(ast.parse(text).body, folded, machine_code)
+               if other in folded and other != name]
+        for name, text in folded.items()
+    }  # fmt: skip
 
 
 def bottom_up(wanted: list[str]) -> list[str]:
@@ -48,8 +47,7 @@ def bottom_up(wanted: list[str]) -> list[str]:
     def visit(name: str) -> None:
         if name not in order:
             for other in graph[name]:
-                if "hashlib" not in other and "plain" not in other and "slices" not in other:
-                    visit(other)
+                visit(other)
             order.append(name)
 
     for name in wanted:
@@ -81,4 +79,43 @@ def test_what_each_module_costs(tmp_path: Path) -> None:
         print(f"{with_only(*chosen):7,} with {' and '.join(chosen)} alone")
     assert costs.keys() == {"start", *names}
     assert abs(total - sum(costs.values())) <= 64
-    assert with_only("stick", "serial") <= CODE_SIZE_MAX
+    assert total <= sets.table()["sets"]["full"]["code_heap_max"]
+
+
+def in_order(texts: dict[str, str]) -> list[str]:
+    """The modules of a set, each after what it imports; the one that starts the board is out."""
+    order: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in texts and name not in order and not name.endswith(".main"):
+            for other in sets._imports(ast.parse(texts[name]).body, texts, set()):
+                if other != name:
+                    visit(other)
+            order.append(name)
+
+    for name in texts:
+        visit(name)
+    return order
+
+
+def test_what_each_set_costs(tmp_path: Path) -> None:
+    """Code as .mpy on 32 bits, beside the heap that the set is for (sets.toml)."""
+    print(f"\n{'set':34}{'modules':>8}{'lines':>7}{'.mpy B':>9}{'heap B':>9}{'of':>9}{'left':>9}")
+    for name, profile, carrier in SETS:
+        choice = Choice(name, (profile,) if profile else (), (carrier,) if carrier else ())
+        built = build_set(tmp_path, "x86", choice)
+        row = sets.table()["sets"][name]
+        done = subprocess.run(
+            [*micropython_command("x86"), "-X", f"heapsize={row['heap_size']}", str(SCRIPT),
+             *in_order(built.texts)],
+            env=os.environ | {"MICROPYPATH": str(tmp_path)},
+            capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        costs = dict(json.loads(line) for line in done.stdout.splitlines())
+        heap = costs["all"]
+        label = " ".join(part for part in (name, profile, carrier) if part)
+        print(
+            f"{label:34}{len(built.texts):8,}{built.code_lines:7,}{built.size:9,}{heap:9,}"
+            f"{row['heap_size']:9,}{row['heap_size'] - heap:9,}"
+        )
+        assert heap <= row["code_heap_max"], label

@@ -20,7 +20,10 @@ def record(kind: int, payload: bytes, version: int = 1, length: int | None = Non
 class Notes:
     """A link that writes down what a profile reads, and has a list of things to write."""
 
-    def __init__(self, acks=(), requests=(), offers=(), messages=()) -> None:
+    def __init__(
+        self, acks=(), requests=(), offers=(), messages=(), frame_size_max=1024
+    ) -> None:  # fmt: skip
+        self.frame_size_max = frame_size_max
         self.got: list[tuple] = []
         self.counted: list[tuple[bool, int, int]] = []
         self.acks, self.requests, self.offers = list(acks), list(requests), list(offers)
@@ -119,7 +122,7 @@ def test_nothing_due_writes_nothing() -> None:
 
 @pytest.mark.parametrize("limit", range(36, 140))
 def test_a_frame_takes_what_fits(limit: int) -> None:
-    notes = Notes(IDS[:9], IDS[9:18], IDS[18:27], [bytes(45)])
+    notes = Notes(IDS[:9], IDS[9:18], IDS[18:27], [bytes(45)], limit)
     frame = bytearray(limit)
     end = bsp1.fill(notes, frame, 0, limit)
     assert 0 < end <= limit

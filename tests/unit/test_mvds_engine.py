@@ -1,7 +1,11 @@
 """The three MVDS profiles with the real engine: two and three members, loss, both modes."""
 
+import hashlib
+
 import pytest
 
+from drupelet.clients import READINGS_CLIENT_ID
+from drupelet.members import HEAD_EPHEMERAL, HEAD_METADATA
 from drupelet.node import (
     BATCH,
     FAMILY_MVDS,
@@ -72,3 +76,56 @@ def test_a_group_of_one_family_does_not_exist_on_a_link_of_another() -> None:
         network.round()
     assert made[1].log() == []
     assert network.lines["a", "b"].sent == 0
+
+
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+def test_an_ephemeral_message_is_sent_once_and_goes_no_further(mode) -> None:
+    draw = Draw(7)
+    made = members(draw, 3)
+    network = Network(
+        draw, made, [("a", "b"), ("b", "c")], mode=mode, profile=PROFILE_MVDS_1
+    )
+    body = bytes((HEAD_METADATA | HEAD_EPHEMERAL,)) + b"typing"
+    assert made[0].node.publish(made[0].group, body, len(body), bytes(8), 0) > 0
+    for _ in range(60):
+        network.round()
+    assert len(made[1].log()) == 1
+    assert made[2].log() == []
+    assert made[0].node.outstanding(made[0].numbers["b"]) == 0
+    assert network.lines["a", "b"].sent == 1
+    assert network.lines["b", "a"].sent == 0, "nobody waits for an acknowledgement"
+
+
+def test_parents_that_make_a_circle_are_refused() -> None:
+    draw = Draw(9)
+    made = members(draw, 2)
+    network = Network(draw, made, [("a", "b")], profile=PROFILE_MVDS_1)
+    link = made[1].links["a"]
+
+    def identify(payload):
+        made_id = hashlib.sha256(b"MESSAGE_ID" + READINGS_CLIENT_ID + bytes(8) + payload)
+        return made_id.digest()
+
+    def receive(payload, *parents):
+        """A message as MVDS_1 has it: fields 1, 3 and 4, the timestamp 0 left out."""
+        meta = b"".join(b"\x0a\x20" + parent for parent in parents)
+        inside = b"\x0a\x20" + READINGS_CLIENT_ID + b"\x1a" + bytes((len(payload),)) + payload
+        inside += b"\x22" + varint(len(meta)) + meta
+        frame = bytearray(b"\x41\x22" + varint(len(inside)) + inside)
+        return link.receive(frame, len(frame), network.now_ms)
+
+    one, two, three = identify(b"one"), identify(b"two"), identify(b"three")
+    node = made[1].node
+    receive(b"one", two)
+    receive(b"two", three)
+    assert node.pending_count() == 2
+    receive(b"three", one)  # one waits for two, two for three
+    receive(b"self", identify(b"self"))
+    assert node.pending_count() == 2 and node.malformed == 2
+    # An honest copy of it sets the others free: the first copies' parents stand.
+    receive(b"three")
+    assert made[1].log() == [three, two, one]
+
+
+def varint(number):
+    return bytes((number,)) if number < 128 else bytes((number & 127 | 128, number >> 7))

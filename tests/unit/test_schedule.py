@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drupelet.backoff import interval_epochs
 from drupelet.limits import BACKOFF_EPOCHS_MAX, NOW_MODULUS_MS, WAIT_MS_MAX
-from drupelet.schedule import EpochClock, elapsed_ms, epochs_since, interval_epochs, later_ms
+from drupelet.schedule import EpochClock, elapsed_ms, epochs_since, later_ms
 
 nows = st.integers(0, NOW_MODULUS_MS - 1)
 waits = st.integers(0, WAIT_MS_MAX)
@@ -22,10 +23,10 @@ def test_elapsed_over_the_wrap() -> None:
 
 
 def test_intervals_double_and_are_capped() -> None:
-    alone = [interval_epochs(count, False) for count in range(1, 256)]
+    alone = [interval_epochs(count, False, False) for count in range(1, 256)]
     assert alone[:7] == [2, 4, 8, 16, 32, 64, 64]
     assert set(alone[6:]) == {BACKOFF_EPOCHS_MAX}
-    assert {interval_epochs(count, True) for count in range(256)} == {2}
+    assert {interval_epochs(count, True, False) for count in range(256)} == {2}
 
 
 @given(nows, st.integers(1, 100_000), st.integers(0, 255), st.lists(st.integers(0, 500_000)))

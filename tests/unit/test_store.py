@@ -10,9 +10,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.files import RamFiles
+from drupelet.flashread import (
+    STATE_DELETED,
+    STATE_DELIVERED,
+    STATE_PENDING,
+    STATE_PRIVATE,
+)
 from drupelet.flashtables import IdFilter
 from drupelet.limits import INLINE_SIZE_MAX, WAKE_STATE_SIZE_MAX
-from drupelet.store import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, FlashStore
+from drupelet.store import FlashStore
 
 SETTLED = 1 << 29
 OPTIONS = {
@@ -31,7 +37,16 @@ def body_of(number: int, size: int) -> bytes:
 
 def put(store: FlashStore, number: int, size: int = 60, pending: bool = False) -> int:
     return store.put(
-        1, 2, message_id(number), 0, number.to_bytes(8), 0, body_of(number, size), 0, size, pending
+        1,
+        2,
+        message_id(number),
+        0,
+        number.to_bytes(8),
+        0,
+        body_of(number, size),
+        0,
+        size,
+        1 + pending,
     )
 
 
@@ -85,7 +100,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.part_open(1, message_id(number), 0, 0) >= 0
         assert self.store.part_append(1, content, 0, len(content)) == OK
         bodies = [n for n, row in self.model.items() if n >= 100 and row[0] != STATE_DELETED]
-        handle = self.store.put_part(1, 1, 2, message_id(number), 0, False)
+        handle = self.store.put_part(1, 1, 2, message_id(number), 0, 1)
         if number in self.model:
             assert handle == self.model[number][1] and self.store.part_size(1) == 0
         elif len(bodies) == 4:
@@ -100,7 +115,7 @@ class StoreMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(self.numbers(STATE_PENDING)))
         row = self.model[number]
         old = row[1]
-        handle = put(self.store, number, row[2]) if again else self.store.promote(old)
+        handle = put(self.store, number, row[2]) if again else self.store.promote(old, 1)
         assert handle > old
         assert self.store.load(old) == E_STORAGE
         row[:2] = [STATE_DELIVERED, handle]
@@ -109,7 +124,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.model)))
-        assert self.store.delete(self.model[number][1]) == OK
+        assert self.store.delete(self.model[number][1], b"", 0) == OK
         self.model[number][0] = STATE_DELETED
 
     @rule(state=st.binary(max_size=WAKE_STATE_SIZE_MAX))
@@ -236,7 +251,7 @@ def test_a_full_log_refuses_counts_and_still_saves() -> None:
         count += 1
     assert count > 20 and store.refused == 1
     assert put(store, 1000) == E_CAPACITY and store.refused == 2
-    codes = [store.delete(store.find(message_id(number), 0)) for number in range(20, 30)]
+    codes = [store.delete(store.find(message_id(number), 0), b"", 0) for number in range(20, 30)]
     assert codes[-1] == E_CAPACITY and store.refused > 2, "a tombstone is data, too"
     # The wake state has room for ever: its old copies make room for it.
     for number in range(200):
@@ -269,7 +284,7 @@ def test_what_is_current_outlives_its_segment() -> None:
     content = bytes(32) + bytes(8) + body_of(5, 1000)
     store.part_open(0, message_id(7001), 0, len(content))
     store.part_append(0, content, 0, len(content))
-    long = store.put_part(0, 1, 2, message_id(7001), 0, True)
+    long = store.put_part(0, 1, 2, message_id(7001), 0, 2)
     for number in range(300):
         assert put(store, number) > 0
         if number % 37 == 0:
@@ -286,7 +301,7 @@ def test_what_is_current_outlives_its_segment() -> None:
         assert store.load(handle) == OK and store.state == STATE_PENDING
         assert store.read_into(handle, 0, buf, 0, 1000) == len(body)
         assert buf[: len(body)] == body
-        entered = store.promote(handle)
+        entered = store.promote(handle, 1)
         assert store.load(entered) == OK and store.state == STATE_DELIVERED
         assert store.read_into(entered, 0, buf, 0, 1000) == len(body)
         assert buf[: len(body)] == body
@@ -307,7 +322,7 @@ def test_the_oldest_settled_body_makes_room_for_a_new_one() -> None:
         store.part_drop(0)
         store.part_open(0, message_id(number), 0, len(content))
         store.part_append(0, content, 0, len(content))
-        return store.put_part(0, 1, 2, message_id(number), 0, False)
+        return store.put_part(0, 1, 2, message_id(number), 0, 1)
 
     first, second = put_long(1), put_long(2)
     assert put_long(3) == E_CAPACITY and store.refused == 1
@@ -347,7 +362,7 @@ def test_tables_are_bounded() -> None:
     store = reboot(RamFiles(), pending_max=2)
     assert put(store, 1, pending=True) > 0 and put(store, 2, pending=True) > 0
     assert put(store, 3, pending=True) == E_CAPACITY
-    assert store.promote(store.find(message_id(1), 0)) > 0
+    assert store.promote(store.find(message_id(1), 0), 1) > 0
     assert put(store, 3, pending=True) > 0
     numbers = [store.member(2, bytes([0, 0, 0, i]), 0, 4) for i in range(33)]
     assert numbers == [*range(1, 33), E_CAPACITY]
@@ -397,23 +412,33 @@ def test_the_drawn_bytes() -> None:
     """Every kind of record of docs/SPEC.md, written out by hand."""
     files = RamFiles()
     store = reboot(files)
-    ids = [bytes([i]) * 32 for i in range(5)]
+    ids = [bytes([i]) * 32 for i in range(8)]
     ts = bytes.fromhex("0000018bcfe56800")
     peer = bytes.fromhex("a1b2c3d4")
     assert store.member(2, peer, 0, 4) == 1
-    assert store.put(1, 2, ids[1], 0, ts, 0, b"body", 0, 4, False) == 4096 + 29
-    assert store.put(1, 2, ids[2], 0, ts, 0, b"", 0, 0, True) == 4096 + 89
-    assert store.promote(4096 + 89) == 4096 + 145
+    assert store.put(1, 2, ids[1], 0, ts, 0, b"body", 0, 4, 1) == 4096 + 29
+    assert store.put(1, 2, ids[2], 0, ts, 0, b"", 0, 0, 2) == 4096 + 89
+    assert store.promote(4096 + 89, 1) == 4096 + 145
     content = bytes(32) + ts + b"long"
     store.part_open(1, b"part key", 0, len(content))
     store.part_append(1, content, 0, len(content))
-    assert store.put_part(1, 1, 0, ids[3], 0, True) == 4096 + 201
-    assert store.delete(4096 + 29) == OK
+    assert store.put_part(1, 1, 0, ids[3], 0, 2) == 4096 + 201
+    assert store.delete(4096 + 29, b"", 0) == OK
     assert store.save(b"wake", 4) == OK
-    one, two, three = (i.hex() for i in ids[1:4])
+    head = sealed(b"part key".hex() + "2c00 0000")
+    assert bytes(files._data["B0000001.BOD"]) == head + content
+    assert store.member(1, ids[4], 0, 32) == 1
+    assert store.put(1, 2, ids[5], 0, ts, 0, b"", 0, 0, STATE_PRIVATE) == 4096 + 374
+    assert store.open_up(4096 + 374) == OK
+    assert store.delete(4096 + 374, b"\1" + ids[1], 33) == OK
+    assert store.bury(1, 2, ids[6], 0, ts, 0, 0) == 4096 + 579
+    assert store.put(1, 2, ids[7], 0, ts, 0, b"", 0, 0, STATE_PRIVATE) == 4096 + 639
+    assert store.delete(4096 + 639, b"", 0) == OK
+    assert store.forget(1, 1) == OK
+    one, two, three, four, five, six, seven = (i.hex() for i in ids[1:])
     stamp = ts.hex()
     assert bytes(files._data["S0000001.LOG"]) == (
-        sealed("1000 01 01 4452504c 01000000")
+        sealed("1000 01 02 4452504c 01000000")
         + sealed("0d00 03 02 01 a1b2c3d4")
         + sealed(f"3c00 04 01 02 00 0400 00000000 {stamp} {one} 626f6479")
         + sealed(f"3800 06 01 02 00 0000 00000000 {stamp} {two}")
@@ -421,9 +446,16 @@ def test_the_drawn_bytes() -> None:
         + sealed(f"3c00 07 01 00 00 0400 00000000 {stamp} {three} 01000000")
         + sealed(f"3c00 08 01 02 00 0000 1d100000 {stamp} {one} 00000000")
         + sealed("0c00 02 00 77616b65")
+        + sealed(f"2900 03 01 01 {four}")
+        + sealed(f"3800 04 01 02 01 0000 00000000 {stamp} {five}")
+        + sealed(f"3800 09 01 02 00 0000 76110000 {stamp} {five}")
+        + sealed(f"5d00 08 01 02 00 0000 76110000 {stamp} {five} 00000000 01 {one}")
+        + sealed(f"3c00 08 01 02 02 0000 00000000 {stamp} {six} 00000000")
+        + sealed(f"3800 04 01 02 01 0000 00000000 {stamp} {seven}")
+        + sealed(f"3c00 08 01 02 01 0000 7f120000 {stamp} {seven} 00000000")
+        + sealed("0900 03 01 01")
     )
-    head = sealed(b"part key".hex() + "2c00 0000")
-    assert bytes(files._data["B0000001.BOD"]) == head + content
+    assert "B0000001.BOD" not in files.names(), "the group was left"
 
 
 def test_parts_resume_only_what_is_theirs() -> None:
@@ -444,7 +476,7 @@ def test_parts_resume_only_what_is_theirs() -> None:
     assert store.part_drop(2) == OK and store.part_drop(2) == OK
     assert store.part_size(2) == 0 == store.part_read_into(2, 0, bytearray(4), 0, 4)
     assert store.part_append(2, content, 0, 1) == E_STORAGE
-    assert store.put_part(2, 1, 2, message_id(1), 0, False) == E_STORAGE
+    assert store.put_part(2, 1, 2, message_id(1), 0, 1) == E_STORAGE
 
 
 def test_a_part_on_a_full_disk_gives_its_room_back() -> None:

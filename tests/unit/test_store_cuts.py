@@ -7,19 +7,30 @@ import pytest
 
 from drupelet.errors import E_STORAGE, OK
 from drupelet.files import Files
-from drupelet.store import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, FlashStore
+from drupelet.flashread import (
+    STATE_DELETED,
+    STATE_DELIVERED,
+    STATE_INVALID,
+    STATE_PENDING,
+    STATE_PRIVATE,
+)
+from drupelet.store import FlashStore
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 
 ABSENT = 0
 SEGMENT_SIZE = 512
 EVERYTHING = 1 << 20
+GROUP_KEY = bytes(range(32))
+LEFT_KEY = bytes(range(32, 64))
+DESCRIPTOR = bytes(range(200))
+EDGES = b"\1" + bytes(32)
 # Of each unflushed tail nothing, a few bytes, everything or everything but a hole survives.
 KEPT = ((0, False), (13, False), (EVERYTHING, False), (EVERYTHING, True))
 
 
 def make_store(files: Files) -> FlashStore:
     return FlashStore(
-        files, segment_size=SEGMENT_SIZE, segments_max=8, pending_max=4, body_files_max=3,
+        files, segment_size=SEGMENT_SIZE, segments_max=12, pending_max=4, body_files_max=3,
         filter_size=64,
     )  # fmt: skip
 
@@ -42,6 +53,8 @@ class Run:
         self.possible: dict[int, set[int]] = {}
         self.handles: dict[int, int] = {}
         self.saved = [b""]
+        self.groups: dict[int, int] = {}  # of messages that are not in group 1
+        self.left = 0  # the group that is being left just now
         self.settled: set[int] = set()
 
     def boot(self) -> None:
@@ -60,12 +73,14 @@ class Run:
         }
         del self.saved[:-1]
 
-    def put(self, number: int, pending: bool) -> None:
-        self.becomes(number, STATE_PENDING if pending else STATE_DELIVERED)
+    def put(self, number: int, state: int, group: int = 1) -> None:
+        state = max(state, STATE_DELIVERED + (state is True))
+        self.becomes(number, state)
+        self.groups[number] = group
         body = body_of(number)
         if number < 100:
             code = self.store.put(
-                1, 2, message_id(number), 0, number.to_bytes(8), 0, body, 0, len(body), pending
+                group, 2, message_id(number), 0, number.to_bytes(8), 0, body, 0, len(body), state
             )
         else:
             content = bytes(32) + number.to_bytes(8) + body
@@ -73,18 +88,50 @@ class Run:
             for at in range(0, len(content), 400):
                 piece = content[at : at + 400]
                 assert self.store.part_append(number & 1, piece, 0, len(piece)) == OK
-            code = self.store.put_part(number & 1, 1, 2, message_id(number), 0, pending)
+            code = self.store.put_part(number & 1, group, 2, message_id(number), 0, state)
         assert code > 0
         self.handles[number] = code
 
-    def promote(self, number: int) -> None:
-        self.becomes(number, STATE_DELIVERED)
-        self.handles[number] = self.store.promote(self.handles[number])
+    def promote(self, number: int, state: int = STATE_DELIVERED) -> None:
+        self.becomes(number, state)
+        self.handles[number] = self.store.promote(self.handles[number], state)
         assert self.handles[number] > 0
 
     def delete(self, number: int) -> None:
         self.becomes(number, STATE_DELETED)
-        assert self.store.delete(self.handles[number]) == OK
+        assert self.store.delete(self.handles[number], EDGES, len(EDGES)) == OK
+
+    def open_up(self, number: int) -> None:
+        self.becomes(number, STATE_DELIVERED)
+        assert self.store.open_up(self.handles[number]) == OK
+
+    def bury(self, number: int) -> None:
+        self.becomes(number, STATE_INVALID)
+        handle = self.handles.get(number, 0)
+        self.groups[number] = 1
+        self.handles[number] = self.store.bury(
+            1, 2, message_id(number), 0, number.to_bytes(8), 0, handle
+        )
+        assert self.handles[number] > 0
+
+    def describe(self, group: int) -> None:
+        """Give a group its descriptor; that makes all before it durable."""
+        content = bytes(32) + DESCRIPTOR
+        self.store.part_drop(0)
+        assert self.store.part_open(0, b"describe", 0, 0) == 0
+        assert self.store.part_append(0, content, 0, len(content)) == OK
+        assert self.store.descriptor_put(0, group) == OK
+        self.barrier()
+
+    def leave(self, group: int) -> None:
+        """Leave a group: a cut meanwhile leaves all of it as it was, or nothing of it."""
+        self.left = group
+        for number in [number for number, its in self.groups.items() if its == group]:
+            self.becomes(number, ABSENT)
+        assert self.store.forget(1, group) == OK
+        assert self.store.descriptor_size(group) == -1
+        self.left = 0
+        self.barrier()
 
     def save(self, state: bytes) -> None:
         self.saved.append(state)
@@ -108,6 +155,32 @@ def scenario(run: Run) -> Iterator[None]:
     yield run.put(2, True)
     yield run.barrier()
     yield run.save(b"first")
+    assert run.store.member(1, LEFT_KEY, 0, 32) == 2
+    yield run.put(60, False, 2)
+    yield run.describe(2)
+    yield run.put(61, True, 2)
+    yield run.put(105, True, 2)
+    yield run.put(62, STATE_PRIVATE, 2)
+    yield run.barrier()
+    yield run.delete(62)
+    yield run.leave(2)
+    assert run.store.member(1, LEFT_KEY, 0, 32) == 3
+    yield run.put(61, True, 3)
+    yield run.describe(3)
+    yield run.put(63, STATE_PRIVATE)
+    yield run.put(64, STATE_PRIVATE)
+    yield run.put(65, True)
+    yield run.put(106, True)
+    yield run.barrier()
+    yield run.open_up(63)
+    yield run.delete(64)
+    yield run.bury(65)
+    yield run.bury(106)
+    yield run.bury(66)
+    yield run.barrier()
+    yield run.promote(61, STATE_PRIVATE)
+    yield run.open_up(61)
+    yield run.delete(63)
     yield run.put(3, False)
     yield run.put(4, True)
     yield run.promote(2)
@@ -159,7 +232,7 @@ def check(run: Run) -> None:
     while handle:
         assert store.load(handle) == OK
         if handle == store.find(store.id, 0):
-            check_body(store, handle)
+            check_body(run, handle)
         elif store.state != STATE_DELETED:
             raise AssertionError(f"{handle} is not where its id leads")
         ids.append(bytes(store.id))
@@ -171,19 +244,38 @@ def check(run: Run) -> None:
     while handle:
         assert store.load(handle) == OK and store.state == STATE_PENDING
         assert bytes(store.id) not in ids
-        check_body(store, handle)
+        check_body(run, handle)
         handle = store.next_pending(handle)
     bodies = [name for name in run.files.names() if name.endswith(".BOD")]
     assert len(bodies) <= 3
+    if run.left:
+        check_group(run)
 
 
-def check_body(store: FlashStore, handle: int) -> None:
+def check_group(run: Run) -> None:
+    """A group that is being left is there with all that it had, or without anything."""
+    store = run.store
+    numbers = [number for number, its in run.groups.items() if its == run.left]
+    present = [number for number in numbers if state_of(store, number)]
+    described = store.descriptor_size(run.left)
+    if store.member(1, LEFT_KEY, 0, 32) == run.left:
+        assert present == numbers == [60, 61, 105, 62] and described == len(DESCRIPTOR)
+    else:
+        assert not present and described == -1
+
+
+def check_body(run: Run, handle: int) -> None:
+    store = run.store
     number = store.id[1]
     body = body_of(number)
-    assert store.timestamp == number.to_bytes(8) and (store.group, store.source) == (1, 2)
+    group = run.groups.get(number, 1)
+    assert store.timestamp == number.to_bytes(8) and store.source == 2
+    assert store.group == group or (number == 61 and store.group in (2, 3))
     buf = bytearray(1200)
     if store.state == STATE_DELETED:
-        assert store.size == store.read_into(handle, 0, buf, 0, 1200) == 0
+        assert store.size == 0
+        assert store.edges_size == store.read_into(handle, 0, buf, 0, 1200)
+        assert store.edges_size in (0, len(EDGES))
     else:
         assert store.size == len(body) == store.read_into(handle, 0, buf, 0, 1200)
         assert buf[: len(body)] == body
@@ -193,10 +285,14 @@ def go_on(run: Run) -> None:
     """The store works after all that: one more message survives another cut."""
     store = run.store
     store.settled_handle = 1 << 29
+    for number, state in run.now.items():
+        if state != STATE_PENDING:
+            run.possible[number].add(ABSENT)
+    run.left = 0
     saved = bytes(store.saved[: store.saved_size])
     assert saved in run.saved or saved == b""
     assert store.member(1, bytes(range(32)), 0, 32) == 1
-    assert store.put(1, 2, message_id(99), 0, (99).to_bytes(8), 0, body_of(99), 0, 139, False) > 0
+    assert store.put(1, 2, message_id(99), 0, (99).to_bytes(8), 0, body_of(99), 0, 139, 1) > 0
     assert store.barrier() == OK
     run.files.power_on()
     run.boot()
@@ -283,11 +379,11 @@ def test_a_cut_while_a_part_is_resumed() -> None:
         assert store.part_read_into(0, 0, buf, 0, 1100) == 1024
         assert buf[:1024] == content[:1024]
         assert store.part_append(0, content, 1024, len(content) - 1024) == OK
-        assert store.put_part(0, 1, 0, message_id(1), 0, False) > 0
+        assert store.put_part(0, 1, 0, message_id(1), 0, 1) > 0
 
 
 def test_without_a_cut_nothing_is_forgotten() -> None:
     run = Run(CutFiles())
     for _ in scenario(run):
         check(run)
-    assert run.store.promote(12345) == E_STORAGE
+    assert run.store.promote(12345, 1) == E_STORAGE

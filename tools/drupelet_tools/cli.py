@@ -6,11 +6,15 @@ The host may not import the tools, so `drupelet_host.cli` loads the entry-point 
 
 import typer
 
+from drupelet_tools.bench.command import app as bench
 from drupelet_tools.demo.command import demo
+from drupelet_tools.flash.command import app as flash
 from drupelet_tools.telemetry.command import app as telemetry
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this room to `app`; heavy libraries are imported when one runs."""
     app.command()(demo)
+    app.add_typer(bench, name="bench")
+    app.add_typer(flash, name="flash")
     app.add_typer(telemetry, name="telemetry")

@@ -4,6 +4,7 @@ The configuration is one JSON object:
 
     name, id (8 hex digits), flash (folder), group (text), epoch_ms, readings_max,
     rows (file or null), heap_limit (bytes), telemetry_to (list of peer ids),
+    peers_max, messages_max, offers_max (rows of the tables: what RAM they take is set here),
     peers: [{id, url, mode}]   url: serial:///dev/x, mqtt://host:port/prefix, stick:///folder
 
 Commands come on stdin, a line each: `flush` (close the black box's segment), `stop`. End of input
@@ -20,19 +21,6 @@ gc.threshold(2048)
 # Bottom up, not in alphabetical order: an import inside an import inside an import takes C stack,
 # and boards have little of it.
 # ruff: isort: off
-import drupelet.memory
-import drupelet.hashes
-import drupelet.flashlog
-import drupelet.flashtables
-import drupelet.store
-import drupelet.blackbox
-import drupelet.window
-import drupelet.graph
-import drupelet.core
-import drupelet.sync
-import drupelet.link
-import drupelet.node
-import drupelet.clients  # noqa: F401
 import boards.unix.files
 import boards.unix.ports
 import boards.device
@@ -68,6 +56,10 @@ def main(path: str) -> int:
         board = _set_up(config)
     except (KeyError, TypeError) as error:
         print("board: %s lacks %s, or has it wrong" % (path, error), file=sys.stderr)
+        return 1
+    except ImportError as error:  # "no module named ..."
+        why = "its firmware set has not got what its configuration asks for"
+        print("board %s: %s: %s" % (config["name"], why, error), file=sys.stderr)
         return 1
     except (DrupeletError, OSError) as error:
         print("board %s: %s" % (config["name"], error), file=sys.stderr)

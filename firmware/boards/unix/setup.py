@@ -3,22 +3,26 @@
 So nothing that stays may be defined here: one function would keep the whole module in the heap.
 """
 
+import gc
+import sys
+
 from boards.device import Device
 from boards.unix.board import Board
 from boards.unix.files import BoardFiles
 from boards.unix.ports import Clock, Console, Waiter, random_byte
 from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
+from drupelet.limits import GROUPS_MAX
 from drupelet.link import (
     BATCH,
     CARRIER_MQTT,
     CARRIER_SERIAL,
     CARRIER_STICK,
     INTERACTIVE,
-    PROFILE_BSP_1,
 )
 from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
 from drupelet.node import Node
+from drupelet.profiles import PROFILE_BSP_1
 from drupelet.store import FlashStore
 
 TYPE_CHECKING = False
@@ -46,17 +50,46 @@ class _Setup:
 
     def __init__(self, config: dict) -> None:
         self.config = config
+        # Code first: it needs room in pieces, and the tables take theirs for good.
+        for peer in config["peers"]:
+            self._load_carrier(peer["url"].split(":")[0])
         self.id = bytes.fromhex(config["id"])
         self.clock = Clock()
         self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
         store = FlashStore(BoardFiles(config["flash"]))
         store.open()
-        self.node = Node(store, random_byte, blackbox=self.box)
+        self.node = Node(
+            store, random_byte, config["peers_max"], GROUPS_MAX, config["messages_max"],
+            config["offers_max"], self.box,
+        )  # fmt: skip
         self._join()
+        self._let_go()
         self._boot()
         self._make_board()
         for peer in config["peers"]:
             self._add_carrier(peer)
+
+    @staticmethod
+    def _load_carrier(scheme: str) -> None:
+        """Load what a carrier needs, bottom up as in `main`."""
+        if scheme == "serial":
+            names = ("framing", "serial_board")
+        elif scheme == "mqtt":
+            names = ("mqtt_packet", "mqtt_board")
+        else:
+            names = ("stick",)
+        for name in names:
+            __import__("drupelet_transports." + name)
+
+    @staticmethod
+    def _let_go() -> None:
+        """Free what keeps descriptors: it has done its work, and code is heap."""
+        if "drupelet.manage" in sys.modules:
+            import drupelet
+
+            del drupelet.manage
+            del sys.modules["drupelet.manage"]
+        gc.collect()
 
     def _join(self) -> None:
         config = self.config

@@ -41,11 +41,12 @@ _FORMAT_VERSION = b"\x01"
 
 def hash32(*parts: bytes) -> bytes:
     """Return BLAKE2b-256 over the parts, each behind its length in 4 bytes big-endian."""
-    digest = blake2b(digest_size=ID_SIZE)
-    for part in parts:
-        digest.update(len(part).to_bytes(4, "big"))
-        digest.update(part)
-    return digest.digest()
+    return blake2b(_joined(*parts), digest_size=ID_SIZE).digest()
+
+
+def _joined(*parts: bytes) -> bytes:
+    """The parts as they are hashed, each behind its length."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def group_id(client_id: str, major_version: int, descriptor: bytes) -> bytes:
@@ -60,8 +61,18 @@ def group_id(client_id: str, major_version: int, descriptor: bytes) -> bytes:
 
 def message_id(group: bytes, timestamp: bytes, body: bytes) -> bytes:
     """Return a message's 32-byte id; `timestamp` has 8 bytes, ms, big-endian."""
-    assert len(group) == ID_SIZE and len(timestamp) == 8
-    root = hash32(_LABEL + b"MESSAGE_BLOCK", _FORMAT_VERSION, body)
+    root = blake2b(root_label(len(body)) + body, digest_size=ID_SIZE).digest()
+    return message_id_of_root(group, timestamp, root)
+
+
+def root_label(body_size: int) -> bytes:
+    """What precedes a body of this size in the BLAKE2b-256 that is its root."""
+    return _joined(_LABEL + b"MESSAGE_BLOCK", _FORMAT_VERSION) + body_size.to_bytes(4, "big")
+
+
+def message_id_of_root(group: bytes, timestamp: bytes, root: bytes) -> bytes:
+    """Return the 32-byte id of a message whose body has this root of 32 bytes."""
+    assert len(group) == len(root) == ID_SIZE and len(timestamp) == 8
     return hash32(_LABEL + b"MESSAGE_ID", _FORMAT_VERSION, group, timestamp, root)
 
 
@@ -79,12 +90,15 @@ def id_records(kind: int, ids: "list[bytes]") -> "list[bytes]":
 
 def is_well_formed(kind: int, payload: bytes) -> bool:
     """Whether Briar takes this payload in a record of this type; unknown types are skipped."""
-    size = len(payload)
+    return is_well_sized(kind, len(payload)) and (kind != MESSAGE or payload[ID_SIZE] < 0x80)
+
+
+def is_well_sized(kind: int, size: int) -> bool:
+    """Whether a record of this type may have a payload of this size."""
     if size > PAYLOAD_SIZE_MAX:
         return False
     if kind == MESSAGE:
-        body_size = size - CONTENT_HEADER_SIZE
-        return 0 < body_size <= BODY_SIZE_MAX and payload[ID_SIZE] < 0x80
+        return 0 < size - CONTENT_HEADER_SIZE <= BODY_SIZE_MAX
     if kind in (ACK, OFFER, REQUEST):
         return size > 0 and size % ID_SIZE == 0
     if kind == VERSIONS:

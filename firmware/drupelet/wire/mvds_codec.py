@@ -124,7 +124,7 @@ class MvdsCodec:
             before = encoder.at
             if self._put_message(link, frame):
                 link.count_record(True, _COUNT_MESSAGE, encoder.at - before)
-            elif before == at:
+            elif before == at and limit == link.frame_size_max:
                 link.too_long()
             else:
                 break  # the next frame has room

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.errors import OK
+from drupelet.flashread import STATE_DELIVERED
 from drupelet.hashes import group_id_into
 from drupelet.limits import ID_SIZE
-from drupelet.store import STATE_DELIVERED, FlashStore
+from drupelet.store import FlashStore
 from drupelet_host.files import HostFiles
 from drupelet_host.log_view import LogView
 from drupelet_host.parse import split_body

@@ -19,7 +19,8 @@ from drupelet_tools.demo import plan
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.child import STOP_S, Child, Event, die_with_parent
 from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
-from drupelet_tools.flash.build import build, micropython_command
+from drupelet_tools.flash.build import micropython_command
+from drupelet_tools.flash.sets import Choice, build_set
 
 # A board that says nothing for this long is hung: it tells its status every epoch.
 SILENCE_S = 20.0
@@ -63,7 +64,7 @@ class World:
 
     def start(self) -> None:
         """Compile the firmware, lay the cables, switch everybody on."""
-        build(self.folders.firmware, "x86")
+        build_set(self.folders.firmware, "x86", Choice("relay"))
         self.cables = {"A-host": Cable(), "C-D": Cable()}
         self._write_host_config()
         command = [sys.executable, "-m", "drupelet_host", "agent", "--json", "--home"]
@@ -119,6 +120,7 @@ class World:
             "readings_max": self.readings[board],
             "rows": str(rows) if rows.exists() else None,
             "heap_limit": plan.HEAP_LIMIT,
+            **plan.TABLES,
             "telemetry_to": [IDS[name] for name in plan.TELEMETRY_TO[board]],
             "peers": [
                 {"id": IDS[peer], "url": url, "mode": "interactive" if board == "A" else "batch"}

@@ -1,0 +1,109 @@
+"""Stick visits: what the peer is not known to hold goes into one bundle, all at once.
+
+A visit writes through the same frames as a live link; what it wrote counts as sent, and what it
+acknowledged as acknowledged, only once the bundle is on the stick, whole and durable.
+"""
+
+from drupelet.segments import SegmentExchange
+from drupelet.slots import OWED, OWED_BUNDLING
+from drupelet.states import ACK, ACKING, BUNDLED, BUNDLING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.core import Core
+
+
+class Bundles(SegmentExchange):
+    """An exchange that can write and read bundles; `Link` adds live carriers."""
+
+    def __init__(
+        self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
+    ) -> None:
+        SegmentExchange.__init__(self, core, peer, family, interactive, visits)
+        self._train = 0  # frames that the payload may still have; a visit: 1 while it writes
+        self._used = False  # some frame of the payload has left
+        self._seen_changes = 0
+        self.peer_seen = 0  # the highest bundle of ours that the peer has told to have read
+
+    def _look_again(self) -> None:
+        self._seen_changes = self.core.window.changes[self.peer]
+        self.attention = True
+        self._rewind()
+
+    @property
+    def bundle_in(self) -> int:
+        """The highest bundle of the peer's that was imported whole."""
+        return self.core.window.bundles_in[self.peer]
+
+    @property
+    def bundle_out(self) -> int:
+        """The number of the last bundle that we wrote."""
+        return self.core.window.bundles_out[self.peer]
+
+    def visit(self, now_ms: int, fresh: bool) -> None:
+        """Begin a bundle; `fresh`: our last one is not on this stick, so write everything."""
+        assert self.visits
+        self.now_ms = now_ms
+        window = self.core.window
+        if fresh:
+            self._unbundle()
+        window.refill(self.peer)
+        self.logged = max(window.cursors[self.peer], window.bundled[self.peer])
+        self._train = 1
+        self._used = False
+        self._look_again()
+
+    def _unbundle(self) -> None:
+        """Nothing that we wrote is on a stick any more."""
+        self._mark(BUNDLED, 0)
+        self.core.window.bundled[self.peer] = 0
+
+    def commit(self, now_ms: int, number: int = 0) -> None:
+        """The bundle is on the stick, whole and durable, under `number` (0: the next one)."""
+        self.now_ms = now_ms
+        self._mark(BUNDLING, BUNDLED)
+        self._mark(ACKING, 0)
+        self._owed(True)
+        window = self.core.window
+        window.bundled[self.peer] = self.logged
+        window.bundles_out[self.peer] = number or self.bundle_out + 1
+        window.dirty = True
+        self._train = 0
+
+    def abort(self, now_ms: int) -> None:
+        """The bundle failed: nothing of it counts as written or acknowledged."""
+        self.now_ms = now_ms
+        self._mark(BUNDLING, 0)
+        self._mark(ACKING, ACK)
+        self._owed(False)
+        self._end_long()
+        self._train = self.logged = 0
+
+    def imported(self, number: int, seen: int) -> None:
+        """The peer's bundle `number` was read to its end; it had read ours up to `seen`."""
+        window = self.core.window
+        if seen > self.peer_seen:
+            self.peer_seen = seen
+        if number > self.bundle_in:
+            window.bundles_in[self.peer] = number
+            window.dirty = True
+            # It had what we wrote: what is still not acknowledged was refused, lost or torn.
+            self._unbundle()
+
+    def _mark(self, bit: int, instead: int) -> None:
+        """In every state of this peer replace one of our own bits by another."""
+        slots = self.core.slots
+        for slot in range(slots.count):
+            cell = self._cell(slot)
+            state = slots.states[cell]
+            if state & bit:
+                slots.states[cell] = state & ~bit | instead
+
+    def _owed(self, written: bool) -> None:
+        offers = self.core.offers
+        for entry in range(offers.count):
+            if offers.kinds[entry] == OWED_BUNDLING and offers.peers[entry] == self.peer:
+                if written:
+                    offers.kinds[entry] = 0
+                else:
+                    offers.kinds[entry] = OWED

@@ -1,0 +1,183 @@
+"""Groups, peers and the owner's state in a store: who has which number, and what survives a sleep.
+
+A number, 1..254, is one byte on flash and lasts while any message carries it. A group that was
+left keeps its row, so that its messages are passed over until they are gone; so does a removed
+peer's. Descriptors are files of their own: a part file (head 16 | client id 32 | descriptor).
+"""
+
+from drupelet._compat import const
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.flashlog import AT_SOURCE, KIND_MEMBER, KIND_MESSAGE, KIND_WAKE, RECORD_EXTRA
+from drupelet.flashroom import Room
+from drupelet.limits import ID_SIZE, SEGMENTS_SPARE, WAKE_STATE_SIZE_MAX
+from drupelet.memory import copy, equal, get_u32_le
+from drupelet.parts import PART_HEAD_SIZE
+
+MEMBER_GROUP = const(1)
+MEMBER_PEER = const(2)
+_NUMBER_MAX = const(254)  # members are one byte on flash; 0 is ourselves, 255 nobody
+_TRIES = const(4)
+_DESCRIPTOR_AT = const(48)  # behind the part's head and the client id
+
+# The port is only a type here: importing it would load RamFiles into a board's heap.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.files import Files
+    from drupelet.flashlog import RecordLog
+
+assert _DESCRIPTOR_AT == PART_HEAD_SIZE + ID_SIZE
+
+
+class Roll(Room):
+    """Room with the rows of members, their descriptors and the wake state."""
+
+    def __init__(
+        self, files: "Files", log: "RecordLog", pending_max: int, body_files_max: int,
+        filter_size: int,
+    ) -> None:  # fmt: skip
+        Room.__init__(self, files, log, pending_max, body_files_max, filter_size)
+        self._data_max = log.segments_max - SEGMENTS_SPARE
+        # The newest wake state.
+        self.saved = bytearray(WAKE_STATE_SIZE_MAX)
+        self.saved_size = 0
+
+    def member(self, kind: int, key: "bytes | bytearray | memoryview", at: int, size: int) -> int:
+        """Number 1..254 of a group (kind 1) or a peer (kind 2), or a code; new if it was left."""
+        assert 0 < size <= ID_SIZE
+        log = self._log
+        number = 1
+        for row in range(0, len(self._members), 8):
+            place = get_u32_le(self._members, row)
+            if place and self._members[row + 4] == kind:
+                live = not self._members[row + 6] and log.look(place)
+                if live and log.length == RECORD_EXTRA + 1 + size:
+                    log.read_into(place, 5, log.scratch, 0, size)
+                    if equal(log.scratch, 0, key, at, size):
+                        return self._members[row + 5]
+                number = max(number, self._members[row + 5] + 1)
+        if self._find_row(self._members, 0) < 0 or number > _NUMBER_MAX:
+            number = self._free_number(kind)
+            if number < 0:
+                return self._refuse(number)
+        return self._write_member(kind, number, key, at, size)
+
+    def _write_member(
+        self, kind: int, number: int, key: "bytes | bytearray | memoryview", at: int, size: int
+    ) -> int:
+        """Note a member, or with `size` 0 that it is one no more; its number or a code."""
+        log = self._log
+        code = self._room(1 + size, self._data_max)
+        if code != OK:
+            return code
+        place = log.begin(KIND_MEMBER, kind, 1 + size)
+        self._small[0] = number
+        log.add(self._small, 0, 1)
+        log.add(key, at, size)
+        code = log.end()
+        if code != OK:
+            return self._refuse(code)
+        self._note_member(place, kind, number, not size)
+        return number
+
+    def _free_number(self, kind: int) -> int:
+        """A number that was given up and that no message carries any more; or E_CAPACITY."""
+        log = self._log
+        for row in range(0, len(self._members), 8):
+            if self._members[row + 4] != kind or not self._members[row + 6]:
+                continue
+            number = self._members[row + 5]
+            place = log.step(0)
+            while place:
+                if log.kind >= KIND_MESSAGE:
+                    carried = log.tag
+                    if kind == MEMBER_PEER:
+                        log.read_into(place, AT_SOURCE, log.scratch, 0, 1)
+                        carried = log.scratch[0]
+                    if carried == number:
+                        break
+                place = log.step(place)
+            if not place:
+                return number
+        return E_CAPACITY
+
+    def forget(self, kind: int, number: int) -> int:
+        """A group was left: its messages are as if they had never been here; OK or a code.
+
+        Or a peer was removed: its number is not given to another one before its messages go.
+        """
+        code = self._write_member(kind, number, self._small, 0, 0)
+        if code < 0:
+            return code
+        # Before that survives a power cut, nothing of the group may be gone.
+        code = self.barrier()
+        if code == OK:
+            code = self._sweep()
+        return self._drop_descriptors(self._files.names()) if code == OK else code
+
+    # --- descriptors ---
+
+    def descriptor_put(self, part: int, number: int) -> int:
+        """Keep a finished part (client id 32 | descriptor) as a group's; OK or a code."""
+        if self.part_size(part) < ID_SIZE:
+            return E_STORAGE
+        # A number that a power cut takes back must not have a descriptor.
+        code = self.barrier()
+        return self._finish(part, _descriptor_name(number)) if code == OK else code
+
+    def _drop_descriptors(self, names: "list[str]") -> int:
+        """Remove the descriptors of numbers that are no group, or none any more; OK or a code."""
+        code = OK
+        for name in names:
+            number = name[1:-4]
+            if name.endswith(".DSC") and number.isdigit() and not self._is_group(int(number)):
+                code = min(code, self._files.remove(name))
+        return code
+
+    def _is_group(self, number: int) -> bool:
+        table = self._members
+        for row in range(0, len(table), 8):
+            if table[row + 5] == number and table[row + 4] == MEMBER_GROUP:
+                return not table[row + 6]
+        return False
+
+    def descriptor_size(self, number: int) -> int:
+        """Bytes of a group's descriptor; -1 when it has none."""
+        size = self._files.size(_descriptor_name(number)) - _DESCRIPTOR_AT
+        return size if size >= 0 else -1
+
+    def descriptor_read_into(
+        self, number: int, offset: int, buf: bytearray, at: int, size: int
+    ) -> int:
+        """Copy descriptor bytes; the count, less only at the end, or E_STORAGE."""
+        fd = self._files.open(_descriptor_name(number), False)
+        if fd < 0:
+            return E_STORAGE
+        count = self._files.read_into(fd, _DESCRIPTOR_AT + offset, buf, at, size)
+        self._files.close(fd)
+        return count
+
+    # --- the wake state ---
+
+    def save(self, state: "bytes | bytearray | memoryview", size: int) -> int:
+        """Write the owner's state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""
+        assert size <= WAKE_STATE_SIZE_MAX
+        log = self._log
+        for _ in range(_TRIES):
+            code = self._room(size, log.segments_max)
+            if code != OK:
+                return code
+            place = log.begin(KIND_WAKE, 0, size)
+            log.add(state, 0, size)
+            code = log.end()
+            if code != E_CAPACITY or self.reclaim() != OK:
+                break
+        if code != OK:
+            return self._refuse(code)
+        self._wake = place
+        copy(self.saved, 0, state, 0, size)
+        self.saved_size = size
+        return OK
+
+
+def _descriptor_name(number: int) -> str:
+    return "G%d.DSC" % number

@@ -1,0 +1,191 @@
+"""What a client decides now and then, and what changes on a running node; loaded when it does.
+
+Sharing a message that was kept to itself shares all that it depends on (BSP v1 section 5), first
+things first, so that a power cut leaves nothing shared without its dependencies. Deleting keeps a
+message's place: its id and its edges. Leaving a group drops its messages; its id is refused until
+it is joined again. A removed peer's row is free for another one.
+"""
+
+from drupelet._compat import const
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.flashread import STATE_PENDING, STATE_PRIVATE
+from drupelet.hashes import GroupHash
+from drupelet.limits import (
+    DEPENDENCIES_MAX,
+    DESCRIPTOR_SIZE_MAX,
+    ID_SIZE,
+    PART_PUBLISH,
+    SCRATCH_SIZE,
+)
+from drupelet.memory import copy
+from drupelet.slots import PENDING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.core import Core
+    from drupelet.graph import Graph
+
+# Kinds of `store.forget`.
+_MEMBER_GROUP = const(1)
+_MEMBER_PEER = const(2)
+_COMPOSED_KEY = b"describe"
+
+
+def share(graph: "Graph", group: int, handle: int) -> int:
+    """Share a message and, before it, what it depends on that is not shared; OK or a code.
+
+    Depth first over a path of bounded length: where that overflows, its beginning is forgotten
+    and the walk begins again from `handle`, with less to do. It goes through what was deleted.
+    """
+    path = [0] * (graph.slots.count + 1)
+    id = bytearray(ID_SIZE)
+    depth = 0
+    path[0] = handle
+    while True:
+        deeper = _private_parent(graph, group, path[depth], id)
+        if deeper:
+            if depth + 1 == len(path):
+                half = len(path) // 2
+                for row in range(len(path) - half):
+                    path[row] = path[row + half]
+                depth -= half
+            depth += 1
+            path[depth] = deeper
+            continue
+        code = _open_up(graph, path[depth])
+        if code != OK or path[depth] == handle:
+            return code
+        if depth:
+            depth -= 1
+        else:
+            path[0] = handle
+
+
+def _open_up(graph: "Graph", handle: int) -> int:
+    store = graph.store
+    if store.load(handle) != OK or not store.private:
+        return OK
+    here = store.state == STATE_PRIVATE
+    code = store.open_up(handle)
+    if code == OK and here:
+        graph.window.show(handle)
+    return code
+
+
+def _private_parent(graph: "Graph", group: int, handle: int, id: bytearray) -> int:
+    """The handle of a dependency that is not shared yet; 0: there is none."""
+    store = graph.store
+    reader = graph.reader
+    row = 0
+    while True:
+        # Looking at a parent has moved the reader.
+        if not reader.open_stored(group, handle):
+            return 0
+        finder = graph.finder(group)
+        if row >= finder.dependencies(reader) or not finder.dependency_into(reader, row, id):
+            return 0
+        row += 1
+        parent = store.find(id, 0)
+        if parent > 0 and store.load(parent) == OK and store.private:
+            return parent
+
+
+def delete(graph: "Graph", group: int, handle: int) -> int:
+    """Delete a delivered message and keep its place in the graph; OK or a code."""
+    store = graph.store
+    reader = graph.reader
+    if not reader.open_stored(group, handle) or store.state == STATE_PENDING:
+        return E_STORAGE
+    edges = bytearray(1 + DEPENDENCIES_MAX * ID_SIZE)
+    id = bytearray(ID_SIZE)
+    slot = graph.slots.find(store.id, 0)
+    finder = graph.finder(group)
+    count = finder.dependencies(reader)
+    assert 0 <= count <= DEPENDENCIES_MAX  # it was delivered
+    for row in range(count):
+        if finder.dependency_into(reader, row, id):
+            copy(edges, 1 + row * ID_SIZE, id, 0, ID_SIZE)
+    edges[0] = count
+    code = store.delete(handle, edges, 1 + count * ID_SIZE)
+    if code == OK and slot >= 0:
+        graph.release(slot)
+    return code
+
+
+def leave(core: "Core", group: int) -> int:
+    """Leave a group (row): its messages go, and what of it was on its way; OK or a code."""
+    members = core.members
+    number = members.group_numbers[group]
+    slots = core.slots
+    for slot in range(slots.count):
+        if slots.flags[slot] and slots.groups[slot] == group:
+            core.window.reset_slot(slot)
+    members.drop_group(group)
+    core.graph.use_client(group, None)
+    # Nobody knows which offers and wishes were of this group; what matters comes again.
+    for peer in range(members.peers):
+        core.offers.drop_peer(peer)
+    for slot in range(slots.count):
+        if slots.flags[slot] & PENDING:
+            core.graph.ask_again(slot)
+    return _forget(core, _MEMBER_GROUP, number)
+
+
+def remove_peer(core: "Core", peer: int) -> int:
+    """Forget a peer (row) and all that is known about it; OK or a code."""
+    number = core.members.peer_numbers[peer]
+    core.window.drop_peer(peer)
+    core.offers.drop_peer(peer)
+    for part in range(len(core.part_owners)):
+        if core.part_owners[part] == peer + 1:
+            core.part_owners[part] = 0
+    core.members.drop_peer(peer)
+    return _forget(core, _MEMBER_PEER, number)
+
+
+def _forget(core: "Core", kind: int, number: int) -> int:
+    """Forget a member that nothing refers to any more; OK or a code.
+
+    What only it was still to get is settled by now, and makes room in a full log.
+    """
+    core.window.dirty = True
+    code = core.window.save()
+    return code if code < 0 else core.store.forget(kind, number)
+
+
+# --- descriptors ---
+
+
+def describe_begin(core: "Core", client_id: "bytes | bytearray") -> int:
+    """Begin a group's descriptor, which is handed in piece by piece; OK or a code."""
+    assert len(client_id) == ID_SIZE
+    core.store.part_drop(PART_PUBLISH)
+    code = core.store.part_open(PART_PUBLISH, _COMPOSED_KEY, 0, 0)
+    return code if code < 0 else core.store.part_append(PART_PUBLISH, client_id, 0, ID_SIZE)
+
+
+def describe_append(core: "Core", piece: "bytes | bytearray", at: int, size: int) -> int:
+    """Add `size` bytes to the descriptor; E_CAPACITY when it gets longer than 32 KiB."""
+    if core.store.part_size(PART_PUBLISH) + size > ID_SIZE + DESCRIPTOR_SIZE_MAX:
+        return E_CAPACITY
+    return core.store.part_append(PART_PUBLISH, piece, at, size)
+
+
+def describe_end(core: "Core", id: bytearray) -> int:
+    """Compute the group's id from what was handed in; OK or a code."""
+    store = core.store
+    size = store.part_size(PART_PUBLISH)
+    scratch = core.scratch
+    if store.part_read_into(PART_PUBLISH, 0, scratch, 0, ID_SIZE) != ID_SIZE:
+        return E_STORAGE
+    hashing = GroupHash()
+    hashing.start(scratch, 0, size - ID_SIZE)
+    at = ID_SIZE
+    while at < size:
+        count = store.part_read_into(PART_PUBLISH, at, scratch, 0, SCRATCH_SIZE)
+        if count <= 0:
+            return E_STORAGE
+        hashing.update(scratch, 0, count)
+        at += count
+    hashing.digest_into(id, 0)
+    return OK

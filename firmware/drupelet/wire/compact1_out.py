@@ -1,0 +1,381 @@
+"""Profile `compact-1`, what goes out (docs/SPEC.md 3.5).
+
+Messages have numbers (`numbering`), offers 8-byte prefixes, timestamps differences (`stamps`),
+groups indices; acknowledgements and requests are sets of numbers. Each frame stands on its own.
+"""
+
+from drupelet._compat import const
+from drupelet.limits import (
+    COMPACT_COVER_SIZE,
+    FRAME_HEADER_SIZE,
+    ID_SIZE,
+    INLINE_SIZE_MAX,
+)
+from drupelet.memory import copy, equal, put_u16
+from drupelet.wire.compact1_in import (
+    ACK,
+    ACK_FOLD_AT,
+    BASE,
+    EXTENDED,
+    EXTENDED_FULL,
+    EXTENDED_SKETCH,
+    EXTENDED_UNKNOWN,
+    FORM_BITS,
+    FORM_IDS,
+    FORM_PREFIXES,
+    GROUP,
+    GROUP_IN_BYTE,
+    HELLO,
+    HELLO_ANSWER,
+    HELLO_ASK,
+    HELLO_SUM,
+    MESSAGE,
+    MESSAGE_SAME_SIZE,
+    OFFER,
+    OFFER_FULL,
+    PREFIX_SIZE,
+    REQUEST,
+    REQUEST_FOLD_AT,
+    CompactReader,
+)
+from drupelet.wire.hello import SUM_SIZE, Contact, outstanding_into
+from drupelet.wire.numbering import FOLD_SIZE, Cover, Numbering
+from drupelet.wire.protobuf import put_varint, varint_size
+from drupelet.wire.stamps import DELTA_SIZE_MAX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.core import Core
+    from drupelet.ports import LinkPort
+
+# Type, generation, number, size of the bits, fold; the bits come in between.
+_SET_SIZE = const(11)
+_WHOLE_SIZE = const(33)  # a record of one whole id
+_BASE_SIZE_MAX = const(6)
+_GROUP_SIZE = const(33)
+_SKIP_MAX = const(31)
+_OFFERS_MAX = const(15)  # in one record
+_IDS_MAX = const(7)  # likewise
+_RANGE_SHORT_MAX = const(7)
+_UNKNOWN_SIZE = const(6)
+_FULL_SIZE = const(3)
+_SKETCH_HEAD_SIZE = const(4)
+
+
+class CompactEngine(CompactReader):
+    """Reads and writes the frames of all links of a node, one at a time."""
+
+    def __init__(self, core: "Core") -> None:
+        CompactReader.__init__(self, core)
+        self._due_set = Cover()
+        self._delta = bytearray(DELTA_SIZE_MAX)
+        self._whole_at = -1  # where a record of whole ids ended, and where it begins
+        self._whole_from = 0
+
+    def meet(self, core: "Core", peer: int) -> Numbering:
+        """The numbering with the peer of a row, which its links share."""
+        if peer not in self.numberings:
+            self.numberings[peer] = Numbering(core, peer, core.window.boot << 4)
+        numbering = self.numberings[peer]
+        numbering.meet(core.members.peer_numbers[peer])
+        return numbering
+
+    def use(self, contact: Contact, numbering: Numbering) -> "CompactEngine":
+        """The next frame is of the link that these belong to."""
+        self.contact = contact
+        self.numbering = numbering
+        return self
+
+    def fill_records(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+        contact = self.contact
+        begin = at
+        self.numbering.begin_frame()
+        self._stamps.begin()
+        self._number = self._size = 0
+        asks = contact.asks(link.epoch, link.every)
+        if asks or contact.answering:
+            at = self._put_hello(link, frame, at, asks)
+        first = at
+        at = self._fill_set(link, frame, at, limit, ACK)
+        at = self._fill_set(link, frame, at, limit, REQUEST)
+        at = self._fill_notes(link, frame, at, limit)
+        sketch = contact.sketch
+        if sketch is not None:
+            at = self._fill_sketch(link, frame, at, limit)
+        if sketch is None or not sketch.holds(link):
+            at = self._fill_messages(link, frame, at, limit)
+            at = self._fill_offers(link, frame, at, limit)
+        if at == first and not contact.may_go_alone():
+            return begin
+        if first > begin:
+            contact.answering = False
+            link.count_record(True, HELLO, first - begin)
+        if asks:
+            contact.asked_now(link.epoch)
+        if asks or self._number:
+            contact.sent(link.epoch)
+        return at
+
+    # --- sets: ACK and REQUEST ---
+
+    def _fill_set(self, link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
+        """Write all ids that are due, as sets of the peer's numbers where it gave them some."""
+        cover = self._due_set
+        fold_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
+        cover.count = 0
+        self._whole_at = -1
+        while True:
+            open_size = _SET_SIZE + cover.size_max if cover.count else 0
+            # The next id may need a record of its own behind the open set.
+            if limit - at - open_size < _WHOLE_SIZE or not self._take_id(link, kind):
+                break
+            number = self._number_of(link, kind)
+            if cover.count and not (number and cover.takes(number)):
+                at = self._put_set(link, frame, at, kind)
+            if not number:
+                at = self._put_whole(link, frame, at, kind)
+            else:
+                if not cover.count:
+                    room = limit - at - _SET_SIZE - _WHOLE_SIZE
+                    room = room if room < COMPACT_COVER_SIZE else COMPACT_COVER_SIZE
+                    cover.open(number, room if room > 0 else 1, fold_at)
+                cover.add(number, self._id, 0)
+        return self._put_set(link, frame, at, kind) if cover.count else at
+
+    def _take_id(self, link: "LinkPort", kind: int) -> bool:
+        if kind == ACK:
+            return link.take_ack(self._id, 0)
+        return link.take_request(self._id, 0)
+
+    def _number_of(self, link: "LinkPort", kind: int) -> int:
+        """The peer's number for what was taken, or 0."""
+        numbering = self.numbering
+        if kind == ACK and link.taken_slot >= 0:
+            return numbering.of_slot(link.taken_slot)
+        return numbering.of_entry(link.taken_entry)
+
+    def _put_set(self, link: "LinkPort", frame: bytearray, at: int, kind: int) -> int:
+        cover = self._due_set
+        begin = at
+        span = cover.last - cover.first + 1
+        frame[at] = kind << 5
+        put_u16(frame, at + 1, self.numbering.peer_generation)
+        if cover.count < span:
+            frame[begin] |= FORM_BITS
+            from_byte = (cover.first - cover.origin) >> 3
+            at = put_varint(frame, at + 3, cover.origin + from_byte * 8)
+            size = ((cover.last - cover.origin) >> 3) + 1 - from_byte
+            frame[at] = size
+            copy(frame, at + 1, cover.bits, from_byte, size)
+            at += 1 + size
+        else:
+            at = self._put_span(frame, begin, cover.first, span)
+        copy(frame, at, cover.fold, 0, FOLD_SIZE)
+        at += FOLD_SIZE
+        cover.count = 0
+        link.count_record(True, kind, at - begin)
+        return at
+
+    @staticmethod
+    def _put_span(frame: bytearray, begin: int, first: int, span: int) -> int:
+        """Write a set without gaps as its first number and how many there are."""
+        at = put_varint(frame, begin + 3, first)
+        if span <= _RANGE_SHORT_MAX:
+            frame[begin] |= span << 2
+            return at
+        return put_varint(frame, at, span)
+
+    def _put_whole(self, link: "LinkPort", frame: bytearray, at: int, kind: int) -> int:
+        """Write an id that has no number; one of a prefix only, if the peer offered no more."""
+        form = FORM_IDS
+        size = ID_SIZE
+        if equal(self._id, PREFIX_SIZE, self._zeros, 0, ID_SIZE - PREFIX_SIZE):
+            form = FORM_PREFIXES
+            size = PREFIX_SIZE
+        head = kind << 5 | form
+        start = self._whole_from
+        goes_on = self._whole_at == at and frame[start] & 0xE3 == head
+        if goes_on and frame[start] >> 2 & 7 < _IDS_MAX:
+            frame[start] += 4
+        else:
+            self._whole_from = at
+            frame[at] = head | 4
+            at += 1
+            link.count_record(True, kind, 1)
+        copy(frame, at, self._id, 0, size)
+        self._whole_at = at + size
+        return at + size
+
+    # --- numbered records ---
+
+    def _base_size(self, number: int) -> int:
+        ahead = number - self._number
+        if ahead == 0:
+            return 0
+        return 1 if self._number and 0 < ahead <= _SKIP_MAX else 3 + varint_size(number)
+
+    def _put_base(self, link: "LinkPort", frame: bytearray, at: int, number: int) -> int:
+        size = self._base_size(number)
+        if size == 0:
+            return at
+        frame[at] = BASE << 5
+        if size == 1:
+            frame[at] |= number - self._number
+        else:
+            put_u16(frame, at + 1, self.numbering.generation)
+            put_varint(frame, at + 3, number)
+        self._number = number
+        link.count_record(True, BASE, size)
+        return at + size
+
+    def _fill_messages(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+        core = link.core
+        numbering = self.numbering
+        while limit - at > _BASE_SIZE_MAX and link.next_message():
+            size = core.store.size
+            index = numbering.index_of(core.members, link.message_group)
+            if index < 0:
+                break
+            number = numbering.assign(link.message_slot)
+            total = self._base_size(number) + 1 + size
+            total += 0 if numbering.is_announced(index) else _GROUP_SIZE
+            total += 1 if index >= GROUP_IN_BYTE else 0
+            total += 0 if size == self._size else varint_size(size)
+            total += self._stamps.put(self._delta, 0, core.store.timestamp, 0)
+            if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + total > link.frame_size_max:
+                link.too_long()
+            elif at + total > limit:
+                break  # the next frame has room
+            elif not link.body_into(frame, at + total - size, 0, size):
+                link.put_message()  # the flash did not give it: half a message has another id
+            else:
+                self._put_message(link, frame, at, index, number)
+                at += total
+        return at
+
+    def _put_message(
+        self, link: "LinkPort", frame: bytearray, at: int, index: int, number: int
+    ) -> None:
+        """Write what stands before a body that is in its place already."""
+        core = link.core
+        size = core.store.size
+        at = self._put_base(link, frame, at, number)
+        if not self.numbering.is_announced(index):
+            self.numbering.announce(index)
+            frame[at] = GROUP << 5 | index
+            copy(frame, at + 1, core.members.group_ids, link.message_group * ID_SIZE, ID_SIZE)
+            link.count_record(True, GROUP, _GROUP_SIZE)
+            at += _GROUP_SIZE
+        begin = at
+        short = index if index < GROUP_IN_BYTE else GROUP_IN_BYTE
+        frame[at] = MESSAGE << 5 | short << 1
+        at += 1
+        if short == GROUP_IN_BYTE:
+            frame[at] = index
+            at += 1
+        if size == self._size:
+            frame[begin] |= MESSAGE_SAME_SIZE
+        else:
+            at = put_varint(frame, at, size)
+            self._size = size
+        at = self._stamps.put(frame, at, core.store.timestamp, 0)
+        self._stamps.take(core.store.timestamp, 0)
+        self._number = number + 1
+        self.numbering.note_sent(link.message_slot)
+        link.put_message()
+        link.count_record(True, MESSAGE, at + size - begin)
+
+    def _fill_offers(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+        slots = link.core.slots
+        record_at = -1
+        count = 0
+        while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and link.take_offer(self._id, 0):
+            slot = link.taken_slot
+            full = self.contact.full or slots.find_prefix(self._id, 0, PREFIX_SIZE) != slot
+            head = OFFER << 5 | (OFFER_FULL if full else 0)
+            number = self.numbering.assign(slot)
+            follows = record_at >= 0 and number == self._number and count < _OFFERS_MAX
+            before = at
+            if follows and frame[record_at] & 0xE1 == head:
+                count += 1
+                frame[record_at] += 2
+            else:
+                at = self._put_base(link, frame, at, number)
+                before = record_at = at
+                frame[at] = head | 2
+                count = 1
+                at += 1
+            size = ID_SIZE if full else PREFIX_SIZE
+            copy(frame, at, self._id, 0, size)
+            at += size
+            self._number = number + 1
+            link.count_record(True, OFFER, at - before)
+        return at
+
+    # --- contacts ---
+
+    def ask(self, link: "LinkPort", frame: bytearray, at: int) -> int:
+        """Write a HELLO alone; the position behind it."""
+        self.contact.greeting = True
+        end = self._put_hello(link, frame, at, True)
+        link.count_record(True, HELLO, end - at)
+        return end
+
+    def _put_hello(self, link: "LinkPort", frame: bytearray, at: int, asks: bool) -> int:
+        contact = self.contact
+        some = outstanding_into(link, self._sum)
+        begin = at
+        frame[at] = HELLO << 5 | (HELLO_SUM if some else 0)
+        at += 1
+        if asks:
+            frame[begin] |= HELLO_ASK
+            put_u16(frame, at, self.numbering.generation)
+            at += 2
+        if contact.answering:
+            frame[begin] |= HELLO_ANSWER
+            put_u16(frame, at, contact.asked)
+            at += 2
+        put_u16(frame, at, self._store_gen)
+        at += 2
+        if some:
+            copy(frame, at, self._sum, 0, SUM_SIZE)
+            at += SUM_SIZE
+        return at
+
+    def _fill_notes(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+        """What the peer should know: an index that we do not know, a prefix of two ids."""
+        numbering = self.numbering
+        if numbering.unknown >= 0 and limit - at >= _UNKNOWN_SIZE:
+            frame[at] = EXTENDED << 5
+            frame[at + 1] = EXTENDED_UNKNOWN
+            frame[at + 2] = 3
+            put_u16(frame, at + 3, numbering.peer_generation)
+            frame[at + 5] = numbering.unknown
+            numbering.unknown = -1
+            link.count_record(True, EXTENDED, _UNKNOWN_SIZE)
+            at += _UNKNOWN_SIZE
+        if self.contact.full_asked and limit - at >= _FULL_SIZE:
+            self.contact.full_asked = False
+            frame[at] = EXTENDED << 5
+            frame[at + 1] = EXTENDED_FULL
+            frame[at + 2] = 0
+            link.count_record(True, EXTENDED, _FULL_SIZE)
+            at += _FULL_SIZE
+        return at
+
+    def _fill_sketch(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+        """A record of SKETCH bytes, if the host has some for the peer."""
+        sketch = self.contact.sketch
+        if sketch is None or limit - at <= _SKETCH_HEAD_SIZE:
+            return at
+        end = sketch.put_into(link, frame, at + _SKETCH_HEAD_SIZE, limit)
+        size = end - at - _SKETCH_HEAD_SIZE
+        if size <= 0:
+            return at
+        frame[at] = EXTENDED << 5
+        frame[at + 1] = EXTENDED_SKETCH
+        # The size in two bytes, whatever it is: it is known only now.
+        frame[at + 2] = size & 0x7F | 0x80
+        frame[at + 3] = size >> 7
+        link.count_record(True, EXTENDED, end - at)
+        return end

@@ -1,0 +1,136 @@
+"""A live link on a host: its profile, its budget, its contacts, and what it has seen.
+
+A contact begins when the carrier comes up: a compact-1 link greets. If our store was put back to
+an older state, it tells the peer by a sketch which messages are left (docs/SPEC.md 3.6), as soon
+as the peer has answered in compact-1.
+"""
+
+import os
+from typing import Any
+
+from drupelet.budget import Budget, NoAir
+from drupelet.errors import CapacityError
+from drupelet.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
+from drupelet.node import (
+    AUTO,
+    BATCH,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+    PROFILE_COMPACT_1,
+    Link,
+)
+from drupelet.policy import Policy
+from drupelet.wire.compact1 import Compact1
+from drupelet.wire.hello import COMPACT, PLAIN
+from drupelet.wire.recovery import Recovery
+from drupelet_host.config import Peer
+from drupelet_transports.framing import wire_size_max
+from drupelet_transports.url import Url
+
+MODES = {"interactive": INTERACTIVE, "batch": BATCH, "auto": AUTO}
+PROFILES = {"bsp-1": PROFILE_BSP_1, "compact-1": PROFILE_COMPACT_1}
+_SALT_SIZE = 4
+# A policy's round trip: sixteenths of an epoch, and where it begins before any was measured.
+_TRIP_SCALE = 16
+_TRIP_AT_FIRST = Policy(BATCH, 1, 0).trip
+
+
+def overhead_max(url: Url) -> int:
+    """The most bytes that a carrier adds to a frame."""
+    if url.scheme == "mqtt":
+        # PUBLISH: type, 2 bytes of length, 2 of the topic's, prefix/receiver/sender.
+        return 5 + len(url.path.encode()) + 18
+    return wire_size_max(FRAME_SIZE_MAX) - FRAME_SIZE_MAX
+
+
+def budget_of(peer: Peer, url: Url) -> tuple[Budget | None, int]:
+    """The budget of a peer's live link, and the longest frame that it may send.
+
+    Raises CapacityError when nothing fits.
+    """
+    if not peer.budget_bytes_per_epoch:
+        return None, FRAME_SIZE_MAX
+    overhead = overhead_max(url)
+    size = min(FRAME_SIZE_MAX, peer.budget_bytes_per_epoch) - overhead
+    if size < FRAME_SIZE_MIN:
+        raise CapacityError(
+            f"peer {peer.name}: budget_bytes_per_epoch: at least {FRAME_SIZE_MIN + overhead}"
+            f" on this carrier, not {peer.budget_bytes_per_epoch}"
+        )
+    bytes_max = peer.budget_bytes_per_epoch
+    return Budget(peer.epoch_ms, bytes_max, 0, NoAir(), overhead, size), size
+
+
+class LiveLink:
+    """One link with epochs. `lost`: the peer may think that we hold what our store has lost."""
+
+    def __init__(self, link: Link, peer: Peer, url: Url, lost: bool, peer_gen: int) -> None:
+        self.link = link
+        self.mode = peer.mode
+        self.lost = lost
+        self.duplicates = 0
+        link.budget, self.frame_size_max = budget_of(peer, url)
+        self._codec: Compact1 | None = None
+        self._recovery: Recovery | None = None
+        self._begun = False
+        if isinstance(link.codec, Compact1):
+            self._codec = link.codec
+            self._codec.peer_store_gen = peer_gen
+            self._recovery = Recovery(link.codec, lambda: os.urandom(_SALT_SIZE))
+
+    @property
+    def peer_gen(self) -> int:
+        """The peer's store_gen as it last said; -1: not known."""
+        return self._codec.peer_store_gen if self._codec is not None else -1
+
+    def begin(self) -> None:
+        """The carrier came up."""
+        self.link.greet()
+        self._begun = False
+        if self.lost and self._recovery is not None:
+            self._recovery.peer_lost(self.link)  # hold back, until the sketch may go
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> None:
+        """Hand a frame to the link."""
+        core = self.link.core
+        before = core.duplicates
+        self.link.receive(frame, size, now_ms)
+        self.duplicates += core.duplicates - before
+        if self.lost and self._codec is not None and self._recovery is not None:
+            self._recover(self._codec, self._recovery)
+
+    def _recover(self, codec: Compact1, recovery: Recovery) -> None:
+        if not self._begun:
+            if codec.speaks != COMPACT:
+                return
+            recovery.begin(self.link)
+            self._begun = True
+        self.lost = recovery.is_open()
+
+    def set_mode(self, mode: str) -> None:
+        """Another mode, from the next frame on."""
+        self.mode = mode
+        self.link.set_mode(MODES[mode])
+
+    def status(self) -> dict[str, Any]:
+        """For `drupelet status`; the round trip is known to a link in auto mode."""
+        link = self.link
+        policy = link.policy
+        trip = policy.trip if isinstance(policy, Policy) else _TRIP_AT_FIRST
+        return {
+            "profile": self.spoken(),
+            "mode": self.mode,
+            "mode_now": "interactive" if link.interactive else "batch",
+            "duplicates": self.duplicates,
+            "round_trip_ms": None
+            if trip == _TRIP_AT_FIRST
+            else trip * link.epoch_ms // _TRIP_SCALE,
+            "recovering": self.lost,
+        }
+
+    def spoken(self) -> str:
+        """The profile that goes out; with "?" until the peer was heard in it."""
+        codec = self._codec
+        if codec is None or codec.speaks == PLAIN:
+            return "bsp-1"
+        return "compact-1" if codec.speaks == COMPACT else "compact-1?"

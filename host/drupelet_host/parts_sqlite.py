@@ -1,0 +1,109 @@
+"""Bodies that are still arriving or being composed, in the database of the host's store."""
+
+from collections.abc import Iterable
+
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.limits import BODY_SIZE_MAX, CONTENT_HEADER_SIZE, PART_INCOMING, PIECE_SIZE
+from drupelet.ports import Buffer
+
+# Incomplete messages at once: one per peer (32), so that no peer waits for another.
+PARTS_HOST_MAX = 32
+PART_COUNT = PART_INCOMING + PARTS_HOST_MAX
+PART_SIZE_MAX = CONTENT_HEADER_SIZE + BODY_SIZE_MAX
+PART_KEY_SIZE = 8
+
+
+class _Part:
+    """A body that is still arriving or being composed; flushed with the next commit."""
+
+    def __init__(self) -> None:
+        self.key = b""
+        self.total = 0
+        self.data = bytearray()
+        self.open = False
+        self.dirty = False
+
+
+class SqliteParts:
+    """The parts of a store; what changed is written at the next barrier."""
+
+    def __init__(self) -> None:
+        self._parts = [_Part() for _ in range(PART_COUNT)]
+
+    def write(self, statement: str, *values: object) -> int:
+        """Run one statement in the open transaction; returns the rows touched or E_STORAGE."""
+        raise NotImplementedError
+
+    def _load_parts(self, rows: Iterable[tuple[int, bytes, int, bytes]]) -> None:
+        self._parts = [_Part() for _ in range(PART_COUNT)]
+        for number, key, total, data in rows:
+            if 0 <= number < PART_COUNT:
+                part = self._parts[number]
+                part.key, part.total, part.data = bytes(key), total, bytearray(data)
+
+    def _write_parts(self) -> int:
+        """Write the parts that changed; OK or a code."""
+        for number, part in enumerate(self._parts):
+            if part.dirty and self._write_part(number, part) < 0:
+                return E_STORAGE
+        return OK
+
+    def part_open(self, part: int, key: Buffer, at: int, total: int) -> int:
+        """Begin a part or go on with it; returns its size.
+
+        What is there is kept if the 8-byte key and the total are the same as before, rounded down
+        to whole pieces when the total is known (0: it is being composed).
+        """
+        assert 0 <= total <= PART_SIZE_MAX
+        it = self._parts[part]
+        name = bytes(key[at : at + PART_KEY_SIZE])
+        if it.key == name and it.total == total:
+            if total:
+                del it.data[len(it.data) // PIECE_SIZE * PIECE_SIZE :]
+        else:
+            it.key, it.total, it.data = name, total, bytearray()
+        it.open = it.dirty = True
+        return len(it.data)
+
+    def part_append(self, part: int, buf: Buffer, at: int, size: int) -> int:
+        """Add bytes to an open part; E_CAPACITY when it would outgrow its total."""
+        it = self._parts[part]
+        if not it.open:
+            return E_STORAGE
+        if len(it.data) + size > (it.total or PART_SIZE_MAX):
+            return E_CAPACITY
+        it.data += buf[at : at + size]
+        it.dirty = True
+        return OK
+
+    def part_size(self, part: int) -> int:
+        """Bytes in an open part so far; 0 for one that is not open."""
+        it = self._parts[part]
+        return len(it.data) if it.open else 0
+
+    def part_read_into(self, part: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Copy bytes out of an open part; returns how many there were."""
+        it = self._parts[part]
+        return copy_out(it.data, offset, buf, at, size) if it.open else 0
+
+    def part_drop(self, part: int) -> int:
+        """Forget a part."""
+        self._parts[part] = _Part()
+        return OK if self.write("DELETE FROM parts WHERE part = ?", part) >= 0 else E_STORAGE
+
+    def _write_part(self, number: int, part: _Part) -> int:
+        part.dirty = False
+        return self.write(
+            "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?)",
+            number,
+            part.key,
+            part.total,
+            bytes(part.data),
+        )
+
+
+def copy_out(data: Buffer, offset: int, buf: bytearray, at: int, size: int) -> int:
+    """Copy what there is of `data[offset:offset + size]` to `buf[at:]`; how many bytes."""
+    piece = data[offset : offset + size]
+    buf[at : at + len(piece)] = piece
+    return len(piece)

@@ -1,0 +1,104 @@
+"""Runs on a board: duty cycle, budget, back-off and policy under `heap_lock`.
+
+Each part is warmed up once and then run with the heap locked, over the wrap of the clock and with
+frames of a peer that mean nothing. Prints the calls that each part saw.
+"""
+
+import micropython
+
+from drupelet.backoff import counted, interval_epochs
+from drupelet.budget import Budget, LoRaAir
+from drupelet.duty import WakePlan
+from drupelet.policy import Policy
+
+PEERS = 4
+PERIOD_MS = 60000
+ROUNDS = 1500
+
+plan = WakePlan(PERIOD_MS, 3000, 600, PEERS, b"zzzz", 0x3FFF0000, 100)
+for row in range(PEERS):
+    plan.seek(row, b"aaa" + bytes([row]), 0)
+air = LoRaAir(9, 125000, 5, 8)
+budget = Budget(60000, 4000, 3000, air, 2, 200)
+policy = Policy(0, 33, 20)
+frame = bytearray(64)
+junk = bytearray(range(10))
+buf = bytearray(64)
+
+
+class Clock:
+    """Time of the run."""
+
+    now_ms = 0x3FFF0000
+    calls = 0
+
+
+clock = Clock()
+
+
+def run_plan(count):
+    for turn in range(count):
+        now_ms = clock.now_ms
+        left = plan.awake_ms(now_ms)
+        if left:
+            for peer in range(PEERS):
+                plan.wake_due_ms(peer, now_ms)
+                size = plan.wake_into(frame, peer, now_ms)
+                clock.calls += 1
+                if size and (turn + peer) % 3 == 0:
+                    frame[1] = turn & 1
+                    frame[5] = turn & 255  # another anchor each time
+                    plan.told(peer, frame, size, now_ms)
+            junk[0] = 0x52
+            junk[turn % 10] = turn & 255
+            plan.told(turn % PEERS, junk, 10, now_ms)
+            step = left if left < 500 else 500
+        else:
+            step = plan.next_wake_ms(now_ms)
+        at = plan.save_into(buf, 0, now_ms)
+        at = plan.save_old_into(buf, at, now_ms)
+        plan.save_peer_into(turn % PEERS, buf, at, now_ms)
+        clock.now_ms = now_ms - 0x3FFFFFFF - 1 + step & 0x3FFFFFFF
+
+
+def run_budget(count):
+    for turn in range(count):
+        now_ms = turn * 700 & 0x3FFFFFFF
+        budget.begin_epoch(now_ms)
+        if budget.may(200):
+            budget.spend(200 if turn & 1 else 20)
+            clock.calls += 1
+        budget.wait_ms(now_ms)
+        budget.may(turn & 255)
+
+
+def run_policy(count):
+    for turn in range(count):
+        policy.on_sent(100 + turn % 900, turn % 3 == 0)
+        policy.on_offered(turn % 5 == 0)
+        policy.on_acked(turn % 7 - 1)
+        policy.on_incoming(turn % 300 > 100)
+        if turn % 4 == 0:
+            policy.on_requested()
+        policy.begin_epoch()
+        clock.calls += 1
+
+
+def run_back_off(count):
+    sends = 0
+    for turn in range(count):
+        sends = counted(sends)
+        interval_epochs(sends, turn % 9 == 0, turn & 1 == 0)
+        clock.calls += 1
+
+
+for name, run in (
+    ("plan", run_plan), ("budget", run_budget), ("policy", run_policy), ("backoff", run_back_off),
+):  # fmt: skip
+    run(60)
+    clock.calls = 0
+    micropython.heap_lock()
+    run(ROUNDS)
+    micropython.heap_unlock()
+    print(name, clock.calls)
+print("changes", policy.changes, "foreign", plan.foreign)

@@ -1,0 +1,219 @@
+"""The line harness's verbs for `compact-1`: the same ids as bsp-1, and `feed`.
+
+A stream is the records of one frame, without the frame's kind byte. The core judges each record;
+what is in it is taken apart here, byte by byte, from docs/SPEC.md 3.5.
+"""
+
+from binascii import hexlify, unhexlify
+
+from drupelet.errors import E_PEER
+from drupelet.hashes import MessageHash
+from drupelet.members import Members
+from drupelet.slots import MessageSlots, OfferPool
+from drupelet.wire.compact1_in import CompactReader
+from drupelet.wire.hello import Contact
+from drupelet.wire.numbering import Numbering
+
+NAMES = ("ACK", "MESSAGE", "OFFER", "REQUEST", "HELLO", "BASE", "GROUP")
+EXTENDED = ("UNKNOWN", "SKETCH", "FULL")
+# What may follow a record that is cut off: one of these makes it whole if anything can.
+ENDINGS = (0, 1, 3)
+RECORD_SIZE_MAX = 33000
+
+
+class Nobody:
+    """A node without groups and messages, and a link to it that hears nothing."""
+
+    def __init__(self):
+        self.core = self.store = self.window = self
+        self.members = Members(1, 1)
+        self.members.add_peer(1)
+        self.slots = MessageSlots(1, 1, None)
+        self.offers = OfferPool(1)
+        self.compact = None
+        self.cursors = [0]
+        self.boot = self.newest = self.unknown = self.peer = 0
+        self.attention = False
+        self.epoch = 0
+        self.every = 1
+
+    def ignore(self, *_):
+        """What a record would do to a node."""
+        return 0
+
+    find = on_ack = on_offer = on_request = on_message = sees = sight = show_all = set_state = (
+        ignore
+    )
+    count_record = ignore
+
+
+class Feed(CompactReader):
+    """Reads record by record and keeps what they say."""
+
+    def __init__(self):
+        self.link = Nobody()
+        CompactReader.__init__(self, self.link)
+        self.contact = Contact()
+        self.numbering = Numbering(self.link, 0, 0)
+        self.records = []
+        self.groups = {}
+        self._stamps.begin()
+
+    def judge(self, held, keep):
+        """The size of the first record of `held`, or E_PEER; `keep`: go on behind it."""
+        kept = (self._frame_generation, self._number, self._size)
+        before = bytes(self._stamps.stamp)
+        self._end = len(held)
+        kind = held[0] >> 5
+        size = self._record(self.link, held, 1, kind, held[0] & 31)
+        if size < 0 or not keep:
+            self._frame_generation, self._number, self._size = kept
+            for index in range(8):
+                self._stamps.stamp[index] = before[index]
+        return size
+
+    def may_go_on(self, held):
+        """True when the beginning of a record is legal so far."""
+        endings = [bytes([ending]) for ending in ENDINGS]
+        if self._frame_generation >= 0:
+            # It may have to be that of the frame.
+            high, low = self._frame_generation >> 8, self._frame_generation & 255
+            endings += [bytes([high, low, 1]), bytes([low, 1])]
+        for ending in endings:
+            if self.judge(held + ending + ending[-1:] * RECORD_SIZE_MAX, False) > 0:
+                return True
+        return False
+
+    def take(self, held):
+        """Keep what the first record says; its size, or E_PEER."""
+        number = self._number
+        size = self.judge(held, True)
+        if size > 0:
+            self.records.append(self.describe(bytes(held[:size]), number))
+        return size
+
+    def describe(self, record, number):
+        """A record that was found good, as a dictionary."""
+        flags = record[0] & 31
+        kind = record[0] >> 5
+        if kind == 7:
+            return describe_extended(record)
+        made = {"type": NAMES[kind]}
+        if kind in (0, 3):
+            made.update(describe_set(record, flags))
+        elif kind == 1:
+            made.update(self.describe_message(record, flags, number))
+        elif kind == 2:
+            size = 32 if flags & 1 else 8
+            made["generation"] = self._frame_generation
+            made["number"] = number
+            made["ids"] = split(record[1:], size)
+        elif kind == 4:
+            at = 1
+            for bit, name in ((4, "generation"), (1, "answered")):
+                made[name] = record[at] << 8 | record[at + 1] if flags & bit else None
+                at += 2 if flags & bit else 0
+            made["store_gen"] = record[at] << 8 | record[at + 1]
+            made["sum"] = to_hex(record[at + 2 :]) if flags & 2 else None
+        elif kind == 5:
+            made["generation"] = self._frame_generation
+            made["number"] = self._number
+        else:
+            made["index"] = flags
+            made["group_id"] = self.groups[flags] = to_hex(record[1:])
+        return made
+
+    def describe_message(self, record, flags, number):
+        """A MESSAGE's fields; without its group, if no GROUP told it, there is no id."""
+        body = record[len(record) - self._size :]
+        group = self.groups.get(record[1] if flags >> 1 == 7 else flags >> 1)
+        stamp = bytes(self._stamps.stamp)
+        id = None
+        if group is not None:
+            hashed = MessageHash()
+            hashed.start(unhexlify(group), 0, stamp, 0, len(body))
+            hashed.update(body, 0, len(body))
+            out = bytearray(32)
+            hashed.digest_into(out, 0)
+            id = to_hex(out)
+        return {
+            "generation": self._frame_generation,
+            "number": number,
+            "group_id": group,
+            "timestamp": int.from_bytes(stamp, "big"),
+            "body": to_hex(body),
+            "message_id": id,
+        }
+
+
+def to_hex(data):
+    return hexlify(bytes(data)).decode()
+
+
+def split(data, size):
+    return [to_hex(data[at : at + size]) for at in range(0, len(data), size)]
+
+
+def varint(data, at):
+    """Value and end of the varint at data[at]."""
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def describe_set(record, flags):
+    if flags & 3 >= 2:
+        return {"ids": split(record[1:], 32 if flags & 3 == 2 else 8)}
+    first, at = varint(record, 3)
+    if flags & 3:
+        bits = record[at + 1 : at + 1 + record[at]]
+        numbers = [first + i for i in range(8 * len(bits)) if bits[i // 8] >> i % 8 & 1]
+    else:
+        count = flags >> 2 or varint(record, at)[0]
+        numbers = list(range(first, first + count))
+    return {
+        "generation": record[1] << 8 | record[2],
+        "numbers": numbers,
+        "fold": to_hex(record[len(record) - 4 :]),
+    }
+
+
+def describe_extended(record):
+    content = record[varint(record, 2)[1] :]
+    if record[1] >= len(EXTENDED):
+        return {"type": "EXTENDED", "kind": record[1], "content": to_hex(content)}
+    made = {"type": EXTENDED[record[1]]}
+    if record[1] == 0:
+        made["generation"] = content[0] << 8 | content[1]
+        made["index"] = content[2]
+    elif record[1] == 1:
+        made["content"] = to_hex(content)
+    return made
+
+
+def feed(request):
+    """Hand a stream over in pieces: its records, the error, and whether it ends within one."""
+    stream = unhexlify(request["stream"])
+    sizes = [int(str(size)) for size in request.get("pieces") or ()] or [len(stream) or 1]
+    if min(sizes) < 1:
+        raise ValueError("a piece has 1 byte at least")
+    reading = Feed()
+    held = bytearray()
+    at = turn = 0
+    wrong = False
+    while at < len(stream) and not wrong:
+        held = held + stream[at : at + sizes[turn % len(sizes)]]
+        at += sizes[turn % len(sizes)]
+        turn += 1
+        size = 1
+        while held and size > 0:
+            size = reading.take(held)
+            if size > 0:
+                held = held[size:]
+        wrong = size == E_PEER and len(held) > 0 and not reading.may_go_on(held)
+    error = "PeerError" if wrong else None
+    return {"records": reading.records, "error": error, "truncated": not wrong and len(held) > 0}

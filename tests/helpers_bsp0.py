@@ -1,0 +1,71 @@
+"""Members of groups of Briar's family and what Briar wrote, on CPython only."""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drupelet.clients_bsp0 import join
+from drupelet.members import FAMILY_BSP_0
+from drupelet.node import SHARED
+from drupelet.wire import bsp0
+from drupelet_host.index import DictIndex
+from helpers import Draw, Member, stamp
+
+CLIENT = "org.example.readings"
+KIND = b"\x45"
+VERSIONS = bytes.fromhex("0004000100")
+VECTORS = Path(__file__).resolve().parents[2] / "shared/vectors/bsp/bsp_briar_1.5.19.json"
+needs_vectors = pytest.mark.skipif(not VECTORS.is_file(), reason="../shared is not here")
+
+Json = dict[str, Any]
+
+
+class Friend(Member):
+    """A member of a group of Briar's family, whose bodies are what its client likes."""
+
+    def __init__(self, name: str, draw: Draw, **sizes: int) -> None:
+        super().__init__(name, draw, family=FAMILY_BSP_0, **sizes)
+
+    def start(self) -> None:
+        super().start()
+        self.group = join(self.node, CLIENT, 1, b"test")
+        for name in self.peers:
+            self.node.share(self.group, self.numbers[name], SHARED)
+
+    def make_index(self) -> DictIndex:
+        return DictIndex()
+
+    def group_id(self) -> bytes:
+        row = self.node.core.members.group_slot(self.group)
+        return bytes(self.node.core.members.group_ids[32 * row : 32 * row + 32])
+
+    def publish(self, payload: bytes, now_ms: int = 0) -> bytes | None:
+        handle = self.node.publish(self.group, payload, len(payload), stamp(now_ms), now_ms)
+        if handle < 0:
+            return None
+        self.store.load(handle)
+        return bytes(self.store.id)
+
+
+def friends(draw: Draw, count: int, **sizes: int) -> list[Friend]:
+    return [Friend(name, draw, **sizes) for name in "abc"[:count]]
+
+
+def records(stream: bytes) -> list[tuple[int, bytes]]:
+    """What Briar's reader would read; PeerError where it would not."""
+    reader = bsp0.Reader()
+    reader.push(stream)
+    found = []
+    while reader.next():
+        found.append((reader.kind, reader.payload))
+    assert not reader.is_cut
+    return found
+
+
+@cache
+def vectors() -> Json:
+    found: Json = json.loads(VECTORS.read_text("utf-8"))
+    return found

@@ -1,0 +1,322 @@
+"""`drupelet bench`: its columns, its JSON, and figures that can be told beforehand."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from drupelet.link import CARRIER_SERIAL
+from drupelet.node import BATCH, INTERACTIVE
+from drupelet_tools.bench import anchors, board, cpu, mqtt_anchor, pipe, ram, wire
+from drupelet_tools.bench.columns import CPU, RAM, WIRE, explain
+from drupelet_tools.bench.command import app
+from drupelet_tools.bench.errors import BenchError
+from drupelet_tools.bench.profiles import PROFILES
+from drupelet_transports.framing import Decoder
+from drupelet_transports.mqtt_packet import PacketReader, payload_start
+
+TIMEOUT_S = 60
+BSP, COMPACT, *MVDS = PROFILES
+# What programs that read `--json` may rely on, in this order; more may follow.
+RAM_COLUMNS = [
+    "config", "set", "interpreter", "heap", "core_state", "largest_slab", "code_bytes",
+    "free_after_boot", "alloc_per_record", "alloc_per_epoch", "alloc_hash", "alloc_per_segment",
+    "alloc_per_connect", "alloc_per_stick_visit",
+]  # fmt: skip
+WIRE_COLUMNS = [
+    "scenario", "profile", "mode", "messages", "body", "held", "missing", "sealed", "total_bytes",
+    "bytes_per_message", "carrier", "carrier_bytes_per_message",
+]  # fmt: skip
+
+
+def bench(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def rows(words: str) -> list[dict[str, object]]:
+    done = bench(*words.split(), "--json")
+    assert done.exit_code == 0, done.output
+    return listed(done.stdout)
+
+
+def listed(text: str) -> list[dict[str, object]]:
+    said = json.loads(text)
+    assert said.keys() == {"machine", "rows"}
+    assert said["machine"]["cores"] > 0 and said["machine"]["python"]
+    return list(said["rows"])
+
+
+def silent(_: str) -> None:
+    """A bench that tells nobody how far it is."""
+
+
+def test_names_of_columns() -> None:
+    assert [column.name for column in RAM][: len(RAM_COLUMNS)] == RAM_COLUMNS
+    assert [column.name for column in WIRE][: len(WIRE_COLUMNS)] == WIRE_COLUMNS
+    for columns in (RAM, WIRE, CPU):
+        names = [column.name for column in columns]
+        assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("verb", "columns"), [("ram", RAM), ("wire", WIRE), ("cpu", CPU)])
+def test_help_explains_each_column(verb: str, columns: tuple[object, ...]) -> None:
+    done = bench(verb, "--help")
+    assert done.exit_code == 0
+    said = " ".join(done.stdout.split())
+    for column in columns:
+        assert column.meaning in said, column.name  # type: ignore[attr-defined]
+    assert explain("About.", RAM).count("\n") > len(RAM)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ram --config 5/5/5", "ram --profile bsp-9", "ram --interpreter pypy", "wire --mode eager",
+        "wire --scenario warm", "wire --messages 0", "wire --seeds many", "cpu --profile x",
+    ],
+)  # fmt: skip
+def test_a_bad_argument_is_one_line(words: str) -> None:
+    done = bench(*words.split())
+    assert done.exit_code == 2 and not done.stdout
+    errors = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(errors) == 1 and words.split()[1] in errors[0]
+
+
+# --- ram ---
+
+
+@pytest.fixture(scope="module")
+def ram_rows() -> list[dict[str, object]]:
+    words = "ram --set full --config 4/16/32 --profile bsp-1 --profile mvds-1"
+    return rows(f"{words} --records 20 --epochs 20")
+
+
+def test_ram_has_a_row_for_each_record_and_direction(ram_rows: list[dict[str, object]]) -> None:
+    whole, *each = ram_rows
+    assert whole["profile"] == "all"
+    for profile in ("bsp-1", "mvds-1"):
+        found = {
+            (row["record"], row["direction"]) for row in each if row["profile"] == profile
+        }  # fmt: skip
+        kinds = ("ACK", "MESSAGE", "OFFER", "REQUEST", "piece")
+        assert found == {(kind, way) for kind in kinds for way in ("in", "out")} | {
+            ("invalid", "in")
+        }
+    for row in ram_rows:
+        assert list(row) == [column.name for column in RAM]
+        assert row["locked"] is True and row["alloc_per_record"] == 0
+        assert int(str(row["records"])) >= 10
+
+
+def test_ram_figures_are_plausible(ram_rows: list[dict[str, object]]) -> None:
+    hashes = {row["profile"]: row["alloc_hash"] for row in ram_rows}
+    assert hashes["bsp-1"] == 0 and 0 < int(str(hashes["mvds-1"])) <= 192
+    config = ram.CONFIGS[0]
+    for row in ram_rows:
+        figure = {name: int(str(row[name])) for name in RAM_COLUMNS[3:]}
+        # The tables alone: ids, per-peer state, offered ids, the frame.
+        assert figure["core_state"] > 36 * config.messages + 32 * config.offers + config.buffer
+        assert 1024 <= figure["largest_slab"] <= figure["heap"] // 4
+        taken = figure["code_bytes"] + figure["core_state"] + figure["free_after_boot"]
+        assert 0.8 * figure["heap"] < taken < figure["heap"]
+        assert 0 < figure["alloc_per_segment"] <= 400
+        assert 0 < figure["alloc_per_connect"] <= 1024
+        assert figure["alloc_per_stick_visit"] > 0
+        over = [name for name, limit in row["limits"].items() if row[name] > limit]
+        assert row["over"] == over
+        assert row["limits"]["core_state"] == config.core_state_max
+
+
+def test_ram_of_the_micro_set_is_within_its_limits() -> None:
+    found = rows("ram --set micro --config 4/16/32 --records 20 --epochs 20")
+    assert {row["profile"] for row in found} == {"all", "bsp-1"}
+    assert {row["record"] for row in found[1:]} == {
+        "ACK", "MESSAGE", "OFFER", "REQUEST", "invalid",
+    }  # fmt: skip
+    for row in found:
+        assert row["locked"] is True and row["alloc_per_record"] == 0 and row["over"] == []
+        assert row["alloc_per_stick_visit"] is None, "it has no stick"
+
+
+def test_ram_tables_have_a_line_for_each_profile(ram_rows: list[dict[str, object]]) -> None:
+    whole, each = ram.tables(ram_rows)
+    assert [row["profile"] for row in whole.rows] == ["all", "bsp-1", "mvds-1"]
+    assert [row["ACK"] for row in each.rows] == ["0/0", "0/0"]
+    over = dict(ram_rows[0], core_state=10**6, over=["core_state"])
+    assert whole.cells["core_state"](over) == "1,000,000 > 4,608"
+
+
+def test_ram_on_cpython_tells_the_state_only() -> None:
+    found = rows("ram --interpreter cpython --config 8/64/64 --profile bsp-1")
+    assert {row["interpreter"] for row in found} == {"cpython"}
+    assert all(row["alloc_per_record"] is None and row["limits"] == {} for row in found)
+    assert int(str(found[0]["core_state"])) > 8000
+
+
+def test_a_script_that_fails_is_one_line() -> None:
+    with pytest.raises(BenchError, match=r"^state\.py on cpython: KeyError"):
+        board.run(board.interpreters()[2], board.SCRIPTS, 0, "state.py", {"modules": []})
+
+
+# --- wire ---
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+def test_the_pipe_and_the_nodes_count_the_same(profile: pipe.Profile, mode: int) -> None:
+    with pipe.Pair(profile, mode) as pair:
+        pair.connect()
+        pair.contact()
+        pair.publish(pair.bodies(30, 100))
+        pair.run()
+        assert pair.b.node.delivered == 30 and pair.total_bytes > 30 * 100
+        for end, from_a in ((pair.a, True), (pair.b, False)):
+            size = sum(len(frame) for way, frame in pair.frames if way == from_a)
+            other = pair.b if from_a else pair.a
+            assert end.account.link_bytes(CARRIER_SERIAL, received=False) == size
+            assert other.account.link_bytes(CARRIER_SERIAL, received=True) == size
+
+
+def test_bytes_of_bsp_are_those_of_its_text() -> None:
+    found = rows("wire --profile bsp-1 --messages 20 --scenario transfer --no-anchors")
+    frames = 3 + 1  # seven messages of 144 bytes fit one frame; 20 ids the other way
+    batch = 20 * (4 + 40 + 100) + 4 + 20 * 32 + frames
+    assert {row["carrier"] for row in found} == {"serial", "mqtt", "stick"}
+    for row in found:
+        assert list(row) == [column.name for column in WIRE]
+        assert row["source"] == "measured" and row["sealed"] is False
+        if row["mode"] == "batch":
+            assert row["total_bytes"] == batch and row["frames"] == frames
+            assert row["bytes_per_message"] == round(batch / 20, 2)
+        else:
+            ids = 3 * (4 + 20 * 32)  # offer, request, acknowledgement
+            assert batch < int(str(row["total_bytes"])) <= 20 * 144 + ids + 10
+        assert float(str(row["carrier_bytes_per_message"])) > float(str(row["bytes_per_message"]))
+
+
+def test_framing_is_the_carriers_own() -> None:
+    frame = bytes(range(256)) * 3
+    size = wire.serial_size(frame)
+    assert size == len(frame) + 2 + 4 + 1  # CRC, a code in 254 bytes and between, delimiter
+    decoder = Decoder(1024)
+    out = bytearray(2000)
+    wire.encode_into(out, frame, len(frame))
+    decoder.feed(out, 0, size)
+    assert decoder.frame[: decoder.size] == frame and decoder.wire_size == size
+    reader = PacketReader(2000)
+    packet = bytearray(2000)
+    assert wire.publish_into(packet, b"t/42424242/41414141", frame, len(frame)) == (
+        wire.mqtt_size(frame)
+    )
+    reader.feed(packet, 0, wire.mqtt_size(frame))
+    start = payload_start(reader.body, reader.size)
+    assert reader.ready and reader.body[start : reader.size] == frame
+
+
+def test_the_command_is_there_and_prints_tables() -> None:
+    words = ["wire", "--profile", "bsp-1", "--messages", "3", "--no-anchors"]
+    words += ["--scenario", "transfer", "--scenario", "in_sync"]
+    done = subprocess.run(
+        [sys.executable, "-m", "drupelet_host", "bench", *words],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "A sends, B acknowledges" in done.stdout and "nothing is new" in done.stdout
+    assert "per message" in done.stdout and "processor" in done.stdout
+
+
+def test_a_contact_with_nothing_new() -> None:
+    plan = wire.Plan([BSP, COMPACT], scenarios=["in_sync"], counts=[5], mqtt=False)
+    found = [row for part in wire.measure(plan, silent) for row in part]
+    ours = [row for row in found if row["source"] == "measured"]
+    assert {row["total_bytes"] for row in ours if row["profile"] == "bsp-1"} == {0}
+    for row in ours:
+        assert row["held"] == 6 and row["missing"] == row["messages"] == 0
+        if row["profile"] == "compact-1":
+            assert 0 < row["total_bytes"] <= 24 and row["over"] is False
+    assert {row["scenario"] for row in found} == {"in_sync"}
+
+
+def test_cold_contacts_name_what_the_recovery_cost() -> None:
+    plan = wire.Plan(
+        [BSP, COMPACT, MVDS[0]], scenarios=["cold"], held=[40], missing=[3, 40], seeds=3,
+        mqtt=False, published=False,
+    )  # fmt: skip
+    told: list[str] = []
+    found = [row for part in wire.measure(plan, told.append) for row in part]
+    assert len(found) == 6, "one size of two for each profile and mode: 40 of 40 is no recovery"
+    for row in found:
+        assert row["held"] == 40 and row["missing"] == 3 and row["seeds"] == 3
+        assert row["p95_bytes"] >= row["total_bytes"] > 0
+        assert 3 * 100 < row["payload_bytes"] < 3 * 160
+        # Only compact-1 tells a peer that its own store is another one.
+        assert row["note"] == ("" if row["profile"] == "compact-1" else "A meets B anew")
+    by_mode = {row["mode"]: row for row in found if row["profile"] == "bsp-1"}
+    # Offers of 40 ids, and 37 of them acknowledged; without offers 37 messages come for nothing.
+    assert 40 * 32 < by_mode["interactive"]["total_bytes"] < 3 * 40 * 36
+    assert by_mode["batch"]["total_bytes"] > 37 * 144
+    assert sum("not told" in line for line in told) == 4
+
+
+def test_seeds_that_differ_are_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "_ALIKE", 2)
+    cold = wire._Cold(BSP, "interactive", 12, 2, 20, anew=True)
+    assert len(wire._cold_runs(cold, 4)) == 2, "the same for every seed"
+
+    def run(self: object, seed: int) -> tuple[int, int, int, int]:
+        assert isinstance(self, wire._Cold)
+        return seed, 1, 1, 1
+
+    class Serial:
+        """Stands where the processes stand."""
+
+        map = staticmethod(map)
+
+        def __init__(self, **_: object) -> None: ...
+        def __enter__(self) -> "Serial":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(wire._Cold, "run", run)
+    monkeypatch.setattr(wire, "ProcessPoolExecutor", Serial)
+    assert [found[0] for found in wire._cold_runs(cold, 5)] == [0, 1, 2, 3, 4]
+
+
+def test_mqtt_counts_what_mqtt_says() -> None:
+    # PUBLISH: header 2, topic 2 + 1, packet id 2, body; PUBACK: 4.
+    assert mqtt_anchor.measure("t", 7, 100) == (7 * 111, 7 * 111)
+
+
+def test_published_figures_say_so() -> None:
+    found = [row for row in wire._published() if row["scenario"] == "transfer"]
+    assert {row["source"] for row in found} == {"published"}
+    assert {row["bytes_per_message"] for row in found} >= {100.0, 397.3, 580.0}
+    assert all(anchor.note for anchor in anchors.ANCHORS)
+
+
+# --- cpu ---
+
+
+def test_cpu_ratios_are_of_the_same_bytes() -> None:
+    found = rows("cpu --min-ms 1 --profile bsp-1 --profile mvds-1 --interpreter micropython-i386")
+    works = {(row["profile"], row["work"]) for row in found}
+    for profile in ("bsp-1", "mvds-1"):
+        assert works >= {(profile, work) for work in ("encode", "parse", "deliver")}
+    assert works >= {("blake2s", "hash"), ("sha256", "hash")}
+    builtin = {row["bytes"]: row["sha256_us"] for row in found}
+    assert {64, 100, 1024} <= builtin.keys()
+    for row in found:
+        assert list(row) == [column.name for column in CPU]
+        assert builtin[row["bytes"]] == row["sha256_us"], "one figure for one size"
+        assert int(str(row["per_second"])) > 0
+    parsed = [row["record"] for row in found if row["work"] == "parse"]
+    assert parsed == ["ACK", "MESSAGE", "OFFER", "REQUEST"] * 2
+
+
+def test_cpu_on_cpython() -> None:
+    plan = cpu.Plan([COMPACT], [board.interpreters()[2]], min_ms=1)
+    found = [row for part in cpu.measure(plan, silent) for row in part]
+    assert {row["work"] for row in found} == {"encode", "parse", "deliver", "hash"}

@@ -1,0 +1,526 @@
+"""Profile `compact-1` between two nodes: bytes, bad lines, contacts, falling back."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drupelet.members import Members
+from drupelet.node import (
+    BATCH,
+    CARRIER_MQTT,
+    CARRIER_STICK,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+    PROFILE_COMPACT_1,
+    Link,
+)
+from drupelet.states import HOLD
+from drupelet.wire.compact1 import Compact1
+from drupelet.wire.hello import COMPACT, PLAIN
+from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal
+
+ROUNDS_PER_EPOCH = EPOCH_MS // ROUND_MS
+CADENCE_MS = 900_000  # a reading every 15 minutes
+BAD_LINE = {"loss": 200, "repeat": 150, "reorder": 200, "flip": 20}
+# DESIGN 4: bytes per message of 100 bytes on a warm link, both directions.
+BUDGETS = {
+    BATCH: {1: 153, 10: 111, 100: 106, 1000: 106},
+    INTERACTIVE: {1: 173, 10: 120, 100: 115, 1000: 114},
+}
+IN_SYNC_BYTES = 24
+HELLO_SIZE = 6
+both_modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
+
+
+def network(
+    names: str = "AB", mode: int = BATCH, pool: int = 64, profiles: str = "", **faults: int
+) -> Network:
+    """Members in a ring; `profiles`: a letter for each member, c compact-1, p bsp-1."""
+    draw = Draw(len(names) * 1000 + pool + mode)
+    members = [Member(name, draw, pool=pool, offers=max(pool, 4)) for name in names]
+    edges = [names[i] + names[(i + 1) % len(names)] for i in range(len(names))]
+    net = Network(draw, members, edges[: 1 if len(names) == 2 else None], mode, **faults)
+    for name, letter in zip(names, profiles or "c" * len(names), strict=True):
+        reconnect(net, name, PROFILE_COMPACT_1 if letter == "c" else PROFILE_BSP_1)
+    return net
+
+
+def reconnect(net: Network, name: str, profile: int) -> None:
+    """A member's links anew, in a profile."""
+    net.profile = profile
+    net.members[name].node._links.clear()
+    net.connect(net.members[name])
+
+
+def link_of(net: Network, here: str = "A", there: str = "B") -> Link:
+    link = net.members[here].links[there]
+    assert isinstance(link, Link)
+    return link
+
+
+def codec_of(net: Network, here: str = "A", there: str = "B") -> Compact1:
+    codec = link_of(net, here, there).codec
+    assert isinstance(codec, Compact1)
+    return codec
+
+
+def sent_bytes(net: Network) -> int:
+    return sum(line.bytes for line in net.lines.values())
+
+
+def rounds(net: Network, count: int) -> int:
+    """So many rounds; the bytes that were sent."""
+    before = sent_bytes(net)
+    for _ in range(count):
+        net.round()
+    return sent_bytes(net) - before
+
+
+def publish(member: Member, count: int, size: int, now_ms: int) -> None:
+    """Readings of one size without dependencies, 15 minutes apart."""
+    draw = random.Random(count)
+    for number in range(count):
+        body = b"\x00" + draw.randbytes(size - 1)
+        stamp = (1_700_000_000_000 + number * CADENCE_MS).to_bytes(8, "big")
+        assert member.node.publish(member.group, body, size, stamp, now_ms) > 0
+
+
+@both_modes
+@pytest.mark.parametrize("count", [1, 10, 100, 1000])
+def test_bytes_per_message_stay_in_the_budget(mode: int, count: int) -> None:
+    net = network(mode=mode, pool=2048)
+    publish(net.members["A"], 1, 99, 0)  # the link is warm when this has come
+    net.run(lambda: net.complete(1), 100)
+    rounds(net, 4 * ROUNDS_PER_EPOCH)
+    before = sent_bytes(net)
+    publish(net.members["A"], count, 100, net.now_ms)
+    net.run(lambda: net.complete(1 + count), 400)
+    rounds(net, 4 * ROUNDS_PER_EPOCH)
+    assert (sent_bytes(net) - before) / count <= BUDGETS[mode][count]
+    for here, there in ("AB", "BA"):
+        assert not codec_of(net, here, there).numbering.ignored
+
+
+def test_in_sync_costs_two_short_hellos_and_then_nothing() -> None:
+    net = network()
+    # Both have just booted: two questions that cross, two answers.
+    assert rounds(net, 4 * ROUNDS_PER_EPOCH) == 4 * HELLO_SIZE <= IN_SYNC_BYTES
+    assert codec_of(net).in_sync and codec_of(net, "B", "A").in_sync
+    assert rounds(net, 300 * ROUNDS_PER_EPOCH) == 0, "an idle contact is silent"
+    codec_of(net).greet()
+    link_of(net).attention = True
+    assert rounds(net, 8 * ROUNDS_PER_EPOCH) == 2 * HELLO_SIZE
+    assert codec_of(net).in_sync
+    assert rounds(net, 300 * ROUNDS_PER_EPOCH) == 0
+
+
+def test_a_hello_goes_with_the_first_frames_until_it_was_read() -> None:
+    net = network()
+    rounds(net, 4 * ROUNDS_PER_EPOCH)
+    net.lines["B", "A"].loss = 1000
+    a = net.members["A"]
+    codec_of(net).greet()
+    codec_of(net).engine._store_gen = 9
+    for number in range(3):
+        a.publish(b"%d" % number)
+        rounds(net, 4)
+    assert codec_of(net, "B", "A").peer_store_gen == 9, "though HELLO never went alone"
+    assert codec_of(net).greeting
+    net.lines["B", "A"].loss = 0
+    net.run(lambda: net.complete(3), 100)
+    rounds(net, 8 * ROUNDS_PER_EPOCH)
+    assert not codec_of(net).greeting
+
+
+def test_a_greeting_that_is_lost_is_repeated_and_then_given_up() -> None:
+    net = network(loss=1000)
+    first = rounds(net, 400 * ROUNDS_PER_EPOCH)
+    # At 0, 2, 6 epochs; then each end gives compact-1 up and asks after 64, 128 ... more.
+    assert 2 * 5 * HELLO_SIZE <= first <= 2 * 8 * HELLO_SIZE
+    for line in net.lines.values():
+        line.loss = 0
+    assert net.members["A"].publish(b"at last")
+    net.run(lambda: net.complete(1), 100)
+    rounds(net, 8)
+    assert codec_of(net).speaks == codec_of(net, "B", "A").speaks == COMPACT
+
+
+@both_modes
+@pytest.mark.parametrize("pool", [1, 2, 64])
+def test_bad_lines_complete(mode: int, pool: int) -> None:
+    net = network("ABC", mode, pool, frame_size=256, **BAD_LINE)
+    count = 0
+    for number in range(12):
+        for member in net.members.values():
+            payload = member.name.encode() + b"%d" % number + bytes(number * 9)
+            assert member.publish(payload, net.now_ms)
+            count += 1
+        net.round()
+    net.run(lambda: net.complete(count), 6000)
+    for member in net.members.values():
+        check_causal(member)
+        assert not member.node.malformed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reboots_begin_new_generations_and_all_completes(seed: int) -> None:
+    net = network("ABC", seed % 2, 8, **BAD_LINE)
+    draw = Draw(seed)
+    count = 0
+    for number in range(30):
+        name = "ABC"[draw(3)]
+        member = net.members[name]
+        assert member.publish(b"%d" % number, net.now_ms)
+        count += 1
+        rounds(net, draw(6))
+        if draw(4) == 0:
+            member.store.barrier()
+            member.files.power_cut()
+            before = codec_of(net, name, member.peers[0]).numbering.generation
+            member.start()
+            member.boot(net.now_ms)
+            net.connect(member)
+            assert codec_of(net, name, member.peers[0]).numbering.generation != before
+    net.run(lambda: net.complete(count), 4000)
+    for member in net.members.values():
+        check_causal(member)
+        assert not member.node.malformed
+
+
+def test_long_messages_go_in_segments_between_compact_records() -> None:
+    net = network(mode=INTERACTIVE, loss=100)
+    a = net.members["A"]
+    ids = [a.publish(bytes(size)) for size in (10, 3000, 952 - 1 - 32, 953, 20)]
+    net.run(lambda: net.complete(5), 2000)
+    assert net.members["B"].log() == ids == a.log()
+
+
+# --- generations, groups, conflicts ---
+
+
+def test_an_index_that_the_peer_forgot_is_told_and_announced_again() -> None:
+    net = network()
+    a, b = net.members["A"], net.members["B"]
+    a.publish(b"1")
+    net.run(lambda: net.complete(1), 50)
+    codec_of(net).numbering.begin_frame()
+    assert codec_of(net).numbering.is_announced(0)
+    codec_of(net, "B", "A").numbering._clear(4)
+    assert not codec_of(net, "B", "A").numbering.knows(0)
+    a.publish(b"2")
+    net.run(lambda: net.complete(2), 100)
+    assert b.log() == a.log()
+
+
+def test_numbers_that_run_out_begin_a_new_generation() -> None:
+    net = network()
+    a = net.members["A"]
+    codec = codec_of(net)
+    rounds(net, 8)
+    before = codec.numbering.generation
+    codec.numbering._next = 0x7FFF - 260
+    for number in range(30):
+        a.publish(b"%d" % number)
+        net.round()
+    net.run(lambda: net.complete(30), 200)
+    assert codec.numbering.generation == before + 1
+    assert codec_of(net, "B", "A").numbering.peer_generation == before + 1
+    assert codec.numbering._next < 40
+
+
+def collide(net: Network) -> tuple[bytes, bytes]:
+    """A message at B and another one at A that look alike in an 8-byte prefix."""
+    a, b = net.members["A"], net.members["B"]
+    mine, theirs = a.publish(b"mine"), b.publish(b"theirs")
+    assert mine is not None and theirs is not None
+    slots = b.node.core.slots
+    slot = slots.find(theirs, 0)
+    slots.ids[slot * 32 : slot * 32 + 8] = mine[:8]
+    return mine, theirs
+
+
+def test_two_ids_with_one_prefix_are_told_apart() -> None:
+    net = network(mode=INTERACTIVE)
+    rounds(net, 8)
+    mine, _ = collide(net)
+    # B takes A's offer for its own message and acknowledges that: the fold shows it.
+    for _ in range(200):
+        net.round()
+        if mine in net.members["B"].log():
+            break
+    assert mine in net.members["B"].log()
+    assert codec_of(net).numbering.conflicts == 1 and codec_of(net).full
+
+
+def test_a_prefix_of_a_message_beyond_the_slots_is_known() -> None:
+    net = network(mode=INTERACTIVE, pool=4)
+    a, b = net.members["A"], net.members["B"]
+    first = a.publish(b"0")
+    assert first is not None
+    for number in range(1, 12):
+        a.publish(b"%d" % number)
+    net.run(lambda: net.complete(12), 400)
+    assert b.node.core.slots.find(first, 0) < 0
+    generation = codec_of(net).numbering.generation.to_bytes(2, "big")
+    frame = bytearray(b"\x44\xa0" + generation + b"\x64\x42" + first[:8])
+    assert link_of(net, "B", "A").receive(frame, len(frame), net.now_ms) == 0
+    # Known: acknowledged as number 100, with the fold of the whole id, and not asked for.
+    out = bytearray(64)
+    size = link_of(net, "B", "A").poll_into(out, net.now_ms + EPOCH_MS)
+    assert out[:size] == b"\x44\x04" + generation + b"\x64" + first[8:12]
+
+
+def test_a_message_that_came_makes_its_offer_by_prefix_void() -> None:
+    net = network("AB", INTERACTIVE)
+    b = net.members["B"]
+    id = bytes(range(1, 33))
+    frame = bytearray(b"\x44\xa0\x00\x10\x01\x42" + id[:8])
+    link_of(net, "B", "A").receive(frame, len(frame), 0)
+    offers = b.node.core.offers
+    assert bytes(offers.ids).count(id[:8] + bytes(24)) == 1
+    offers.drop_id(bytearray(id), 0)
+    assert not any(offers.kinds)
+
+
+def test_links_to_one_peer_share_the_numbers() -> None:
+    net = network()
+    a, b = net.members["A"], net.members["B"]
+    rounds(net, 8)
+    other = b.node.link(b.numbers["A"], PROFILE_COMPACT_1, CARRIER_MQTT, EPOCH_MS, BATCH)
+    id = a.publish(b"came by cable, is acknowledged by radio")
+    assert id is not None
+    frame = bytearray(1024)
+    size = link_of(net).poll_into(frame, net.now_ms + EPOCH_MS)
+    assert link_of(net, "B", "A").receive(frame, size, net.now_ms) == 0
+    size = other.poll_into(frame, net.now_ms + EPOCH_MS)
+    generation = codec_of(net).numbering.generation.to_bytes(2, "big")
+    # Its contact begins, too: a HELLO that asks, then number 1.
+    assert frame[1] == 0x84 and frame[6:size] == b"\x04" + generation + b"\x01" + id[8:12]
+    assert link_of(net).receive(frame, size, net.now_ms) == 0
+    assert a.node.outstanding(a.numbers["B"]) == 0
+
+
+def test_a_row_that_passes_to_another_peer_begins_a_new_generation() -> None:
+    net = network()
+    net.members["A"].publish(b"1")
+    net.run(lambda: net.complete(1), 50)
+    numbering = codec_of(net).numbering
+    before = numbering.generation
+    numbering.meet(numbering._peer_number)
+    assert numbering.generation == before, "another link to the same peer"
+    numbering.meet(numbering._peer_number + 1)
+    assert numbering.generation != before and numbering.peer_generation == -1
+    numbering.begin_frame()
+    assert not numbering.is_announced(0) and not numbering.knows(0)
+    assert not any(numbering._ours) and not any(numbering._theirs)
+
+
+def test_more_groups_than_indices_take_another_generation() -> None:
+    net = network()
+    numbering = codec_of(net).numbering
+    members = Members(20, 1)
+    for group in range(20):
+        members.add_group(group + 1, bytes([group + 1]) * 32, 0, 0)
+    numbering.begin_frame()
+    before = numbering.generation
+    assert [numbering.index_of(members, group) for group in range(17)] == [*range(16), -1]
+    numbering.begin_frame()
+    assert numbering.generation == before + 1 and numbering.index_of(members, 16) == 0
+
+
+# --- a peer that lost its store ---
+
+
+def test_another_store_shows_the_peer_everything_again() -> None:
+    net = network(mode=INTERACTIVE)
+    a, b = net.members["A"], net.members["B"]
+    for number in range(20):
+        a.publish(b"%d" % number)
+    net.run(lambda: net.complete(20), 100)
+    rounds(net, 8)
+    codec_of(net).greet()
+    link_of(net).attention = True
+    codec_of(net, "B", "A").engine._store_gen = 7
+    assert a.node.outstanding(a.numbers["B"]) == 0
+    before = sent_bytes(net)
+    rounds(net, 3)
+    assert codec_of(net).peer_store_gen == 7
+    net.run(lambda: net.complete(20), 100)
+    # B has it all in fact: offers by prefix and one set, no messages.
+    assert 20 * 8 <= sent_bytes(net) - before < 20 * 8 + 60
+    assert b.node.duplicates == 0
+
+
+# --- falling back ---
+
+
+@both_modes
+@pytest.mark.parametrize("profiles", ["cp", "pc"])
+def test_an_end_that_has_only_bsp_1_works(mode: int, profiles: str) -> None:
+    net = network("AB", mode, profiles=profiles, loss=100)
+    count = 0
+    for number in range(20):
+        for member in net.members.values():
+            member.publish(b"%s %d" % (member.name.encode(), number), net.now_ms)
+            count += 1
+        rounds(net, 2)
+    net.run(lambda: net.complete(count), 2000)
+    compact = "A" if profiles == "cp" else "B"
+    assert codec_of(net, compact, "AB".replace(compact, "")).speaks == PLAIN
+
+
+def test_a_silent_peer_is_spoken_to_in_bsp_1_and_asked_again() -> None:
+    net = network("AB", profiles="cp")
+    net.members["A"].publish(b"hello")
+    net.run(lambda: net.complete(1), 20 * ROUNDS_PER_EPOCH)
+    contact = codec_of(net)
+    assert contact.speaks == PLAIN
+    dropped = net.members["B"].node.malformed
+    rounds(net, 63 * ROUNDS_PER_EPOCH)
+    rounds(net, 140 * ROUNDS_PER_EPOCH)
+    asked = net.members["B"].node.malformed - dropped
+    assert 1 <= asked <= 3, "at 64 and 128 epochs"
+    # The peer learns compact-1: the next question finds out.
+    reconnect(net, "B", PROFILE_COMPACT_1)
+    link_of(net, "B", "A").attention = False
+    codec_of(net, "B", "A").greeting = False
+    rounds(net, 300 * ROUNDS_PER_EPOCH)
+    assert contact.speaks == COMPACT
+
+
+def test_two_ends_that_both_gave_up_find_each_other() -> None:
+    net = network()
+    contacts = [codec_of(net), codec_of(net, "B", "A")]
+    for contact in contacts:
+        contact.greeting = False
+        contact._turn_plain(30_000)  # a question is due in the far future only
+    for member in net.members.values():
+        link_of(net, member.name, member.peers[0]).attention = False
+    net.members["A"].publish(b"1")
+    net.run(lambda: net.complete(1), 60)
+    rounds(net, 8)
+    assert [contact.speaks for contact in contacts] == [COMPACT, COMPACT]
+
+
+def test_a_stick_carries_bsp_1_records() -> None:
+    a, b = Member("A", Draw(1)), Member("B", Draw(2))
+    a.peers, b.peers = ["B"], ["A"]
+    for member in (a, b):
+        member.add(member.peers[0])
+        member.boot()
+    links = [
+        member.node.link(member.numbers[member.peers[0]], PROFILE_COMPACT_1, CARRIER_STICK, 0, 0)
+        for member in (a, b)
+    ]
+    a.publish(b"1")
+    frame = bytearray(1024)
+    links[0].visit(0, True)
+    size = links[0].poll_into(frame, 0)
+    assert frame[0] == 0x40
+    assert links[1].receive(frame, size, 0) == 0
+    assert b.log() == a.log()
+
+
+# --- what was said of another numbering ---
+
+
+def holds_are_true(net: Network, ever: dict[str, set[bytes]]) -> None:
+    """Nobody is believed to hold what it never held."""
+    for member in net.members.values():
+        slots = member.node.core.slots
+        for slot in range(slots.count):
+            ever[member.name].add(bytes(slots.ids[slot * 32 : slot * 32 + 32]))
+        ever[member.name].update(member.log())
+    for member in net.members.values():
+        slots = member.node.core.slots
+        for name in member.peers:
+            row = member.node.core.members.peer_slot(member.numbers[name])
+            for slot in range(slots.count):
+                if slots.flags[slot] and slots.states[row * slots.count + slot] & HOLD:
+                    id = bytes(slots.ids[slot * 32 : slot * 32 + 32])
+                    assert id in ever[name], "acknowledged what it never held"
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 4095), st.booleans())
+def test_an_old_acknowledgement_never_acknowledges_anything_new(seed: int, same: bool) -> None:
+    """Frames of all times come again; `same`: and every generation has the same number."""
+    draw = Draw(seed)
+    net = network("AB", seed % 2, 4, loss=200, repeat=100, reorder=200)
+    recorded: list[tuple[str, str, bytes]] = []
+    ever: dict[str, set[bytes]] = {"A": set(), "B": set()}
+    for number in range(12):
+        member = net.members["AB"[draw(2)]]
+        member.publish(b"%d %d" % (seed, number), net.now_ms)
+        for (here, there), line in net.lines.items():
+            recorded += [(here, there, bytes(frame)) for frame in line._frames]
+        rounds(net, draw(4))
+        holds_are_true(net, ever)
+        for (here, there), line in net.lines.items():
+            recorded += [(here, there, bytes(frame)) for frame in line._frames]
+        if draw(4) == 0:
+            member.store.barrier()
+            member.files.power_cut()
+            member.start()
+            member.boot(net.now_ms)
+            net.connect(member)
+            if same:
+                codec_of(net, member.name, member.peers[0]).numbering.generation = 16
+        for (here, there), line in net.lines.items():
+            frame = bytearray(1024)
+            size = link_of(net, here, there).poll_into(frame, net.now_ms + EPOCH_MS)
+            if size:
+                recorded.append((here, there, bytes(frame[:size])))
+                line.send(frame, size)
+        for _ in range(4 if recorded else 0):
+            here, there, old = recorded[draw(len(recorded))]
+            again = bytearray(old)
+            link_of(net, there, here).receive(again, len(again), net.now_ms)
+            holds_are_true(net, ever)
+    count = 12
+    net.run(lambda: net.complete(count), 2000)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.booleans(), st.randoms())
+def test_acknowledgements_of_the_life_before_do_nothing(
+    bursts: list[int], same: bool, order: random.Random
+) -> None:
+    """What B told before A's reset comes again when A has given its numbers to other messages."""
+    net = network("AB", pool=8)
+    a = net.members["A"]
+    told: list[bytes] = []
+    for burst in bursts:
+        for number in range(burst):
+            a.publish(b"before %d" % number + bytes(len(told)), net.now_ms)
+        for _ in range(8):
+            net.round()
+            told += net.lines["B", "A"]._frames
+            frame = bytearray(1024)
+            size = link_of(net, "B", "A").poll_into(frame, net.now_ms + EPOCH_MS)
+            told += [bytes(frame[:size])] if size else []
+            link_of(net).receive(frame, size, net.now_ms)
+    assert told
+    a.node.save(net.now_ms)
+    a.store.barrier()
+    a.files.power_cut()
+    a.start()
+    a.boot(net.now_ms)
+    net.connect(a)
+    net.lines["A", "B"].loss = 1000
+    if same:
+        codec_of(net).numbering.generation = 16
+    new = [a.publish(b"after %d" % number, net.now_ms) for number in range(6)]
+    rounds(net, 4)
+    assert codec_of(net).numbering._next > 6, "they have numbers"
+    order.shuffle(told)
+    for old in told:
+        link_of(net).receive(bytearray(old), len(old), net.now_ms)
+    slots = a.node.core.slots
+    for id in new:
+        assert id is not None
+        slot = slots.find(id, 0)
+        row = a.node.core.members.peer_slot(a.numbers["B"])
+        assert slot >= 0 and not slots.states[row * slots.count + slot] & HOLD

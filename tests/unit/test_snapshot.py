@@ -1,0 +1,310 @@
+"""Snapshots for deep sleep: what they save, and that a wrong one is as good as none."""
+
+import pytest
+
+from drupelet.duty import WakePlan
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.limits import SNAPSHOT_KEYS_SIZE, SNAPSHOT_SHORT_SIZE, WAKE_STATE_SIZE_MAX
+from drupelet.node import BATCH, INTERACTIVE
+from drupelet.snapshot import Snapshot
+from helpers import EPOCH_MS, Draw, Member, Network, check_causal
+
+DEVICE = b"A___"
+ROUNDS_MAX = 2_000
+
+
+def pack(member: Member, room: int) -> int:
+    """Have the window write its wake state into `store.saved`, and nowhere else."""
+    window = member.node.core.window
+    if hasattr(window, "pack"):
+        return window.pack(room)
+    sizes = []
+    save = member.store.save
+    member.store.save = lambda _, size: sizes.append(size) or E_STORAGE
+    window.dirty = True
+    window.save()
+    member.store.save = save
+    peers = member.node.core.members.peers
+    head, row = 8 + 14 * peers, 4 + (peers + 7) // 8
+    assert sizes
+    return min(sizes[0], head + (room - head) // row * row)
+
+
+class Sleepy(Network):
+    """A network whose member A loses its RAM on demand; a snapshot may bring it back."""
+
+    def __init__(self, seed: int, mode: int = BATCH, **faults: int) -> None:
+        draw = Draw(seed)
+        super().__init__(
+            draw, [Member(name, draw, pool=16) for name in "AB"], ["AB"], mode, **faults
+        )
+        self.a = self.members["A"]
+        self.rtc = bytearray(WAKE_STATE_SIZE_MAX)
+        self.size = 0
+
+    def links(self) -> list:
+        return list(self.a.links.values())
+
+    def sleep(self, plan: WakePlan | None = None) -> None:
+        """Save what would be lost; the last thing before RAM goes."""
+        node = self.a.node
+        assert self.a.store.barrier() == OK
+        snapshot = Snapshot(DEVICE)
+        size = pack(self.a, snapshot.state_room(node.core.members.peers))
+        self.size = snapshot.write(self.rtc, node.core, self.links(), plan, size, self.now_ms)
+        assert 0 < self.size <= WAKE_STATE_SIZE_MAX
+
+    def off(self) -> None:
+        """RAM is gone, and what was not flushed."""
+        self.a.files.power_cut()
+        self.a.start()
+
+    def wake(self, slept_ms: int, plan: WakePlan | None = None, usable: bool = True) -> int:
+        """Boot with what the RTC memory holds; how `read` liked it."""
+        self.now_ms += slept_ms
+        member = self.a
+        self.off()
+        snapshot = Snapshot(DEVICE)
+        code = snapshot.read(self.rtc, self.size, member.store) if usable else E_STORAGE
+        member.boot(self.now_ms)
+        self.connect(member)
+        if code == OK:
+            core = member.node.core
+            snapshot.apply(self.rtc, core, self.links(), plan, self.now_ms, slept_ms)
+        return code
+
+    def sent(self) -> int:
+        return self.lines["A", "B"].bytes
+
+
+def silent_nights(usable: bool, seed: int) -> int:
+    """Bytes that A sends in 40 wakes of one epoch each while nobody hears it."""
+    network = Sleepy(seed)
+    for number in range(8):
+        network.a.publish(b"%d" % number)
+    network.a.node.save(0)
+    network.lines["A", "B"].loss = 1000
+    before = network.sent()
+    for _ in range(40):
+        for _ in range(EPOCH_MS // 250):
+            network.round()
+        network.sleep()
+        assert network.wake(300, usable=usable) == (OK if usable else E_STORAGE)
+    sent = network.sent() - before
+    network.lines["A", "B"].loss = 0
+    network.run(lambda: network.complete(8), ROUNDS_MAX)
+    return sent
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_back_off_goes_on_over_deep_sleep(seed: int) -> None:
+    with_it, without = silent_nights(True, seed), silent_nights(False, seed)
+    # 40 epochs of 1.3 s: sent after 2, 4, 8, 16 and 32 epochs, instead of at each wake.
+    assert with_it * 4 < without
+    assert with_it > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_everything_arrives_once_whatever_is_slept_through(seed: int) -> None:
+    network = Sleepy(seed, INTERACTIVE if seed % 2 else BATCH, loss=200)
+    count = 0
+    for wake in range(25):
+        for member in network.members.values():
+            if network.draw(2):
+                count += 1
+                member.publish(b"%d" % count, network.now_ms)
+        for _ in range(1 + network.draw(10)):
+            network.round()
+        network.sleep()
+        if network.draw(4) == 0:
+            network.rtc[network.draw(network.size)] ^= 4  # refused: as good as none
+            network.a.node.save(network.now_ms)
+            assert network.wake(network.draw(4000)) == E_STORAGE, wake
+        else:
+            assert network.wake(network.draw(4000)) == OK, wake
+    network.run(lambda: network.complete(count), ROUNDS_MAX)
+    for member in network.members.values():
+        check_causal(member)
+
+
+def test_who_holds_what_survives_without_a_flash_program() -> None:
+    results = []
+    for usable in (True, False):
+        network = Sleepy(3)
+        for number in range(10):
+            network.a.publish(b"%d" % number)
+        network.run(lambda network=network: network.complete(10), 200)
+        network.sleep()
+        before = network.sent()
+        assert network.wake(500, usable=usable) == (OK if usable else E_STORAGE)
+        for _ in range(40):
+            network.round()
+        results.append(network.sent() - before)
+    assert results[0] == 0 < results[1], "without a snapshot it is all sent again"
+
+
+def test_clocks_and_the_wake_plan_go_on() -> None:
+    network = Sleepy(4)
+    plan = WakePlan(60_000, 3_000, 600, 1, DEVICE, 0, 17_000)
+    plan.seek(0, b"B___", 0)
+    network.a.publish(b"to be heard")
+    for _ in range(17):
+        network.round()
+    clock = network.links()[0].clock
+    assert network.links()[0].heard
+    start, wakes = clock.start_ms, plan.next_wake_ms(network.now_ms)
+    silent = (clock.epoch - network.links()[0].heard_epoch) % 65536
+    network.sleep(plan)
+    after = WakePlan(60_000, 3_000, 600, 1, DEVICE, 0, 1)
+    after.seek(0, b"B___", 0)
+    assert network.wake(700, after) == OK
+    clock = network.links()[0].clock
+    assert (clock.start_ms - start) % EPOCH_MS == 0
+    assert after.next_wake_ms(network.now_ms) == wakes - 700
+    assert after.probe == plan.probe and network.links()[0].heard
+    clock.advance(network.now_ms)
+    now_silent = (clock.epoch - network.links()[0].heard_epoch) % 65536
+    assert silent <= now_silent <= silent + 1
+
+
+# --- wrong ones ---
+
+
+def asleep() -> Sleepy:
+    network = Sleepy(7)
+    for number in range(3):
+        network.a.publish(b"%d" % number)
+    network.run(lambda: network.complete(3), 200)
+    network.sleep()
+    return network
+
+
+def refused(network: Sleepy, buf: bytearray, size: int, device: bytes = DEVICE) -> bool:
+    member = network.a
+    before = bytes(member.store.saved), member.store.saved_size
+    snapshot = Snapshot(device)
+    code = snapshot.read(buf, size, member.store)
+    untouched = before == (bytes(member.store.saved), member.store.saved_size)
+    assert snapshot.refused == (code != OK)
+    return code == E_STORAGE and untouched
+
+
+def test_a_snapshot_is_good_once() -> None:
+    network = asleep()
+    network.off()
+    again = bytearray(network.rtc)
+    assert Snapshot(DEVICE).read(network.rtc, network.size, network.a.store) == OK
+    assert network.rtc[0] == 0 and network.rtc[1:] == again[1:]
+    assert refused(network, network.rtc, network.size)
+
+
+def test_every_flipped_bit_and_every_torn_end_is_refused() -> None:
+    network = asleep()
+    network.off()
+    good = bytes(network.rtc[: network.size])
+    assert not refused(network, bytearray(good), len(good))
+    network.off()
+    for bit in range(8 * len(good)):
+        buf = bytearray(good)
+        buf[bit // 8] ^= 1 << bit % 8
+        assert refused(network, buf, len(buf)), bit
+    for size in range(len(good)):
+        assert refused(network, bytearray(good[:size]), size), size
+        torn = bytearray(good[:size] + bytes(len(good) - size))
+        assert torn == good or refused(network, torn, len(torn)), size
+    for value in (0, 1, 2, 255):
+        assert refused(network, bytearray([value] * WAKE_STATE_SIZE_MAX), WAKE_STATE_SIZE_MAX)
+
+
+def test_another_devices_snapshot_is_refused() -> None:
+    network = asleep()
+    network.off()
+    assert refused(network, bytearray(network.rtc), network.size, b"B___")
+
+
+def test_an_old_snapshot_is_refused() -> None:
+    network = asleep()
+    old = bytearray(network.rtc)
+    network.a.publish(b"since then")
+    network.a.store.barrier()
+    network.off()
+    assert refused(network, bytearray(old), network.size), "the log went on"
+
+    network = asleep()
+    old = bytearray(network.rtc)
+    assert network.wake(100, usable=False) == E_STORAGE
+    assert network.a.store.barrier() == OK  # before it, nothing of that boot counts
+    network.off()
+    assert refused(network, bytearray(old), network.size), "another boot"
+
+
+def test_one_that_does_not_fit_is_not_written() -> None:
+    network = asleep()
+    core = network.a.node.core
+    snapshot = Snapshot(DEVICE)
+    size = pack(network.a, snapshot.state_room(1))
+    before = bytes(network.rtc)
+    for room in (0, 28, network.size - 1):
+        small = bytearray(room)
+        assert snapshot.write(small, core, [], None, size, 0) == E_CAPACITY
+        assert small == bytes(room)
+    too_long = snapshot.state_room(1) + 1
+    assert snapshot.write(network.rtc, core, [], None, too_long, 0) == E_CAPACITY
+    assert network.rtc == before
+
+
+def test_the_room_that_is_promised() -> None:
+    snapshot = Snapshot(DEVICE)
+    # docs/SPEC.md 10.3: peers -> bytes for the wake state, messages in it.
+    for peers, room, messages in ((1, 345, 64), (4, 291, 45), (8, 219, 19)):
+        assert snapshot.state_room(peers) == room
+        assert (room - 8 - 14 * peers) // 5 == messages
+    network = asleep()
+    at = snapshot.keys_at
+    network.rtc[at : at + SNAPSHOT_KEYS_SIZE] = bytes(range(SNAPSHOT_KEYS_SIZE))
+    network.sleep()
+    network.off()
+    assert snapshot.read(network.rtc, network.size, network.a.store) == OK
+    assert network.rtc[at : at + SNAPSHOT_KEYS_SIZE] == bytes(range(SNAPSHOT_KEYS_SIZE))
+
+
+# --- 28 bytes ---
+
+
+def short(network: Sleepy, plan: WakePlan | None = None) -> bytearray:
+    window = network.a.node.core.window
+    assert window.save() == OK and network.a.store.barrier() == OK
+    buf = bytearray(SNAPSHOT_SHORT_SIZE)
+    assert Snapshot(DEVICE).write_short(buf, window, plan, network.now_ms) == len(buf) == 28
+    return buf
+
+
+def test_the_short_form_rests_on_one_flash_program() -> None:
+    network = asleep()
+    plan = WakePlan(60_000, 3_000, 600, 1, DEVICE, 0, 17_000)
+    network.rtc = short(network, plan)
+    network.size = len(network.rtc)
+    wakes = plan.next_wake_ms(network.now_ms)
+    before = network.sent()
+    after = WakePlan(60_000, 3_000, 600, 1, DEVICE, 0, 1)
+    consumed = network.a.node.core.window.consumed
+    assert network.wake(900, after) == OK
+    assert after.next_wake_ms(network.now_ms) == wakes - 900
+    assert network.a.node.core.window.consumed == consumed > 0
+    for _ in range(40):
+        network.round()
+    assert network.sent() == before, "the wake state on flash knows who holds what"
+
+
+def test_a_wrong_short_form_is_refused() -> None:
+    network = asleep()
+    good = short(network)
+    network.off()
+    for bit in range(8 * len(good)):
+        buf = bytearray(good)
+        buf[bit // 8] ^= 1 << bit % 8
+        assert refused(network, buf, len(buf)), bit
+    assert refused(network, good[:27], 27)
+    assert refused(network, bytearray(good), 28, b"B___")
+    assert not refused(network, good, 28)
+    assert refused(network, good, 28), "once"

@@ -1,0 +1,1 @@
+"""What a board holds, what a message costs on the wire, what a record costs a processor."""

@@ -1,0 +1,96 @@
+"""The columns of each `drupelet bench`, with what they mean: its help, its table, its JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column by its name in JSON, with its heading and its meaning."""
+
+    name: str
+    meaning: str
+    head: str = ""  # of the table, where the name is long
+    text: bool = False
+
+
+def explain(about: str, columns: Sequence[Column]) -> str:
+    """The help of a command: what it does, then a line for each column."""
+    width = max(len(column.name) for column in columns) + 2
+    lines = [f"{column.name:<{width}}{column.meaning}" for column in columns]
+    return f"{about}\n\n\b\nColumns:\n" + "\n".join(lines)
+
+
+RAM = (
+    Column("config", "peers/offered pool/messages that the tables are made for", text=True),
+    Column("set", "the firmware set that is loaded", text=True),
+    Column("interpreter", "what ran it; -i386 has a Cortex-M's object sizes", text=True),
+    Column("heap", "bytes of heap that it was started with; over: the set needs more than it may"),
+    Column("core_state", "bytes of node, tables, one link to each peer and one frame buffer",
+           "core state"),
+    Column("largest_slab", "bytes of the largest single table, the store's included", "slab"),
+    Column("code_bytes", "bytes of heap that the set's modules take as .mpy", "code"),
+    Column("free_after_boot", "bytes free with code, node, store, black box, carrier", "free"),
+    Column("alloc_per_record", "most bytes that a call with such a record allocated", "record"),
+    Column("alloc_per_epoch", "bytes that an idle epoch allocates", "epoch"),
+    Column("alloc_hash", "bytes that one message id allocates (SHA-256 and its digest)", "hash"),
+    Column("alloc_per_segment", "bytes that a new log segment on LittleFS allocates", "segment"),
+    Column("alloc_per_connect", "bytes that a connection to an MQTT broker allocates", "connect"),
+    Column("alloc_per_stick_visit", "bytes that a visit with a bundle each way allocates",
+           "visit"),
+    Column("profile", "the wire profile; all: the largest figure of the rows below", text=True),
+    Column("record", "record type; piece: of a long body; invalid: damaged frames", text=True),
+    Column("direction", "in: received, out: written", text=True),
+    Column("records", "records seen under heap_lock; for `all`, of all kinds"),
+    Column("code_lines", "lines of the set that are not blank, comment or docstring", "lines"),
+    Column("link_state", "bytes of core_state that each link takes"),
+    Column("store_state", "bytes of the flash log's tables"),
+    Column("beside_state", "bytes of black box and carrier buffers"),
+    Column("locked", "whether it came through under heap_lock: nothing allocated"),
+    Column("limits", "column -> its limit on 32 bits (DESIGN 5)"),
+    Column("over", "columns beyond their limit", text=True),
+)  # fmt: skip
+
+WIRE = (
+    Column("scenario", "transfer: A sends; in_sync: nothing is new; cold: B misses some",
+           text=True),
+    Column("profile", "the wire profile, or what stands beside it", text=True),
+    Column("mode", "batch: sent at once; interactive: offered first", text=True),
+    Column("messages", "messages that are sent"),
+    Column("body", "bytes of a message's body"),
+    Column("held", "messages that A holds when the contact begins"),
+    Column("missing", "of those, how many B misses"),
+    Column("sealed", "whether the frames are encrypted and authenticated"),
+    Column("total_bytes", "the link's own bytes, both directions, everything counted; cold: the"
+           " median, without what B misses", "total"),
+    Column("bytes_per_message", "total_bytes / messages; cold: / missing", "per message"),
+    Column("carrier", "whose framing the next column has", text=True),
+    Column("carrier_bytes_per_message", "the same with the carrier's framing; MQTT: one leg",
+           "on carrier"),
+    Column("p95_bytes", "cold: the 95th percentile of total_bytes", "p95"),
+    Column("payload_bytes", "cold: median bytes of the messages that B misses", "their bytes"),
+    Column("frames", "frames, both directions"),
+    Column("seeds", "cold: runs, each with other messages missing"),
+    Column("budget", "most bytes per message (cold: in all) that DESIGN 4 grants"),
+    Column("over", "whether the budget is broken"),
+    Column("source", "measured: in this run; published: taken from elsewhere, see note",
+           text=True),
+    Column("note", "what a figure counts, where it does not say itself", text=True),
+)  # fmt: skip
+
+CPU = (
+    Column("interpreter", "what ran it; -i386 is 32-bit MicroPython", text=True),
+    Column("profile", "the wire profile, or the hash", text=True),
+    Column("work", "encode, parse: a codec alone; deliver: a message from node to node, with all"
+           " that both ends do and a store in RAM; hash: a hash alone", text=True),
+    Column("record", "record type", text=True),
+    Column("bytes", "bytes of the record on the wire, of the body, or of what is hashed"),
+    Column("per_second", "records (hashes) in a second", "per second"),
+    Column("us", "microseconds for one", "µs"),
+    Column("sha256_us", "microseconds of the builtin SHA-256 of as many bytes, in the same run",
+           "sha256 µs"),
+    Column("ratio", "us / sha256_us", "ratio"),
+)  # fmt: skip

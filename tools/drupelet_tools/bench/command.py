@@ -1,0 +1,162 @@
+"""`drupelet bench`: ram, wire and cpu; tables for people, JSON for programs.
+
+What the measurements need is imported when one runs: the agent alone has no compiler for boards.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
+
+import typer
+
+from drupelet_tools.bench.columns import CPU, RAM, WIRE, explain
+
+app = typer.Typer(
+    help="Measure what a board holds, what a message costs, how fast it is.",
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+)  # fmt: skip
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_Choice = TypeVar("_Choice")
+
+
+def _pick(
+    option: str, wanted: Sequence[str], known: Sequence[_Choice], name: Callable[[_Choice], str]
+) -> list[_Choice]:
+    """The choices that are named, all without a name; wrong usage for an unknown one."""
+    names = [name(choice) for choice in known]
+    for word in wanted:
+        if word not in names:
+            raise typer.BadParameter(f"{word}: one of {', '.join(names)}", param_hint=option)
+    return [choice for choice in known if not wanted or name(choice) in wanted]
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        typer.echo(text, err=True)
+
+
+@app.command(help=explain("The heap of a board, and what each record allocates.", RAM))
+def ram(
+    config: Annotated[
+        list[str] | None, typer.Option(help="Table sizes; may be repeated.", show_default=False)
+    ] = None,
+    firmware_set: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Firmware sets; may be repeated.", show_default=False),
+    ] = None,
+    interpreter: Annotated[
+        list[str] | None,
+        typer.Option(help="micropython-i386 (default), micropython, cpython.", show_default=False),
+    ] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="Wire profiles; may be repeated.", show_default=False)
+    ] = None,
+    heap_kb: Annotated[
+        int,
+        typer.Option(
+            "--heap",
+            min=0,
+            help="KiB of heap; by default what the set must fit in.",
+            show_default=False,
+        ),
+    ] = 0,
+    records: Annotated[int, typer.Option(min=10, help="Records of each type.")] = 1000,
+    epochs: Annotated[int, typer.Option(min=10, help="Idle epochs.")] = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    from drupelet_tools.bench import ram as ram_bench
+    from drupelet_tools.bench.board import interpreters
+    from drupelet_tools.bench.profiles import PROFILES
+    from drupelet_tools.bench.table import show
+
+    plan = ram_bench.Plan(
+        configs=_pick("--config", config or (), ram_bench.CONFIGS, lambda one: one.name),
+        sets=_pick("--set", firmware_set or (), ram_bench.sets(), str),
+        interpreters=_pick(
+            "--interpreter", interpreter or ["micropython-i386"], interpreters(),
+            lambda one: one.name,
+        ),
+        profiles=_pick("--profile", profile or (), PROFILES, lambda one: one.name),
+        heap=heap_kb * 1024, records=records, epochs=epochs,
+    )  # fmt: skip
+    rows = [row for found in ram_bench.measure(plan, _progress) for row in found]
+    show(ram_bench.tables(rows), rows, as_json)
+
+
+@app.command(help=explain("Bytes of a link and its carriers, per message.", WIRE))
+def wire(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(help="transfer, in_sync, cold; may be repeated.", show_default=False),
+    ] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="Wire profiles; may be repeated.", show_default=False)
+    ] = None,
+    mode: Annotated[
+        list[str] | None, typer.Option(help="batch, interactive.", show_default=False)
+    ] = None,
+    messages: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=5000, help="How many; may be repeated.", show_default=False),
+    ] = None,
+    held: Annotated[
+        list[int] | None,
+        typer.Option(min=2, max=1000, help="cold: what A holds.", show_default=False),
+    ] = None,
+    missing: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=999, help="cold: what B misses of it.", show_default=False),
+    ] = None,
+    body: Annotated[int, typer.Option(min=1, max=900, help="Bytes of a body.")] = 100,
+    seeds: Annotated[int, typer.Option(min=1, help="cold: runs.")] = 100,
+    anchors: Annotated[bool, typer.Option(help="Others' figures, MQTT's in this run.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    from drupelet_tools.bench import wire as wire_bench
+    from drupelet_tools.bench.profiles import PROFILES
+    from drupelet_tools.bench.table import show
+
+    plan = wire_bench.Plan(
+        profiles=_pick("--profile", profile or (), PROFILES, lambda one: one.name),
+        scenarios=_pick("--scenario", scenario or (), wire_bench.SCENARIOS, str),
+        modes=_pick("--mode", mode or (), wire_bench.MODES, str),
+        counts=messages or wire_bench.COUNTS, held=held or wire_bench.HELD,
+        missing=missing or wire_bench.MISSING, seeds=seeds, body=body, mqtt=anchors,
+        published=anchors,
+    )  # fmt: skip
+    rows = [row for found in wire_bench.measure(plan, _progress) for row in found]
+    show(wire_bench.tables(rows), rows, as_json)
+
+
+@app.command(help=explain("Time of records, messages and hashes.", CPU))
+def cpu(
+    interpreter: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="micropython-i386, micropython, cpython; all by default.", show_default=False
+        ),
+    ] = None,
+    profile: Annotated[
+        list[str] | None, typer.Option(help="Wire profiles; may be repeated.", show_default=False)
+    ] = None,
+    min_ms: Annotated[int, typer.Option(min=1, help="Least time of a measurement.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    from drupelet_tools.bench import cpu as cpu_bench
+    from drupelet_tools.bench.board import interpreters
+    from drupelet_tools.bench.profiles import PROFILES
+    from drupelet_tools.bench.table import show
+
+    plan = cpu_bench.Plan(
+        profiles=_pick("--profile", profile or (), PROFILES, lambda one: one.name),
+        interpreters=_pick(
+            "--interpreter", interpreter or (), interpreters(), lambda one: one.name
+        ),
+        min_ms=min_ms,
+    )  # fmt: skip
+    rows = [row for found in cpu_bench.measure(plan, _progress) for row in found]
+    show(cpu_bench.tables(rows), rows, as_json)

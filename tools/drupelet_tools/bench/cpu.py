@@ -1,0 +1,93 @@
+"""`drupelet bench cpu`: how long records, messages and hashes take, beside the builtin SHA-256."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drupelet.blackbox import COUNT_CARRIERS
+from drupelet.node import BATCH, SHARED
+from drupelet_tools.bench import board
+from drupelet_tools.bench.board import Interpreter
+from drupelet_tools.bench.columns import CPU, Row
+from drupelet_tools.bench.profiles import Profile
+from drupelet_tools.bench.table import Table, pick
+from drupelet_tools.flash.build import build
+
+HASHED = (64, 1024)
+_BODY = 100
+_HEAP = 4 << 20
+# What only hashes has the heap of a board.
+_HASH_HEAP = 128 << 10
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure: choices of a command line, and how long each figure may take."""
+
+    profiles: Sequence[Profile]
+    interpreters: Sequence[Interpreter]
+    min_ms: int = 50
+
+
+def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[list[Row]]:
+    """Yield the rows of one interpreter after another. Raises BenchError, BuildError."""
+    with tempfile.TemporaryDirectory(prefix="drupelet-bench-") as folder:
+        for interpreter in plan.interpreters:
+            firmware = Path(folder) / interpreter.name
+            firmware.mkdir()
+            if interpreter.arch:
+                build(firmware, interpreter.arch)
+            say(f"{interpreter.name} …")
+            yield _rows(plan, interpreter, firmware)
+
+
+def _rows(plan: Plan, interpreter: Interpreter, firmware: Path) -> list[Row]:
+    told = [_codecs(plan, interpreter, firmware, profile) for profile in plan.profiles]
+    sizes = {round(row[2]) for result in told for row in result["codec"]} | {_BODY, *HASHED}
+    answer = board.run(
+        interpreter, firmware, _HASH_HEAP, "speed.py",
+        {"sizes": sorted(sizes), "min_us": plan.min_ms * 1000},
+    )  # fmt: skip
+    hashes = {size: (blake2s, sha256) for size, blake2s, sha256 in answer["hashes"]}
+    rows = []
+    for profile, result in zip(plan.profiles, told, strict=True):
+        for work, record, size, us in result["codec"]:
+            rows.append(_row(interpreter, profile.name, work, record, round(size), us, hashes))
+        us = result["delivery_us"]
+        rows.append(_row(interpreter, profile.name, "deliver", "MESSAGE", _BODY, us, hashes))
+    for size in HASHED:
+        blake2s, sha256 = hashes[size]
+        rows.append(_row(interpreter, "blake2s", "hash", None, size, blake2s, hashes))
+        rows.append(_row(interpreter, "sha256", "hash", None, size, sha256, hashes))
+    return rows
+
+
+def _codecs(
+    plan: Plan, interpreter: Interpreter, firmware: Path, profile: Profile
+) -> dict[str, Any]:  # fmt: skip
+    settings = {
+        "profile": profile.number, "family": profile.family, "mode": BATCH, "shared": SHARED,
+        "counters": COUNT_CARRIERS, "peers": 4, "offers": 64, "messages_max": 64,
+        "stamp": profile.stamp(0).hex(), "body": _BODY, "min_us": plan.min_ms * 1000, "sizes": [],
+    }  # fmt: skip
+    return board.run(interpreter, firmware, _HEAP, "speed.py", settings)
+
+
+def _row(
+    interpreter: Interpreter, profile: str, work: str, record: str | None, size: int, us: float,
+    hashes: dict[int, tuple[float, float]],
+) -> Row:  # fmt: skip
+    builtin = hashes[size][1]
+    return {
+        "interpreter": interpreter.name, "profile": profile, "work": work, "record": record,
+        "bytes": size, "per_second": round(1e6 / us), "us": round(us, 2),
+        "sha256_us": round(builtin, 2), "ratio": round(us / builtin, 2),
+    }  # fmt: skip
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """One table; figures depend on what else the machine does, ratios less so."""
+    names = " ".join(column.name for column in CPU)
+    return [Table("Time per record, message and hash", pick(CPU, names), rows)]

@@ -1,0 +1,266 @@
+# mypy: ignore-errors
+# ruff: noqa: ARG002
+"""How long a codec takes for each record type, a node for a record, and a hash for its bytes.
+
+On standard input: profile, family, mode, shared, counters (numbers), peers, offers, messages_max,
+stamp (hex), body, min_us (how long each measurement takes at least); or sizes (what is hashed)
+and min_us. Prints one JSON object.
+"""
+
+import gc
+import hashlib
+import time
+
+import meter
+
+from drupelet.hashes import Blake2s
+from drupelet.memory import copy
+
+KINDS = ("ACK", "MESSAGE", "OFFER", "REQUEST")
+ACK, MESSAGE, OFFER, REQUEST = 0, 1, 2, 3
+IDS = 8  # messages that both ends hold
+FRAME_SIZE = 1024
+TRIES = 3
+config = meter.settings()
+
+
+def now_us() -> int:
+    """A clock; its origin is any."""
+    if meter.MICROPYTHON:
+        return time.ticks_us()
+    return time.perf_counter_ns() // 1000
+
+
+def passed_us(since: int) -> int:
+    """Microseconds since then."""
+    if meter.MICROPYTHON:
+        return time.ticks_diff(time.ticks_us(), since)
+    return now_us() - since
+
+
+def once_us(call: "object") -> float:
+    """Microseconds of one call, of so many as take long enough; the best of some tries, for
+    the machine does other things meanwhile."""
+    call(1)
+    count = 1
+    best = 0.0
+    tries = 0
+    while tries < TRIES:
+        gc.collect()
+        since = now_us()
+        call(count)
+        taken = passed_us(since)
+        if taken < config["min_us"]:
+            count *= 2
+            continue
+        tries += 1
+        if not best or taken / count < best:
+            best = taken / count
+    return best
+
+
+class Engine:
+    """Stands where a link stands for its codec: has ids and messages, and takes everything."""
+
+    def __init__(self, real: "object") -> None:
+        self.real = real
+        self.core = real.core
+        self.peer = real.peer
+        self.visits = False
+        self.interactive = True
+        self.taken_slot = self.taken_entry = self.message_slot = -1
+        self.message_group = 0
+        self.kind = 0
+        self.left = 0
+        self.seen = 0
+        self.body = bytearray(config["body"] + 1)
+
+    def __getattr__(self, name: str) -> "object":
+        return getattr(self.real, name)
+
+    def _take(self, buf: "bytearray", at: int, kind: int) -> bool:
+        if self.kind != kind or not self.left:
+            return False
+        self.left -= 1
+        self.taken_slot = self.left
+        copy(buf, at, self.core.slots.ids, self.left * 32, 32)
+        return True
+
+    def take_ack(self, buf: "bytearray", at: int) -> bool:
+        """The next id, while this is what is encoded."""
+        return self._take(buf, at, ACK)
+
+    def take_request(self, buf: "bytearray", at: int) -> bool:
+        """The same."""
+        return self._take(buf, at, REQUEST)
+
+    def take_offer(self, buf: "bytearray", at: int) -> bool:
+        """The same."""
+        return self._take(buf, at, OFFER)
+
+    def next_message(self) -> bool:
+        """The message that the store has loaded, again and again."""
+        self.message_slot = self.left - 1
+        return self.kind == MESSAGE and self.left > 0
+
+    def body_into(self, buf: "bytearray", at: int, offset: int, size: int) -> bool:
+        """Its body is zeros."""
+        copy(buf, at, self.body, offset, size)
+        return True
+
+    def put_message(self) -> None:
+        """It is in the frame."""
+        self.left -= 1
+
+    def too_long(self) -> None:
+        """None is."""
+        self.left = 0
+
+    def count_record(self, sent: bool, kind: int, size: int) -> None:
+        """Nobody keeps accounts."""
+
+    def on_ack(self, buf: "bytearray", at: int) -> None:
+        """Count it."""
+        self.seen += 1
+
+    def on_offer(self, buf: "bytearray", at: int) -> None:
+        """Count it."""
+        self.seen += 1
+
+    def on_request(self, buf: "bytearray", at: int) -> None:
+        """Count it."""
+        self.seen += 1
+
+    def on_message(
+        self, group: "bytearray", group_at: int, stamp: "bytearray", stamp_at: int,
+        body: "bytearray", at: int, size: int,
+    ) -> None:  # fmt: skip
+        """Count it."""
+        self.seen += 1
+
+
+class Codec:
+    """One record type through one end's codec and into the other's."""
+
+    def __init__(self, here: "object", there: "object", kind: int, count: int) -> None:
+        self.encoder = here.codec
+        self.decoder = there.codec
+        self.source = Engine(here)
+        self.target = Engine(there)
+        self.source.kind = kind
+        self.kind_byte = 0x40 | config["profile"]
+        self.count = count
+        self.frame = bytearray(FRAME_SIZE)
+        self.end = 1
+
+    def encode(self, times: int) -> None:
+        """Fill a frame, so many times."""
+        frame = self.frame
+        while times:
+            times -= 1
+            frame[0] = self.kind_byte
+            self.source.left = self.count
+            self.end = self.encoder.fill(self.source, frame, 1, FRAME_SIZE)
+
+    def parse(self, times: int) -> None:
+        """Read that frame, so many times."""
+        while times:
+            times -= 1
+            self.target.seen = 0
+            self.decoder.parse(self.target, self.frame, 1, self.end)
+
+
+def codec_rows(pair: "object") -> "list":
+    """[work, record, bytes, µs of one record] of each type that came through whole."""
+    rows = []
+    for kind in range(4):
+        # A writes messages and offers; its peer acknowledges and asks.
+        here, there = pair.a.link, pair.b.link
+        if kind in (ACK, REQUEST):
+            here, there = there, here
+        count = IDS if kind != MESSAGE else 4
+        core = here.core
+        assert core.store.load(core.slots.handles[0]) == 0
+        codec = Codec(here, there, kind, count)
+        codec.encode(1)
+        codec.parse(1)
+        if codec.target.seen != count:
+            continue
+        size = (codec.end - 1) / count
+        rows.append(["encode", KINDS[kind], size, once_us(codec.encode) / count])
+        rows.append(["parse", KINDS[kind], size, once_us(codec.parse) / count])
+    return rows
+
+
+class Ids:
+    """Hashes some bytes, so many times."""
+
+    def __init__(self, size: int) -> None:
+        self.data = bytes(size)
+        self.hash = Blake2s()
+        self.out = bytearray(32)
+
+    def sha256(self, times: int) -> None:
+        """The interpreter's own."""
+        while times:
+            times -= 1
+            hashlib.sha256(self.data).digest()
+
+    def blake2s(self, times: int) -> None:
+        """The firmware's."""
+        while times:
+            times -= 1
+            self.hash.start()
+            self.hash.update(self.data, 0, len(self.data))
+            self.hash.digest_into(self.out, 0)
+
+
+class Engines:
+    """Messages from node to node: published, sent, checked, stored, acknowledged."""
+
+    def __init__(self, pair: "object") -> None:
+        self.pair = pair
+
+    def run(self, count: int) -> float:
+        """Microseconds of one message from A to B with everything that both ends do for it."""
+        pair = self.pair
+        gc.collect()
+        since = now_us()
+        for _ in range(count):
+            for _message in range(IDS):
+                pair.publish(pair.a)
+            pair.epochs(2)
+        pair.epochs(4)
+        return passed_us(since) / count / IDS
+
+
+def hash_rows() -> "list":
+    """[bytes, µs of BLAKE2s, µs of the builtin SHA-256] for each size.
+
+    With nothing else in the heap: the builtin makes an object each time, and finding room for it
+    takes the longer, the more there is.
+    """
+    rows = []
+    for size in config["sizes"]:
+        ids = Ids(size)
+        rows.append([size, once_us(ids.blake2s), once_us(ids.sha256)])
+    return rows
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    if config["sizes"]:
+        meter.say({"hashes": hash_rows()})
+        return
+    from pair import Pair
+
+    pair = Pair(config)
+    for _ in range(IDS):
+        pair.publish(pair.a)
+    pair.epochs(4)
+    delivery_us = Engines(pair).run(12)
+    assert pair.b.node.delivered == pair.published
+    meter.say({"codec": codec_rows(pair), "delivery_us": delivery_us})
+
+
+main()

@@ -1,0 +1,267 @@
+"""Firmware sets: which modules a board gets, by what its configuration asks for (DESIGN 13).
+
+`sets.toml` names the modules that a set begins with and why; their imports come with them. A set
+is a closed program, unless it has `everything`: what nothing in it mentions is taken out
+(`shake`). Its size is counted in code lines: lines of what is compiled that are not blank, not a
+comment and not a docstring.
+"""
+
+import ast
+import io
+import json
+import tokenize
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from drupelet_tools.flash.build import (
+    ARCHES,
+    _clear,
+    _compile,
+    _dotted,
+    _is_machine_code,
+    _sources,
+)
+from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.flash.fold import collect, fold
+from drupelet_tools.flash.shake import shake
+
+TABLE = Path(__file__).with_name("sets.toml")
+_LAYOUT = (
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to build; empty profiles and carriers mean the set's first, or all of `full`."""
+
+    name: str
+    profiles: tuple[str, ...] = ()
+    carriers: tuple[str, ...] = ()
+    board: str = ""
+    keep: tuple[str, ...] = ()  # names that programs of the owner's call
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a set came to; `code_lines` are those of `texts`."""
+
+    texts: dict[str, str] = field(repr=False)
+    code_lines: int
+    code_lines_max: int
+    size: int = 0  # bytes of .mpy
+
+    @property
+    def fits(self) -> bool:
+        """Whether the code lines are within the set's limit."""
+        return self.code_lines <= self.code_lines_max
+
+
+@cache
+def table() -> dict[str, Any]:
+    """The content of sets.toml."""
+    return tomllib.loads(TABLE.read_text("utf-8"))
+
+
+def resolve(choice: Choice) -> Choice:
+    """The choice with its defaults; BuildError, one line, for what the set has not got."""
+    sets = table()["sets"]
+    if choice.name not in sets:
+        raise BuildError(f"unknown set {choice.name}: one of {', '.join(sets)}")
+    row = sets[choice.name]
+    parts = {}
+    for kind in ("profiles", "carriers"):
+        asked, offered = getattr(choice, kind), row[kind]
+        for name in asked:
+            if name not in offered:
+                raise BuildError(
+                    f"set {choice.name} has no {kind[:-1]} {name}: one of {', '.join(offered)}"
+                )
+        several = row.get("everything") or kind in row.get("several", ())
+        if not asked:
+            asked = offered if several else offered[:1]
+        elif len(asked) > 1 and not several:
+            raise BuildError(
+                f"set {choice.name} takes one of the {kind}, not {len(asked)}: use set full"
+            )
+        parts[kind] = tuple(asked)
+    return Choice(choice.name, board=choice.board or row["board"], keep=choice.keep, **parts)
+
+
+def for_configuration(name: str, path: Path) -> Choice:
+    """What a board's configuration (boards/unix/main.py) asks of set `name`."""
+    try:
+        config = json.loads(path.read_text("utf-8"))
+        peers = [(peer.get("profile", "bsp-1"), peer["url"]) for peer in config["peers"]]
+        replays = bool(config["rows"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BuildError(f"cannot read {path}: {error!r}: give a board's configuration") from None
+    choice = resolve(
+        Choice(
+            name,
+            tuple(dict.fromkeys(profile for profile, _ in peers)),
+            tuple(dict.fromkeys(url.partition(":")[0] for _, url in peers)),
+        )
+    )
+    if replays and "boards.unix.rows" not in reasons(choice):
+        raise BuildError(f"set {name} has no boards.unix.rows, which replays rows: use set full")
+    return choice
+
+
+def reasons(choice: Choice) -> dict[str, str]:
+    """Dotted name of each module that the choice begins with -> why."""
+    choice = resolve(choice)
+    row = table()["sets"][choice.name]
+    found = dict(row["modules"])
+    if not row.get("built_in"):
+        for kind in ("profiles", "carriers"):
+            for name in getattr(choice, kind):
+                found |= table()[kind][name]
+    if choice.board != row["board"]:
+        found = {name.replace(f"boards.{row['board']}.", f"boards.{choice.board}."): why
+                 for name, why in found.items()}  # fmt: skip
+    return found
+
+
+def texts(choice: Choice, arch: str) -> dict[str, str]:
+    """Dotted name -> folded text of each module that the choice has on `arch`."""
+    if arch not in ARCHES:
+        raise BuildError(f"unknown architecture {arch}: one of {', '.join(ARCHES)}")
+    choice = resolve(choice)
+    sources = {_dotted(path): source for source, path in _sources(choice.board)}
+    native = bool(ARCHES[arch][0])
+    skipped = {name for name, source in sources.items() if not native and _is_machine_code(source)}
+    roots = reasons(choice)
+    if unknown := roots.keys() - sources.keys():
+        raise BuildError(f"no module {', '.join(sorted(unknown))} for board {choice.board}")
+    row = table()["sets"][choice.name]
+    folded = _folded(choice.board)
+    found = _closure(folded, roots, skipped)
+    while not row.get("everything"):
+        shaken = shake(found, choice.keep)
+        smaller = _closure(shaken, roots, skipped)
+        if smaller == found:
+            break
+        found = smaller
+    _check_lazy(choice, found, row)
+    return found
+
+
+@cache
+def _folded(board: str) -> dict[str, str]:
+    """Every module of a board, once a process: the sources do not change meanwhile."""
+    sources = {_dotted(path): source for source, path in _sources(board)}
+    constants = collect(sources.items())
+    return {
+        name: fold(name, source.read_text("utf-8"), constants) for name, source in sources.items()
+    }
+
+
+def _closure(folded: Mapping[str, str], roots: Iterable[str], skipped: set[str]) -> dict[str, str]:
+    """`roots`, what they import at their top, and the packages around them."""
+    found: dict[str, str] = {}
+    queue = list(roots)
+    while queue:
+        name = queue.pop()
+        if name in found or name not in folded or name in skipped:
+            continue
+        found[name] = folded[name]
+        queue += _imports(ast.parse(folded[name]).body, folded, skipped)
+        queue += [name.rpartition(".")[0]] if "." in name else []
+    return dict(sorted(found.items()))
+
+
+def _imports(body: list[ast.stmt], known: Mapping[str, str], skipped: set[str]) -> Iterator[str]:
+    """Modules that a board imports when this body runs; of a `try`, the way that works."""
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from _imported(node, known)
+        elif isinstance(node, ast.If):
+            test = ast.unparse(node.test)
+            if test not in ("not ON_BOARD", "0"):
+                yield from _imports(node.body, known, skipped)
+            if test != "ON_BOARD":
+                yield from _imports(node.orelse, known, skipped)
+        elif isinstance(node, ast.Try):
+            wanted = list(_imports(node.body, known, skipped))
+            yield from wanted
+            if any(name in skipped for name in wanted):
+                for handler in node.handlers:
+                    yield from _imports(handler.body, known, skipped)
+
+
+def _imported(node: ast.ImportFrom, known: Mapping[str, str]) -> Iterator[str]:
+    yield node.module or ""
+    for alias in node.names:
+        if f"{node.module}.{alias.name}" in known:
+            yield f"{node.module}.{alias.name}"
+
+
+def _check_lazy(choice: Choice, found: Mapping[str, str], row: Mapping[str, Any]) -> None:
+    """Each import inside a function is a decision: sets.toml has to hold it."""
+    known = {_dotted(path): "" for _, path in _sources(choice.board)}
+    decided = set(found) | row.get("without", {}).keys()
+    for kind in ("profiles", "carriers"):
+        decided.update(*(names for names in table()[kind].values()))
+    for name, text in found.items():
+        for node in ast.walk(ast.parse(text)):
+            wanted: list[str] = []
+            if isinstance(node, ast.ImportFrom):
+                wanted = list(_imported(node, known))
+            elif isinstance(node, ast.Import):
+                wanted = [alias.name for alias in node.names]
+            for lazy in wanted:
+                if lazy in known and lazy not in decided and not _other_way(lazy):
+                    raise BuildError(
+                        f"{name} imports {lazy} when it is asked for: say in sets.toml whether"
+                        f" set {choice.name} has it"
+                    )
+
+
+def _other_way(name: str) -> bool:
+    """Whether a module stands in for another one, on another machine."""
+    return name.rpartition(".")[2].startswith("_")
+
+
+def count_lines(text: str) -> int:
+    """Code lines: not blank, not a comment, not a docstring."""
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
+            docstrings.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _LAYOUT:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - docstrings)
+
+
+def measure(choice: Choice, arch: str) -> Built:
+    """Count a set's code lines without compiling it."""
+    found = texts(choice, arch)
+    lines = sum(count_lines(text) for text in found.values())
+    return Built(found, lines, table()["sets"][choice.name]["code_lines_max"])
+
+
+def build_set(target: Path, arch: str, choice: Choice) -> Built:
+    """Compile a set for `arch` into `target`, as `build` does. Raises BuildError."""
+    built = measure(choice, arch)
+    paths = {_dotted(path): path for _, path in _sources(resolve(choice).board)}
+    _clear(target)
+    size = 0
+    for name, text in built.texts.items():
+        path = paths[name]
+        output = (target / path).with_suffix(".mpy")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        _compile(text, path, output, ARCHES[arch][0])
+        size += output.stat().st_size
+    return Built(built.texts, built.code_lines, built.code_lines_max, size)
