@@ -23,7 +23,7 @@ from drupelet.window import Window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.ports import BoxPort, HashPort, IndexPort, StorePort
+    from drupelet.ports import BoxPort, CodecPort, HashPort, IndexPort, StorePort
     from drupelet.wire.compact1_out import CompactEngine
 
 
@@ -78,6 +78,7 @@ class Core:
         self.out_keys = bytearray(8 * peers_max)
         self.out_sizes = [0] * peers_max
         self.compact: "CompactEngine | None" = None  # made by the first link that speaks it
+        self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0

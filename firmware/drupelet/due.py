@@ -46,6 +46,8 @@ _NEVER = const(1 << 16)
 class Dues:
     """One peer's side of the tables, seen from what goes out; `peer` is its row."""
 
+    policy: "Policy | None" = None  # chooses the mode by what it is told; few links have one
+
     def __init__(
         self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
     ) -> None:
@@ -70,7 +72,6 @@ class Dues:
         self.codec_wait = 0  # epochs after which the codec wants to be asked; 0: when need be
         self.taken_slot = -1  # the slot of the id that was taken last; -1: it has none
         self.telemetry = False  # the message that was just taken or given was a black box
-        self.policy: "Policy | None" = None  # chooses the mode by what it is told
         self.again = -1  # what was sent last: -1 to a silent peer, 0 for the first time, 1 again
         self._pace = core.slots.count  # unasked-for offers and messages per epoch
         self._paced = 0

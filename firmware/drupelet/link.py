@@ -56,6 +56,11 @@ _EVERY_MAX = const(511)
 class Link(Bundles):
     """See `docs/DESIGN.md` 3; made by `Node.link`."""
 
+    # What few links have stands here, so that the others do not pay for it.
+    closed = False
+    budget: "Budget | None" = None  # bytes and airtime per epoch; may be a radio's
+    plan: "WakePlan | None" = None  # when this device and its peers are awake
+
     def __init__(
         self, core: "Core", peer: int, profile: int, codec: "CodecPort", carrier: int,
         epoch_ms: int, mode: int, clock: "EpochClock",
@@ -64,16 +69,12 @@ class Link(Bundles):
         # On a stick there is nobody to answer an offer.
         interactive = mode == INTERACTIVE and not visits
         Bundles.__init__(self, core, peer, family_of(profile), interactive, visits)
-        self.closed = False
         self.profile = profile
         self.codec = codec
         self.carrier = carrier
         if not self.visits:
             self.epoch_ms = epoch_ms
-        self.budget: "Budget | None" = None  # bytes and airtime per epoch; may be a radio's
-        self.plan: "WakePlan | None" = None  # when this device and its peers are awake
         self.frame_size_max = 0  # of the carrier: what does not fit it goes out in pieces
-        self._polled = 0  # the epoch in which the carrier last asked for a frame
         self.use(clock)
         self._base = COUNT_CARRIERS + carrier * 32
         self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
@@ -87,8 +88,6 @@ class Link(Bundles):
     def use(self, clock: "EpochClock") -> None:
         """Count epochs by this clock: live links to one peer share what was sent when."""
         self.clock = clock
-        if not self.visits and self not in clock.links:
-            clock.links.append(self)
         every = (self.epoch_ms + clock.epoch_ms - 1) // clock.epoch_ms
         self.every = every if every < _EVERY_MAX else _EVERY_MAX
         self.epoch = self._began = clock.epoch
@@ -114,8 +113,6 @@ class Link(Bundles):
     def close(self) -> None:
         """The peer was removed: nothing comes in any more, nothing is due."""
         self.closed = True
-        if self in self.clock.links:
-            self.clock.links.remove(self)
 
     def greet(self) -> None:
         """A contact begins: its carrier came up. A profile that has a greeting says it."""
@@ -196,7 +193,6 @@ class Link(Bundles):
             self.core.window.refill(self.peer)
             if self._seen_changes != self.core.window.changes[self.peer]:
                 self._look_again()
-            self._polled = self.clock.epoch
             if self.plan is not None:
                 size = self.plan.wake_into(frame, self.peer, now_ms)
                 if size:
@@ -241,27 +237,10 @@ class Link(Bundles):
         return self.attention
 
     def _yields(self) -> bool:
-        """True when this epoch's payload for the peer is another link's: one each, in turns.
-
-        Else a carrier that leads nowhere would take every epoch.
-        """
+        """True when this epoch's one payload for the peer goes over another of its links."""
         clock = self.clock
-        last = clock.payload_link
-        if self.visits or last is None:
-            return False
-        if clock.payload_epoch == clock.epoch:
-            return last is not self
-        if last is self:
-            for link in clock.links:
-                if link is not self and link.is_ready():
-                    return True
-        return False
-
-    def is_ready(self) -> bool:
-        """True when its carrier asks for frames and something is due on it."""
-        if epochs_since(self.clock.epoch, self._polled) > 1 or not self._has_due():
-            return False
-        return self.budget is None or self.budget.may(FRAME_SIZE_MIN)
+        taken = clock.payload_link is not None and clock.payload_epoch == clock.epoch
+        return taken and clock.payload_link is not self and not self.visits
 
     def _count_wake(self, size: int) -> int:
         budget = self.budget

@@ -44,9 +44,11 @@ def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
 
         return FrameCodec(core, peer)
     assert PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001, "no such profile"
-    from drupelet.wire.mvds_codec import MvdsCodec
+    if profile not in core.codecs:
+        from drupelet.wire.mvds_codec import MvdsCodec
 
-    return MvdsCodec(profile)
+        core.codecs[profile] = MvdsCodec(profile)
+    return core.codecs[profile]
 
 
 def bring_family(core: "Core", family: int) -> None:

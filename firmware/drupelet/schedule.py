@@ -44,7 +44,6 @@ class EpochClock:
         self.epoch = 1
         self.start_ms = later_ms(now_ms, phase_ms - epoch_ms)
         # The links that count by this clock share one payload per epoch (MVDS "Flow").
-        self.links: "list[Link]" = []
         self.payload_epoch = 0  # when a payload went last, and over which of them
         self.payload_link: "Link | None" = None
 

@@ -83,6 +83,13 @@ class LiveLink:
         """The peer's store_gen as it last said; -1: not known."""
         return self._codec.peer_store_gen if self._codec is not None else -1
 
+    @property
+    def settled(self) -> bool:
+        """True when the peer is known to hold all that it was shown anew."""
+        window = self.link.core.window
+        peer = self.link.peer
+        return window.cursors[peer] == window.newest and not window.queued[peer]
+
     def begin(self) -> None:
         """The carrier came up."""
         self.link.greet()

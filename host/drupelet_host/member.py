@@ -161,14 +161,15 @@ class Member:
         """Keep what a live link learned of a lost store, the peer's or ours."""
         for id, live in self._live_links.items():
             now = (live.lost, live.peer_gen)
-            if now == self._told[id]:
+            # Not before it is over: after a crash it begins again.
+            if now == self._told[id] or not live.settled:
                 continue
             self._told[id] = now
             if live.peer_gen >= 0:
                 restored.put(self.store, restored.PEER_GEN + id.hex(), live.peer_gen)
             if not live.lost:
                 restored.drop(self.store, restored.LOST + id.hex())
-            # What the peer holds was made up anew with it: in the same transaction.
+            # What the peer holds was made up anew: kept in the same transaction.
             self.node.core.window.dirty = True
 
     def stick_link(self, peer_id: bytes) -> Link:

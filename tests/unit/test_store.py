@@ -2,6 +2,7 @@
 
 import hashlib
 import zlib
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import settings
@@ -13,6 +14,7 @@ from drupelet.files import RamFiles
 from drupelet.flashread import (
     STATE_DELETED,
     STATE_DELIVERED,
+    STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
 )
@@ -35,19 +37,26 @@ def body_of(number: int, size: int) -> bytes:
     return bytes((number + i) & 255 for i in range(size))
 
 
-def put(store: FlashStore, number: int, size: int = 60, pending: bool = False) -> int:
+def put(
+    store: FlashStore, number: int, size: int = 60, pending: bool = False, state: int = 0,
+    group: int = 1,
+) -> int:  # fmt: skip
     return store.put(
-        1,
-        2,
-        message_id(number),
-        0,
-        number.to_bytes(8),
-        0,
-        body_of(number, size),
-        0,
-        size,
-        1 + pending,
-    )
+        group, 2, message_id(number), 0, number.to_bytes(8), 0, body_of(number, size), 0, size,
+        state or (STATE_PENDING if pending else STATE_DELIVERED),
+    )  # fmt: skip
+
+
+def bury(store: FlashStore, number: int, handle: int = 0, group: int = 1) -> int:
+    return store.bury(group, 2, message_id(number), 0, number.to_bytes(8), 0, handle)
+
+
+def put_long(store: FlashStore, number: int, state: int, group: int = 1, size: int = 1000) -> int:
+    content = bytes(32) + number.to_bytes(8) + body_of(number, size)
+    store.part_drop(0)
+    assert store.part_open(0, message_id(number), 0, len(content)) == 0
+    assert store.part_append(0, content, 0, len(content)) == OK
+    return store.put_part(0, group, 2, message_id(number), 0, state)
 
 
 def reboot(files: RamFiles, **options: int) -> FlashStore:
@@ -65,6 +74,17 @@ def log_of(store: FlashStore) -> list[int]:
     return handles
 
 
+@dataclass
+class Row:
+    """What the model knows about a message."""
+
+    handle: int
+    state: int
+    size: int
+    group: int
+    edges: bytes = b""
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Any order of calls and reboots leaves what a dict would hold."""
 
@@ -73,59 +93,105 @@ class StoreMachine(RuleBasedStateMachine):
         self.files = RamFiles()
         self.store = FlashStore(self.files, **OPTIONS)
         self.store.open()
-        self.model: dict[int, list[int]] = {}  # number: state, handle, size
+        self.model: dict[int, Row] = {}
+        self.newest = 0
+        self.entered: list[int] = []
         self.saved = b""
         self.members: dict[tuple[int, bytes], int] = {}
+        self.numbers_given: set[tuple[int, int]] = set()
 
-    def numbers(self, state: int) -> list[int]:
-        return [number for number, row in self.model.items() if row[0] == state]
+    def group_of(self, number: int) -> int:
+        """Odd and even messages are of two groups, which are joined when it is needed."""
+        return self.member(1, number % 2)
+
+    def numbers(self, *states: int) -> list[int]:
+        return sorted(number for number, row in self.model.items() if row.state in states)
+
+    def appears(self, number: int, handle: int, state: int, size: int, group: int) -> None:
+        assert handle > self.newest
+        self.newest = handle
+        self.model[number] = Row(handle, state, size, group)
+        if state in (STATE_DELIVERED, STATE_PRIVATE):
+            self.entered.append(handle)
 
     @rule(number=st.integers(0, 40), size=st.sampled_from([0, 1, 63, 64, 65, 200, 952]))
     def put(self, number: int, size: int) -> None:
-        known = number in self.model
-        pending = number % 3 == 0
-        full = len(self.numbers(STATE_PENDING)) == 5
-        handle = put(self.store, number, size, pending)
-        if known:
-            assert handle == self.model[number][1]
-        elif pending and full:
+        state = (STATE_PENDING, STATE_DELIVERED, STATE_PRIVATE)[number % 3]
+        group = self.group_of(number)
+        row = self.model.get(number)
+        handle = put(self.store, number, size, state=state, group=group)
+        if row and row.state == STATE_PENDING != state:
+            self.appears(number, handle, state, row.size, group)
+        elif row:
+            assert handle == row.handle
+        elif state == STATE_PENDING and len(self.numbers(STATE_PENDING)) == 5:
             assert handle == E_CAPACITY
         else:
-            assert handle > max((row[1] for row in self.model.values()), default=0)
-            self.model[number] = [STATE_PENDING if pending else STATE_DELIVERED, handle, size]
+            self.appears(number, handle, state, size, group)
 
     @rule(number=st.integers(100, 110), size=st.sampled_from([0, 953, 1500]))
     def put_part(self, number: int, size: int) -> None:
-        content = bytes(32) + number.to_bytes(8) + body_of(number, size)
-        assert self.store.part_open(1, message_id(number), 0, 0) >= 0
-        assert self.store.part_append(1, content, 0, len(content)) == OK
-        bodies = [n for n, row in self.model.items() if n >= 100 and row[0] != STATE_DELETED]
-        handle = self.store.put_part(1, 1, 2, message_id(number), 0, 1)
+        group = self.group_of(number)
+        long = [row for n, row in self.model.items() if n >= 100 and row.state != STATE_DELETED]
+        handle = put_long(self.store, number, STATE_DELIVERED, group, size)
         if number in self.model:
-            assert handle == self.model[number][1] and self.store.part_size(1) == 0
-        elif len(bodies) == 4:
-            assert handle == E_CAPACITY and self.store.part_size(1) == len(content)
-            assert self.store.part_drop(1) == OK
+            assert handle == self.model[number].handle and self.store.part_size(0) == 0
+        elif len(long) == 4:
+            assert handle == E_CAPACITY and self.store.part_size(0) == size + 40
         else:
-            self.model[number] = [STATE_DELIVERED, handle, size]
+            self.appears(number, handle, STATE_DELIVERED, size, group)
 
     @precondition(lambda self: self.numbers(STATE_PENDING))
-    @rule(data=st.data(), again=st.booleans())
-    def promote(self, data: st.DataObject, again: bool) -> None:
+    @rule(data=st.data(), again=st.booleans(), state=st.sampled_from([1, STATE_PRIVATE]))
+    def promote(self, data: st.DataObject, again: bool, state: int) -> None:
         number = data.draw(st.sampled_from(self.numbers(STATE_PENDING)))
         row = self.model[number]
-        old = row[1]
-        handle = put(self.store, number, row[2]) if again else self.store.promote(old, 1)
-        assert handle > old
-        assert self.store.load(old) == E_STORAGE
-        row[:2] = [STATE_DELIVERED, handle]
+        if again:
+            handle = put(self.store, number, row.size, state=state, group=row.group)
+        else:
+            handle = self.store.promote(row.handle, state)
+        assert self.store.load(row.handle) == E_STORAGE
+        self.appears(number, handle, state, row.size, row.group)
+
+    @precondition(lambda self: self.numbers(STATE_PRIVATE, STATE_DELIVERED))
+    @rule(data=st.data())
+    def open_up(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(self.numbers(STATE_PRIVATE, STATE_DELIVERED)))
+        row = self.model[number]
+        assert self.store.open_up(row.handle) == OK
+        row.state = STATE_DELIVERED
+
+    @rule(number=st.integers(0, 40), by_handle=st.booleans())
+    def bury(self, number: int, by_handle: bool) -> None:
+        group = self.group_of(number)
+        row = self.model.get(number)
+        handle = bury(self.store, number, row.handle if row and by_handle else 0, group)
+        if row:
+            assert handle == row.handle
+            if row.state == STATE_PENDING:
+                row.state, row.size = STATE_INVALID, 0
+        else:
+            self.appears(number, handle, STATE_INVALID, 0, group)
 
     @precondition(lambda self: self.model)
-    @rule(data=st.data())
-    def delete(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.model)))
-        assert self.store.delete(self.model[number][1], b"", 0) == OK
-        self.model[number][0] = STATE_DELETED
+    @rule(data=st.data(), count=st.integers(0, 3))
+    def delete(self, data: st.DataObject, count: int) -> None:
+        row = self.model[data.draw(st.sampled_from(sorted(self.model)))]
+        edges = bytes([count]) + message_id(count) * count
+        assert self.store.delete(row.handle, edges, len(edges)) == OK
+        if row.state not in (STATE_DELETED, STATE_INVALID):
+            row.state, row.size, row.edges = STATE_DELETED, 0, edges
+
+    @rule(odd=st.integers(0, 1))
+    def leave(self, odd: int) -> None:
+        group = self.members.pop((1, message_id(odd)), 0)
+        if group:
+            assert self.store.forget(1, group) == OK
+            gone = [number for number, row in self.model.items() if row.group == group]
+            for number in gone:
+                handle = self.model.pop(number).handle
+                assert self.store.load(handle) == E_STORAGE
+                self.entered = [other for other in self.entered if other != handle]
 
     @rule(state=st.binary(max_size=WAKE_STATE_SIZE_MAX))
     def save(self, state: bytes) -> None:
@@ -133,12 +199,18 @@ class StoreMachine(RuleBasedStateMachine):
         self.saved = state
 
     @rule(kind=st.sampled_from([1, 2]), key=st.integers(0, 3))
-    def member(self, kind: int, key: int) -> None:
+    def join(self, kind: int, key: int) -> None:
+        self.member(kind, key)
+
+    def member(self, kind: int, key: int) -> int:
         bytes_ = message_id(key)[: 32 if kind == 1 else 4]
         number = self.store.member(kind, bytes_, 0, len(bytes_))
-        taken = [n for (k, _), n in self.members.items() if k == kind]
-        assert self.members.setdefault((kind, bytes_), number) == number
-        assert 1 <= number <= len(taken) + 1
+        if (kind, bytes_) not in self.members:
+            assert (kind, number) not in self.numbers_given, "fewer than 32: never given again"
+            self.numbers_given.add((kind, number))
+            self.members[kind, bytes_] = number
+        assert self.members[kind, bytes_] == number
+        return number
 
     @rule()
     def reboot(self) -> None:
@@ -149,22 +221,23 @@ class StoreMachine(RuleBasedStateMachine):
     def same_as_the_model(self) -> None:
         store = self.store
         buf = bytearray(1600)
-        for number, (state, handle, size) in self.model.items():
+        for number, row in self.model.items():
+            handle = row.handle
             assert store.find(message_id(number), 0) == handle
             assert store.load(handle) == OK
-            assert (store.state, store.group, store.source) == (state, 1, 2)
+            assert (store.state, store.group, store.source) == (row.state, row.group, 2)
             assert store.id == message_id(number) and store.timestamp == number.to_bytes(8)
-            assert store.size == (0 if state == STATE_DELETED else size)
-            assert store.read_into(handle, 3, buf, 5, 1500) == max(store.size - 3, 0)
-            assert buf[5 : 2 + store.size] == body_of(number, store.size)[3:]
+            assert (store.size, store.edges_size) == (row.size, len(row.edges))
+            left = row.edges or body_of(number, store.size)
+            assert store.read_into(handle, 3, buf, 5, 1500) == max(len(left) - 3, 0)
+            assert buf[5 : 2 + len(left)] == left[3:]
         assert store.find(message_id(999), 0) == 0
-        entered = {row[1] for row in self.model.values() if row[0] == STATE_DELIVERED}
-        assert entered <= set(log_of(store)) <= {row[1] for row in self.model.values()}
+        assert log_of(store) == self.entered
         waiting, handle = [], store.next_pending(0)
         while handle:
             waiting.append(handle)
             handle = store.next_pending(handle)
-        assert waiting == sorted(self.model[n][1] for n in self.numbers(STATE_PENDING))
+        assert waiting == sorted(self.model[n].handle for n in self.numbers(STATE_PENDING))
         assert store.saved[: store.saved_size] == self.saved
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 
 import pytest
 
@@ -39,6 +40,7 @@ def message_id(number: int) -> bytes:
     return bytes([number * 37 & 255, number]) * 16
 
 
+@cache
 def body_of(number: int) -> bytes:
     size = 1100 if number >= 100 else 40 + number
     return bytes((number + i) & 255 for i in range(size))
@@ -314,7 +316,8 @@ STEPS = count_steps()
 
 @pytest.mark.parametrize("moment", [BEFORE, TORN, AFTER], ids=["before", "torn", "after"])
 def test_a_cut_at_every_step(moment: int) -> None:
-    for cut_at in range(STEPS):
+    # After a step the flash is as before the next one.
+    for cut_at in range(0, STEPS, 3 if moment == AFTER else 1):
         files = CutFiles(cut_at, moment, garbled=bool(cut_at & 1))
         run = Run(files)
         with suppress(PowerCut):

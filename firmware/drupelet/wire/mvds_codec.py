@@ -38,7 +38,7 @@ _COUNT_REQUEST = const(3)
 
 
 class MvdsCodec:
-    """One link's reader and writer of payloads."""
+    """Reads and writes payloads; between two calls it remembers nothing, so links share it."""
 
     def __init__(self, profile: int) -> None:
         self._has_metadata = profile != PROFILE_MVDS_NESTED
