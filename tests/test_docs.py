@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import statements
-from drupelet import blackbox, clients, flashlog, link, segments
+from drupelet import blackbox, clients, flashlog, flashread, link, segments
 from drupelet.errors import E_PEER, OK
 from drupelet.files import RamFiles
 from drupelet.node import (
@@ -27,7 +27,7 @@ from drupelet.node import (
 )
 from drupelet.store import FlashStore
 from drupelet.wire import bsp1
-from drupelet_host import database
+from drupelet_host import database, store_sqlite
 from drupelet_tools.telemetry import codes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -204,8 +204,11 @@ def test_spec_names_every_record_type() -> None:
 
 def test_spec_names_every_record_of_the_log() -> None:
     kinds = named(flashlog, "KIND_")
-    assert len(kinds) == 8
+    assert len(kinds) == 9 and kinds["OPENED"] == 9
     assert_listed("5.3", kinds)
+    text = (DOCS / "SPEC.md").read_text("utf-8")
+    assert f"| store log | {flashlog._VERSION} |" in text
+    assert f"format version, {flashlog._VERSION} |" in section("5.3")
 
 
 def test_spec_names_every_code_of_the_black_box() -> None:
@@ -237,6 +240,12 @@ def test_spec_gives_the_clients_and_the_database() -> None:
     for id in (clients.READINGS_CLIENT_ID, clients.TELEMETRY_CLIENT_ID):
         assert id.hex() in section("1")
     assert database._SCHEMA.strip() in section("8")
+    states = re.findall(r"^\| (\d) \| (\w+)", section("8"), re.M)
+    known = named(flashread, "STATE_") | named(store_sqlite, "_STATE_")
+    assert sorted(known.values()) == [int(number) for number, _ in states]
+    assert [word for _, word in states][:5] == [
+        name.lower() for name in sorted(known, key=known.__getitem__)
+    ][:5]
     text = (DOCS / "SPEC.md").read_text("utf-8")
     assert f"0x{database.APPLICATION_ID:08x}" in text
     assert f"| host database | {database.SCHEMA_VERSION} |" in text

@@ -65,17 +65,10 @@ class Roll(Room):
         self, kind: int, number: int, key: "bytes | bytearray | memoryview", at: int, size: int
     ) -> int:
         """Note a member, or with `size` 0 that it is one no more; its number or a code."""
-        log = self._log
-        code = self._room(1 + size, self._data_max)
-        if code != OK:
-            return code
-        place = log.begin(KIND_MEMBER, kind, 1 + size)
         self._small[0] = number
-        log.add(self._small, 0, 1)
-        log.add(key, at, size)
-        code = log.end()
-        if code != OK:
-            return self._refuse(code)
+        place = self._note(KIND_MEMBER, kind, 1, key, at, size, self._data_max)
+        if place < 0:
+            return place
         self._note_member(place, kind, number, not size)
         return number
 
@@ -161,22 +154,32 @@ class Roll(Room):
     def save(self, state: "bytes | bytearray | memoryview", size: int) -> int:
         """Write the owner's state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""
         assert size <= WAKE_STATE_SIZE_MAX
-        log = self._log
-        for _ in range(_TRIES):
-            code = self._room(size, log.segments_max)
-            if code != OK:
-                return code
-            place = log.begin(KIND_WAKE, 0, size)
-            log.add(state, 0, size)
-            code = log.end()
-            if code != E_CAPACITY or self.reclaim() != OK:
-                break
-        if code != OK:
-            return self._refuse(code)
+        place = self._note(KIND_WAKE, 0, 0, state, 0, size, self._log.segments_max)
+        if place < 0:
+            return place
         self._wake = place
         copy(self.saved, 0, state, 0, size)
         self.saved_size = size
         return OK
+
+    def _note(
+        self, kind: int, tag: int, head_size: int, buf: "bytes | bytearray | memoryview", at: int,
+        size: int, segments: int,
+    ) -> int:  # fmt: skip
+        """Write a record of the first bytes of `_small` and of `buf`; its place or a code."""
+        log = self._log
+        for _ in range(_TRIES):
+            code = self._room(head_size + size, segments)
+            if code != OK:
+                return code
+            place = log.begin(kind, tag, head_size + size)
+            log.add(self._small, 0, head_size)
+            log.add(buf, at, size)
+            code = log.end()
+            # The flash may be full before the log is.
+            if code != E_CAPACITY or self.reclaim() != OK:
+                break
+        return place if code == OK else self._refuse(code)
 
 
 def _descriptor_name(number: int) -> str:

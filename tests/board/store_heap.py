@@ -41,6 +41,8 @@ box = BlackBox(b"\1\2\3\4", 7)
 ids = bytearray(32)
 timestamp = bytearray(8)
 body = bytearray(952)
+edges = bytearray(257)
+left_id = bytearray(b"left" * 8)
 out = bytearray(1000)
 state = bytearray(492)
 anchor = b"\1\2\3\4\5\6"
@@ -91,8 +93,46 @@ def walk() -> None:
 
 def delete() -> None:
     put()
-    assert store.delete(store.find(ids, 0), b"", 0) == 0
-    assert store.load(store.find(ids, 0)) == 0
+    assert store.delete(store.find(ids, 0), edges, 257) == 0
+    handle = store.find(ids, 0)
+    assert store.load(handle) == 0 and store.edges_size == 257
+    assert store.read_into(handle, 0, out, 0, 300) == 257
+
+
+def keep_and_open_up() -> None:
+    next_id()
+    handle = store.put(1, 2, ids, 0, timestamp, 0, body, 0, 60, 5)
+    assert store.load(handle) == 0 and store.private
+    assert store.open_up(handle) == 0
+    assert store.load(handle) == 0 and not store.private
+    assert store.next(handle) == 0
+
+
+def delete_kept() -> None:
+    next_id()
+    handle = store.put(1, 2, ids, 0, timestamp, 0, body, 0, 60, 5)
+    assert store.delete(handle, edges, 33) == 0
+    assert store.load(handle) == 0 and store.private
+
+
+def bury() -> None:
+    next_id()
+    handle = store.bury(1, 2, ids, 0, timestamp, 0, 0)
+    assert store.bury(1, 2, ids, 0, timestamp, 0, 0) == handle
+    assert store.load(handle) == 0 and store.state == 4 and store.next(handle) == 0
+
+
+def bury_pending() -> None:
+    next_id()
+    handle = store.put(1, 2, ids, 0, timestamp, 0, body, 0, 100, 2)
+    assert store.bury(1, 2, ids, 0, timestamp, 0, handle) == handle
+    assert store.next_pending(0) == 0
+
+
+def of_a_left_group() -> None:
+    assert store.load(left_handle) < 0
+    assert store.find(left_id, 0) == 0
+    assert store.next(0) != left_handle
 
 
 def save() -> None:
@@ -136,7 +176,8 @@ def tell_box() -> None:
 
 
 CALLS = [
-    put, put_again, pending_and_promote, find_and_read, find_nothing, walk, delete, save, barrier,
+    put, put_again, pending_and_promote, find_and_read, find_nothing, walk, delete,
+    keep_and_open_up, delete_kept, bury, bury_pending, of_a_left_group, save, barrier,
     append_part, member, refused, tell_box,
 ]  # fmt: skip
 
@@ -158,6 +199,11 @@ def measure(call: "object", times: int) -> str:
 
 assert store.open() == 0
 assert store.member(2, b"peer", 0, 4) == 1
+assert store.member(1, ids, 0, 32) == 1
+group = store.member(1, left_id, 0, 32)
+left_handle = store.put(group, 2, left_id, 0, timestamp, 0, body, 0, 60, 1)
+assert left_handle > 0 and store.forget(1, group) == 0
+assert store.member(1, left_id, 0, 32) == group + 1
 assert store.part_open(0, ids, 0, 0) == 0
 allocating = []
 for call in CALLS:

@@ -13,7 +13,13 @@ sys.path.insert(0, sys.argv[0].rpartition("/")[0])
 from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 
 from boards.unix.files import BoardFiles  # noqa: E402
-from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_PENDING  # noqa: E402
+from drupelet.flashread import (  # noqa: E402
+    STATE_DELETED,
+    STATE_DELIVERED,
+    STATE_INVALID,
+    STATE_PENDING,
+    STATE_PRIVATE,
+)
 from drupelet.limits import FILES_OPEN_MAX  # noqa: E402
 from drupelet.store import FlashStore  # noqa: E402
 
@@ -48,14 +54,15 @@ def unmount(store: FlashStore) -> None:
     gc.collect()
 
 
-def put(store: FlashStore, number: int, pending: bool) -> int:
-    """Put a message, a long one through a part; its handle or a code."""
+def put(store: FlashStore, number: int, state: int) -> int:
+    """Put a message, a long one through a part; its handle or a code. 8 is in group 2."""
     body = body_of(number)
+    group = 2 if number == 8 else 1
     if number < 100:
-        return store.put(1, 2, identity(number), 0, bytes(8), 0, body, 0, len(body), 1 + pending)
+        return store.put(group, 2, identity(number), 0, bytes(8), 0, body, 0, len(body), state)
     store.part_open(0, identity(number), 0, 40 + len(body))
     code = store.part_append(0, bytes(40), 0, 40) or store.part_append(0, body, 0, len(body))
-    return code or store.put_part(0, 1, 2, identity(number), 0, 1 + pending)
+    return code or store.put_part(0, group, 2, identity(number), 0, state)
 
 
 # What happens, one barrier after the other: verb and message.
@@ -66,19 +73,29 @@ PLAY = (
     (("promote", 100), ("delete", 1)),
     (("put", 101), ("put", 4)),
     (("delete", 101), ("put", 5)),
+    (("keep", 6), ("pend", 7)),
+    (("put", 8), ("open", 6)),
+    (("bury", 7), ("delete", 6)),
+    (("leave", 8),),
 )
+ABSENT = 0
 BECOMES = {
     "put": STATE_DELIVERED,
     "pend": STATE_PENDING,
     "promote": STATE_DELIVERED,
     "delete": STATE_DELETED,
+    "keep": STATE_PRIVATE,
+    "open": STATE_DELIVERED,
+    "bury": STATE_INVALID,
+    "leave": ABSENT,
 }
+EDGES = bytes([1]) + bytes(32)
 
 
 def play(store: FlashStore, sure: "dict[int, int]", maybe: "dict[int, int]") -> None:
     """Do all that; stops at the first code that says that the flash has gone."""
     handles = {}
-    if store.member(1, bytes(32), 0, 32) < 0:
+    if store.member(1, bytes(32), 0, 32) < 0 or store.member(1, b"2" * 32, 0, 32) < 0:
         return
     for calls in PLAY:
         for verb, number in calls:
@@ -87,11 +104,17 @@ def play(store: FlashStore, sure: "dict[int, int]", maybe: "dict[int, int]") -> 
             else:
                 maybe[number] = BECOMES[verb]
                 if verb == "delete":
-                    code = store.delete(handles[number], b"", 0)
+                    code = store.delete(handles[number], EDGES, 33)
+                elif verb == "open":
+                    code = store.open_up(handles[number])
+                elif verb == "bury":
+                    code = store.bury(1, 2, identity(number), 0, bytes(8), 0, handles[number])
+                elif verb == "leave":
+                    code = store.forget(1, 2)
                 elif verb == "promote":
                     code = handles[number] = store.promote(handles[number], 1)
                 else:
-                    code = handles[number] = put(store, number, verb == "pend")
+                    code = handles[number] = put(store, number, BECOMES[verb])
             if code < 0:
                 return
         if store.barrier() < 0:
@@ -103,6 +126,8 @@ def verify(store: FlashStore, sure: "dict[int, int]", maybe: "dict[int, int]") -
     """Each message is in a state that it had at the last barrier or later, and whole."""
     for number in sure:
         handle = store.find(identity(number), 0)
+        if not handle and maybe[number] == ABSENT:
+            continue
         assert handle > 0, f"message {number} is lost"
         assert store.load(handle) == 0
         assert store.state in (sure[number], maybe[number]), number
@@ -139,5 +164,5 @@ while cuts < CUTS_MAX:
     if not blocks.dead:
         break
     cuts += 1
-assert len(sure) == 7, sure
+assert len(sure) == 10, sure
 print("cuts", cuts, "lost 0")

@@ -33,7 +33,7 @@ def run(command: list[str], *arguments: str, **environment: str) -> str:
 
 @pytest.mark.parametrize("mode", ["batch", "interactive"])
 def test_the_hot_path_allocates_nothing(micropython: list[str], firmware: Path, mode: str) -> None:
-    command = [*micropython, "-X", "heapsize=1M", str(HERE / "core_heap.py"), mode]
+    command = [*micropython, "-X", "heapsize=2M", str(HERE / "core_heap.py"), mode]
     *lines, last = run(command, MICROPYPATH=str(firmware)).splitlines()
     rows = [line.split() for line in lines]
     assert [row[0] for row in rows] == list(RECORDS)

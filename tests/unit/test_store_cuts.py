@@ -76,7 +76,6 @@ class Run:
         del self.saved[:-1]
 
     def put(self, number: int, state: int, group: int = 1) -> None:
-        state = max(state, STATE_DELIVERED + (state is True))
         self.becomes(number, state)
         self.groups[number] = group
         body = body_of(number)
@@ -148,31 +147,28 @@ class Run:
         self.store.settled_handle = max(self.handles.values()) + 1
 
 
-def scenario(run: Run) -> Iterator[None]:
-    """Everything that a store does, over several segments, with one yield per finished call."""
-    run.boot()
-    assert run.store.member(1, bytes(range(32)), 0, 32) == 1
-    assert run.store.member(2, b"peer", 0, 4) == 1
-    yield run.put(1, False)
-    yield run.put(2, True)
-    yield run.barrier()
-    yield run.save(b"first")
+def leave_and_join_again(run: Run) -> Iterator[None]:
+    """A group with messages of every kind is left, and joined under another number."""
     assert run.store.member(1, LEFT_KEY, 0, 32) == 2
-    yield run.put(60, False, 2)
+    yield run.put(60, STATE_DELIVERED, 2)
     yield run.describe(2)
-    yield run.put(61, True, 2)
-    yield run.put(105, True, 2)
+    yield run.put(61, STATE_PENDING, 2)
+    yield run.put(105, STATE_PENDING, 2)
     yield run.put(62, STATE_PRIVATE, 2)
     yield run.barrier()
     yield run.delete(62)
     yield run.leave(2)
     assert run.store.member(1, LEFT_KEY, 0, 32) == 3
-    yield run.put(61, True, 3)
+    yield run.put(61, STATE_PENDING, 3)
     yield run.describe(3)
+
+
+def keep_and_bury(run: Run) -> Iterator[None]:
+    """Private messages are shared or deleted, others turn out to be invalid."""
     yield run.put(63, STATE_PRIVATE)
     yield run.put(64, STATE_PRIVATE)
-    yield run.put(65, True)
-    yield run.put(106, True)
+    yield run.put(65, STATE_PENDING)
+    yield run.put(106, STATE_PENDING)
     yield run.barrier()
     yield run.open_up(63)
     yield run.delete(64)
@@ -183,35 +179,48 @@ def scenario(run: Run) -> Iterator[None]:
     yield run.promote(61, STATE_PRIVATE)
     yield run.open_up(61)
     yield run.delete(63)
-    yield run.put(3, False)
-    yield run.put(4, True)
+
+
+def scenario(run: Run) -> Iterator[None]:
+    """Everything that a store does, over several segments, with one yield per finished call."""
+    run.boot()
+    assert run.store.member(1, bytes(range(32)), 0, 32) == 1
+    assert run.store.member(2, b"peer", 0, 4) == 1
+    yield run.put(1, STATE_DELIVERED)
+    yield run.put(2, STATE_PENDING)
+    yield run.barrier()
+    yield run.save(b"first")
+    yield from leave_and_join_again(run)
+    yield from keep_and_bury(run)
+    yield run.put(3, STATE_DELIVERED)
+    yield run.put(4, STATE_PENDING)
     yield run.promote(2)
     yield run.barrier()
-    yield run.put(100, True)
-    yield run.put(101, False)
+    yield run.put(100, STATE_PENDING)
+    yield run.put(101, STATE_DELIVERED)
     yield run.delete(3)
     yield run.barrier()
     yield run.promote(100)
     yield run.save(b"second" * 10)
     yield run.delete(101)
-    yield run.put(103, True)
+    yield run.put(103, STATE_PENDING)
     yield run.barrier()
     yield run.delete(103)
-    yield run.put(104, True)
+    yield run.put(104, STATE_PENDING)
     yield run.barrier()
     for number in range(5, 15):
-        yield run.put(number, False)
+        yield run.put(number, STATE_DELIVERED)
     yield run.barrier()
     run.settle()
     for number in range(25, 37):
-        yield run.put(number, False)
+        yield run.put(number, STATE_DELIVERED)
         yield run.save(bytes([number]) * 30)
         if number % 5 == 0:
             yield run.barrier()
             run.settle()
     yield run.promote(4)
     yield run.promote(104)
-    yield run.put(102, False)
+    yield run.put(102, STATE_DELIVERED)
     yield run.barrier()
 
 

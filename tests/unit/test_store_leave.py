@@ -224,10 +224,12 @@ def test_a_descriptor_stands_for_a_durable_member_only() -> None:
     store.part_append(0, bytes(32) + b"text", 0, 36)
     assert store.descriptor_put(0, group) == OK
     store = reboot(files)  # no barrier
-    assert store.descriptor_size(group) == 4
+    other = join(store, 5)[0]
+    assert store.descriptor_size(other) == -1 and other != group
+    assert store.descriptor_size(group) == 4 and join(store, 0) == [group]
     assert store.forget(GROUP, group) == OK
     assert names_of(files, ".DSC") == []
-    assert join(store, 0)[0] != group
+    assert join(store, 0)[0] not in (group, other)
 
 
 def test_boot_removes_the_descriptors_of_what_is_no_group() -> None:

@@ -50,10 +50,10 @@ class _Setup:
 
     def __init__(self, config: dict) -> None:
         self.config = config
+        self.id = bytes.fromhex(config["id"])
         # Code first: it needs room in pieces, and the tables take theirs for good.
         for peer in config["peers"]:
             self._load_carrier(peer["url"].split(":")[0])
-        self.id = bytes.fromhex(config["id"])
         self.clock = Clock()
         self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
         store = FlashStore(BoardFiles(config["flash"]))
