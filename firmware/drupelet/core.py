@@ -24,6 +24,7 @@ from drupelet.window import Window
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.ports import BoxPort, CodecPort, HashPort, IndexPort, StorePort
+    from drupelet.wire.bsp0_link import Codecs
     from drupelet.wire.compact1_out import CompactEngine
 
 
@@ -78,6 +79,7 @@ class Core:
         self.out_keys = bytearray(8 * peers_max)
         self.out_sizes = [0] * peers_max
         self.compact: "CompactEngine | None" = None  # made by the first link that speaks it
+        self.rivals: "Codecs | None" = None  # likewise, of bsp-0 on a host
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.delivered = 0
         self.duplicates = 0

@@ -120,6 +120,7 @@ class LinkPort(Protocol):
 
     core: "Core"
     peer: int
+    carrier: int
     visits: bool
     interactive: bool
     frame_size_max: int

@@ -1,6 +1,5 @@
 """The frames of profile `bsp-0`: what is written is read, and whatever is read does no harm."""
 
-import gc
 import random
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drupelet.core import Core
 from drupelet.errors import E_PEER, OK, PeerError
 from drupelet.limits import (
     BODY_SIZE_MAX,
@@ -19,7 +17,7 @@ from drupelet.limits import (
 )
 from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
 from drupelet.profiles import PROFILE_BSP_0
-from drupelet.wire import bsp0, bsp0_link
+from drupelet.wire import bsp0
 from drupelet.wire.bsp0_link import FrameCodec
 from drupelet.wire.bsp0_session import Session
 from helpers import EPOCH_MS, Draw, Network, stamp
@@ -46,6 +44,7 @@ class FakeLink:
         )
         self.peer = 0
         self.visits = visits
+        self.carrier = 0
         self.epoch = self.every = self.message_group = 1
         self.frame_size_max = 0
         self.due: dict[str, list[bytes]] = {name: [] for name in NAMES.values()}
@@ -168,6 +167,7 @@ class Place:
     def __init__(self, link: FakeLink) -> None:
         self.members = link.core.members
         self.window = link.core.window
+        self.rivals = None
 
 
 def test_a_full_record_has_1536_ids() -> None:
@@ -255,18 +255,17 @@ def test_equal_nonces_silence_nobody() -> None:
     assert not any(codec.is_silent(link) for link, codec in rivals(3, 3))
 
 
-def test_codecs_go_with_their_node() -> None:
-    gc.collect()
-    before = len(bsp0_link._CODECS)
-    friend = Friend("a", Draw(1))
-    friend.add("b")
-    friend.boot()
+def test_codecs_belong_to_their_node() -> None:
+    friends = [Friend(name, Draw(1)) for name in "ac"]
+    for friend in friends:
+        friend.add("b")
+        friend.boot()
     for _ in range(2):
-        friend.node.link(friend.numbers["b"], PROFILE_BSP_0, CARRIER_SERIAL, EPOCH_MS, BATCH)
-    assert len(bsp0_link._CODECS) == before + 1 and isinstance(friend.node.core, Core)
-    del friend
-    gc.collect()
-    assert len(bsp0_link._CODECS) == before
+        friends[0].node.link(
+            friends[0].numbers["b"], PROFILE_BSP_0, CARRIER_SERIAL, EPOCH_MS, BATCH
+        )
+    assert friends[0].node.core.rivals.made == 2
+    assert friends[1].node.core.rivals is None
 
 
 def test_a_stick_carries_it_there_and_the_acknowledgements_back() -> None:

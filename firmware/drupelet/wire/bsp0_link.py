@@ -12,7 +12,6 @@ that opened a connection makes up its nonce, and the loser closes: drupelet.wire
 """
 
 from hashlib import blake2b
-from weakref import WeakKeyDictionary
 
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import (
@@ -159,7 +158,7 @@ def _message_into(link: "LinkPort", frame: bytearray, at: int, size: int) -> boo
     return whole
 
 
-class _Codecs:
+class Codecs:
     """The codecs of one node: how many there were, and the live ones by peer and carrier."""
 
     def __init__(self) -> None:
@@ -167,16 +166,14 @@ class _Codecs:
         self.rivals: "dict[tuple[int, int], list[FrameCodec]]" = {}
 
 
-# They hold no core, so they go with it.
-_CODECS: "WeakKeyDictionary[Core, _Codecs]" = WeakKeyDictionary()
-
-
 class FrameCodec(Records):
     """One link's reader and writer of frames."""
 
     def __init__(self, core: "Core", peer: int) -> None:
         Records.__init__(self)
-        self._codecs = _CODECS.setdefault(core, _Codecs())
+        if core.rivals is None:
+            core.rivals = Codecs()
+        self._codecs = core.rivals
         self._rivals = [self]
         self._is_placed = False
         self.nonce = self._made_up(core, peer)
@@ -253,7 +250,7 @@ class FrameCodec(Records):
         if not self._is_placed:
             self._is_placed = True
             if not link.visits:
-                carrier: int = getattr(link, "carrier", 0)
+                carrier = link.carrier
                 self._rivals = self._codecs.rivals.setdefault((link.peer, carrier), [])
                 self._rivals.append(self)
 
