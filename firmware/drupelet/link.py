@@ -237,10 +237,17 @@ class Link(Bundles):
         return self.attention
 
     def _yields(self) -> bool:
-        """True when this epoch's one payload for the peer goes over another of its links."""
+        """True when this epoch's one payload for the peer may be for another of its links.
+
+        Who had the last one leaves the others the first half of the next epoch: a carrier that
+        leads nowhere must not take them all.
+        """
         clock = self.clock
-        taken = clock.payload_link is not None and clock.payload_epoch == clock.epoch
-        return taken and clock.payload_link is not self and not self.visits
+        if self.visits or clock.users == 1 or clock.payload_link is None:
+            return False
+        if clock.payload_epoch == clock.epoch:
+            return clock.payload_link is not self
+        return clock.payload_link is self and clock.half_ms(self.now_ms) > 0
 
     def _count_wake(self, size: int) -> int:
         budget = self.budget
@@ -335,10 +342,13 @@ class Link(Bundles):
 
     def _due_ms(self, now_ms: int) -> int:
         window = self.core.window
-        epoch = self.clock.epoch
+        clock = self.clock
+        epoch = clock.epoch
         left = self.every - epochs_since(epoch, self._began)
         if self.attention or self._seen_changes != window.changes[self.peer]:
             if self._train and self._yields():
+                if clock.payload_epoch != epoch:
+                    return clock.half_ms(now_ms)
                 left = 1
             elif self._train:
                 return self.budget.wait_for(now_ms, FRAME_SIZE_MIN) if self.budget else 0
@@ -346,4 +356,4 @@ class Link(Bundles):
             if not self._due_epochs:
                 return WAIT_MS_MAX
             left = self._due_epochs - epochs_since(epoch, self._due_from)
-        return self.clock.until_ms(now_ms, left)
+        return clock.until_ms(now_ms, left)

@@ -6,7 +6,6 @@
     link = node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, epoch_ms, INTERACTIVE)
     link.receive(frame, size, now_ms); size = link.poll_into(frame, now_ms)
     sleep for node.wake_ms(now_ms)
-
 Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random_byte()`.
 """
 
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
 
 EVENT_NONE = const(0)
 EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a crash
-
 # Kinds of `store.member`.
 _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
@@ -266,8 +264,10 @@ class Node:
             profile = PROFILE_BSP_1  # bytes cost nothing there, and nobody answers
         codec = make_codec(self.core, profile, slot)
         link = Link(self.core, slot, profile, codec, carrier, epoch_ms, mode, clock)
-        for other in others if not link.visits else ():
-            other.use(clock)
+        if not link.visits:
+            clock.users = len(others) + 1
+            for other in others:
+                other.use(clock)
         self._links.append(link)
         return link
 
@@ -329,7 +329,7 @@ class Node:
     def delete(self, handle: int) -> int:
         """Delete a message and keep its place in the graph; OK or a code.
 
-        Its id is still acknowledged, and what depends on it is not affected (BSP v1 section 5).
+        Its id is still acknowledged; what depends on it is not affected (BSP v1 section 5).
         """
         from drupelet.manage import delete
 

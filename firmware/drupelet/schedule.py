@@ -44,6 +44,7 @@ class EpochClock:
         self.epoch = 1
         self.start_ms = later_ms(now_ms, phase_ms - epoch_ms)
         # The links that count by this clock share one payload per epoch (MVDS "Flow").
+        self.users = 1  # how many they are
         self.payload_epoch = 0  # when a payload went last, and over which of them
         self.payload_link: "Link | None" = None
 
@@ -54,6 +55,12 @@ class EpochClock:
             passed = passed_ms // self.epoch_ms
             self.epoch = (self.epoch + passed) & 0xFFFF
             self.start_ms = later_ms(self.start_ms, passed * self.epoch_ms)
+
+    def half_ms(self, now_ms: int) -> int:
+        """Milliseconds until half of the present epoch is over; 0: it is."""
+        passed_ms = elapsed_ms(now_ms, self.start_ms)
+        wait_ms = (self.epoch_ms >> 1) - passed_ms
+        return wait_ms if passed_ms < _BACK_MS and wait_ms > 0 else 0
 
     def until_ms(self, now_ms: int, epochs: int) -> int:
         """Milliseconds from now to the start of the epoch `epochs` after the present one."""

@@ -330,7 +330,9 @@ def remove_peer(home: Path, name: str) -> Peer:
     parts = re.split(r"^(?=\s*\[)", _text(home), flags=re.M)
     heads = [row for row, part in enumerate(parts) if re.match(r"\s*\[\[\s*peers\s*\]\]", part)]
     if index < len(heads):
-        del parts[heads[index]]
+        # A comment at its end speaks of the next table.
+        tail = re.search(r"(?:[ \t]*(?:#.*)?\n)*\Z", parts[heads[index]])
+        parts[heads[index]] = tail.group() if tail else ""
     peers = before.peers[:index] + before.peers[index + 1 :]
     _rewrite(home, "".join(parts), replace(before, peers=peers))
     return before.peers[index]

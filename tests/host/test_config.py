@@ -64,6 +64,12 @@ def test_a_home_is_not_replaced(tmp_path: Path) -> None:
         (GOOD.replace('"host"', '"a b"'), "name: use 1 to 32 letters"),
         (GOOD.replace('"batch"', '"slow"'), "peer 1: mode: must be one of interactive, batch"),
         (GOOD.replace("500", "5"), "peer 1: epoch_ms: must be a whole number from 20"),
+        (GOOD + 'profile = "bsp-2"', "peer 1: profile: must be one of compact-1, bsp-1, not"),
+        (GOOD + 'profile = "mvds-1"', "peer 1: profile: mvds-1 needs a group of its own kind"),
+        (GOOD + 'profile = "bsp-0"', "peer 1: profile: bsp-0 needs a group of its own kind"),
+        (GOOD + "profile = [1]", "peer 1: profile: must be a text"),
+        (GOOD + "budget_bytes_per_epoch = 60", "budget_bytes_per_epoch: must be a whole number"),
+        (GOOD + "budget_bytes_per_epoch = true", "budget_bytes_per_epoch: must be a whole"),
         (GOOD.replace("500", "true"), "peer 1: epoch_ms: must be a whole number"),
         (GOOD + "colour = 3", "peer 1: colour: unknown key"),
         ('colour = "red"\n' + GOOD, "colour: unknown key"),
@@ -102,3 +108,52 @@ def test_the_lock_is_for_one(tmp_path: Path) -> None:
         with pytest.raises(config.LockedError, match="already owns"), config.lock(tmp_path):
             pass
     assert not config.locked(tmp_path)
+
+
+def test_what_a_link_speaks_if_nothing_is_said(tmp_path: Path) -> None:
+    assert load(tmp_path, GOOD).peers[0].asked_profile == "compact-1"
+    assert load(tmp_path, GOOD + 'board = "host"').peers[0].asked_profile == "compact-1"
+    assert load(tmp_path, GOOD + 'board = "esp32"').peers[0].asked_profile == "bsp-1"
+    said = load(tmp_path, GOOD + 'board = "esp32"\nprofile = "compact-1"').peers[0]
+    assert said.asked_profile == "compact-1"
+    assert load(tmp_path, GOOD + "budget_bytes_per_epoch = 0").peers[0].budget_bytes_per_epoch == 0
+    assert load(tmp_path, GOOD.replace("batch", "auto")).peers[0].mode == "auto"
+
+
+def test_peers_are_added_and_removed_and_the_rest_stays(tmp_path: Path) -> None:
+    text = "# by hand\n" + GOOD + "\n# the cellar\n[[peers]]\n" + GOOD.partition("[[peers]]\n")[2]
+    text = text.replace('"a"', '"cellar"', 2).replace('"cellar"', '"a"', 1)
+    text = text[::-1].replace("1000000A", "2000000A", 1)[::-1]
+    before = load(tmp_path, text)
+    extra = Peer("x", b"xxxx", "stick:", "auto", 500, "esp32", "bsp-1", 300)
+    config.add_peer(tmp_path, extra)
+    assert config.load(tmp_path).peers == (*before.peers, extra)
+    config.remove_peer(tmp_path, "a")
+    assert [peer.name for peer in config.load(tmp_path).peers] == ["cellar", "x"]
+    config.remove_peer(tmp_path, "x")
+    kept = (tmp_path / config.CONFIG_NAME).read_text()
+    assert "# by hand" in kept and "# the cellar" in kept and "esp32" not in kept
+    with pytest.raises(ConfigError, match="no peer 'x'; there are: cellar"):
+        config.remove_peer(tmp_path, "x")
+    for wrong in (
+        Peer("cellar", b"yyyy", "stick:"),
+        Peer("y", b"", "stick:"),
+        Peer("y", b"yyyy", "stick:", "slow"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            config.add_peer(tmp_path, wrong)
+        assert "\n" not in str(caught.value)
+        assert (tmp_path / config.CONFIG_NAME).read_text() == kept
+
+
+def test_what_the_command_cannot_change_is_left_alone(tmp_path: Path) -> None:
+    head, _, rows = GOOD.partition("[[peers]]\n")
+    inline = head + "peers = [{" + ", ".join(rows.split("\n")[:-1]) + "}]\n"
+    load(tmp_path, inline)
+    for change in (
+        lambda: config.remove_peer(tmp_path, "a"),
+        lambda: config.add_peer(tmp_path, Peer("b", b"bbbb", "stick:")),
+    ):
+        with pytest.raises(ConfigError, match="edit it and restart"):
+            change()
+        assert (tmp_path / config.CONFIG_NAME).read_text() == inline

@@ -1,5 +1,8 @@
 """The member without carriers: what is given again after a crash, and the outbox's one way out."""
 
+import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -88,3 +91,73 @@ def test_the_outbox_is_bounded(settings: Config, monkeypatch: pytest.MonkeyPatch
         post(member, b"3")
     with pytest.raises(CapacityError, match="split it"):
         post(member, bytes(mailbox.PAYLOAD_SIZE_MAX + 1))
+
+
+def start_and_stop(settings: Config, was_restored: bool = False) -> tuple[bool, int]:
+    """One run, as the agent does it; whether it noticed a restored store, and its store_gen."""
+    member = Member(settings, was_restored)
+    found = member.restored, member.store.store_gen
+    post(member, b"one more")
+    assert member.publish_letters(clock.now_ms()) == 1
+    member.close(clock.now_ms())
+    settings.status_path.write_text(json.dumps({"store": member.mark}))
+    return found
+
+
+def test_a_store_that_was_put_back_is_noticed_once(settings: Config, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    noticed, first = start_and_stop(settings)
+    assert not noticed
+    shutil.copy(settings.store_path, backup)
+    assert start_and_stop(settings) == (False, first)
+    shutil.copyfile(backup, settings.store_path)
+    noticed, second = start_and_stop(settings)
+    assert noticed and second & 0xFFFF not in (0, first & 0xFFFF)
+    assert start_and_stop(settings) == (False, second)
+    noticed, third = start_and_stop(settings, was_restored=True)
+    assert noticed and third != second
+    # With the whole home the agent's last word comes back, too: only the file is another one.
+    settings.status_path.unlink()
+    os.replace(settings.store_path, backup)
+    shutil.copy(backup, settings.store_path)
+    noticed, fourth = start_and_stop(settings)
+    assert noticed and fourth != third
+    settings.store_path.unlink()
+    assert start_and_stop(settings)[0], "made anew: its peers believe that it holds the old one's"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"store": 5}', '{"store": {"gen": "x"}}'])
+def test_a_bad_status_file_says_nothing(settings: Config, text: str) -> None:
+    _, first = start_and_stop(settings)
+    settings.status_path.write_text(text)
+    assert start_and_stop(settings) == (False, first)
+
+
+def test_what_is_owed_to_a_peer_outlives_a_restart(tmp_path: Path) -> None:
+    peer = Peer("b", b"bbbb", "serial:///dev/null")
+    made = Config(tmp_path / "home", "a", b"aaaa", "orchard", 50, None, (peer,))
+    config.create(made)
+    for was_restored, lost in ((False, False), (True, True), (False, True)):
+        member = Member(made, was_restored)
+        assert member.live_link(peer, 0, 0).lost == lost
+        member.close(clock.now_ms())
+    member = Member(made)
+    member.remove_peer(peer.id)
+    member.add_peer(peer)
+    assert not member.live_link(peer, 0, 0).lost
+    member.close(clock.now_ms())
+
+
+def test_a_budget_leaves_room_for_the_carrier(settings: Config) -> None:
+    url = "mqtt://localhost/" + "p" * 200
+    member = Member(settings)
+    for budget, fits in ((256, False), (400, True), (5000, True), (0, True)):
+        peer = Peer("b", b"bbbb", url, budget_bytes_per_epoch=budget)
+        if not fits:
+            with pytest.raises(CapacityError, match="budget_bytes_per_epoch: at least"):
+                member.live_link(peer, 1, 0)
+            continue
+        live = member.live_link(peer, 1, 0)
+        assert live.frame_size_max <= (budget or 1024)
+        assert (live.link.budget is None) == (budget == 0)
+    member.close(clock.now_ms())

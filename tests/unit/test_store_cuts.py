@@ -134,8 +134,8 @@ class Run:
             self.becomes(number, ABSENT)
         assert self.store.forget(1, group) == OK
         assert self.store.descriptor_size(group) == -1
-        self.left = 0
         self.barrier()
+        self.left = 0
 
     def save(self, state: bytes) -> None:
         self.saved.append(state)

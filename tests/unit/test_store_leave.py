@@ -1,6 +1,7 @@
 """What a board's store forgets on purpose, and what making room leaves of a message."""
 
 import zlib
+from contextlib import suppress
 
 import pytest
 
@@ -9,6 +10,7 @@ from drupelet.files import RamFiles
 from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
 from drupelet.node import SHARED, Node
 from drupelet.store import FlashStore
+from unit.cut_files import CutFiles, PowerCut
 from unit.test_store import (
     SETTLED,
     body_of,
@@ -230,6 +232,32 @@ def test_a_descriptor_stands_for_a_durable_member_only() -> None:
     assert store.forget(GROUP, group) == OK
     assert names_of(files, ".DSC") == []
     assert join(store, 0)[0] not in (group, other)
+
+
+@pytest.mark.parametrize("cut_at", range(8))
+def test_a_descriptor_goes_after_its_group(cut_at: int) -> None:
+    """Nothing unflushed survives any of the cuts."""
+    files = CutFiles()
+    store = FlashStore(files)
+    store.open()
+    (group,) = join(store, 0)
+    store.part_open(0, b"describe", 0, 0)
+    store.part_append(0, bytes(32) + b"text", 0, 36)
+    assert store.descriptor_put(0, group) == OK
+    files.power_on(cut_at=cut_at)
+    store = FlashStore(files)
+    store.open()
+    with suppress(PowerCut):
+        assert store.forget(GROUP, group) == OK
+        store.barrier()
+    assert files.off or cut_at > 4
+    files.power_on()
+    store = FlashStore(files)
+    store.open()
+    if join(store, 0) == [group]:
+        assert store.descriptor_size(group) == 4
+    else:
+        assert names_of(files, ".DSC") == []
 
 
 def test_boot_removes_the_descriptors_of_what_is_no_group() -> None:

@@ -89,7 +89,8 @@ def test_sleeping_misses_nothing(mode: int, epochs_ms: tuple[int, int], loss: in
     times = [[(now_ms // 10, *rest) for now_ms, *rest in line.sent] for line in lines]
     assert times[0] == times[1]
     assert asleep.polls < awake.polls / 20
-    assert asleep.idle_polls < 4 * len(asleep.sent) + 60, "it hardly ever wakes in vain"
+    # Two links take turns, and the one that was last lets the other look first.
+    assert asleep.idle_polls < 6 * len(asleep.sent) + 60, "it hardly ever wakes in vain"
 
 
 def test_nothing_outstanding_sleeps_for_days() -> None:
