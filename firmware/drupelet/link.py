@@ -220,7 +220,12 @@ class Link(Bundles):
                 self.clock.payload_epoch = self.clock.epoch
                 self.clock.payload_link = self
             self.core.box.count(self._base + _FRAMES, 1)
-            return size
+        else:
+            self._rest()
+        return size
+
+    def _rest(self) -> None:
+        """Nothing more is due: note when something will be."""
         self.attention = False
         if self._used:
             self._train = 0
@@ -229,7 +234,6 @@ class Link(Bundles):
             self._due_epochs = self.codec_wait
         self._due_from = self.epoch
         self._rewind()
-        return 0
 
     def _has_due(self) -> bool:
         if self._due_epochs and not self.attention:

@@ -18,7 +18,6 @@ from drupelet.schedule import elapsed_ms
 from drupelet_host import clock, config, mailbox, stick_visit
 from drupelet_host.config import Config, Peer
 from drupelet_host.lines import CARRIERS, UP, Brokers, Line, Waiter
-from drupelet_host.live import budget_of
 from drupelet_host.member import Delivered, Member
 from drupelet_host.output import Output, payload_text
 from drupelet_host.parse import split_body
@@ -81,7 +80,6 @@ class Agent:
             )
         if url.scheme == "mqtt":
             require_loopback(url.host)
-        budget_of(peer, url)
         return True
 
     def _line(self, peer: Peer, now_ms: int) -> Line:

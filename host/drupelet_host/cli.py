@@ -19,6 +19,7 @@ import typer
 import drupelet
 from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet_host import config, database, mailbox, output
+from drupelet_transports.url import parse_url
 
 if TYPE_CHECKING:
     from drupelet_host.log_view import Entry
@@ -363,6 +364,8 @@ def peer_add(
         number = bytes.fromhex(id)
     except ValueError:
         number = b""
+    if url != "stick:":
+        parse_url(url)
     epoch = settings.epoch_ms if epoch_ms is None else epoch_ms
     config.add_peer(folder, config.Peer(name, number, url, mode, epoch, board, profile))
     try:

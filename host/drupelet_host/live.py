@@ -9,7 +9,6 @@ import os
 from typing import Any
 
 from drupelet.budget import Budget, NoAir
-from drupelet.errors import CapacityError
 from drupelet.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
 from drupelet.node import (
     AUTO,
@@ -44,19 +43,12 @@ def overhead_max(url: Url) -> int:
 
 
 def budget_of(peer: Peer, url: Url) -> tuple[Budget | None, int]:
-    """The budget of a peer's live link, and the longest frame that it may send.
-
-    Raises CapacityError when nothing fits.
-    """
+    """The budget of a peer's live link, and the longest frame that it may send."""
     if not peer.budget_bytes_per_epoch:
         return None, FRAME_SIZE_MAX
     overhead = overhead_max(url)
     size = min(FRAME_SIZE_MAX, peer.budget_bytes_per_epoch) - overhead
-    if size < FRAME_SIZE_MIN:
-        raise CapacityError(
-            f"peer {peer.name}: budget_bytes_per_epoch: at least {FRAME_SIZE_MIN + overhead}"
-            f" on this carrier, not {peer.budget_bytes_per_epoch}"
-        )
+    assert size >= FRAME_SIZE_MIN  # BUDGET_BYTES_MIN sees to it: prefixes of topics are short
     bytes_max = peer.budget_bytes_per_epoch
     return Budget(peer.epoch_ms, bytes_max, 0, NoAir(), overhead, size), size
 

@@ -145,7 +145,7 @@ class Member:
     # --- links ---
 
     def live_link(self, peer: Peer, carrier: int, now_ms: int) -> LiveLink:
-        """A link with epochs to a configured peer. Raises CapacityError for a bad budget."""
+        """A link with epochs to a configured peer."""
         number = self.numbers[peer.id]
         profile = PROFILES[peer.asked_profile]
         link = self.node.link(number, profile, carrier, peer.epoch_ms, MODES[peer.mode], now_ms)

@@ -125,6 +125,21 @@ def test_a_carrier_that_is_refused(make_home: MakeHome, url: str, complaint: str
     assert complaint in done.stderr
 
 
+def test_peers_without_an_agent(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    assert_refused(home.run("peer", "add", "b", "b0000002", "gopher://x"), "gopher")
+    assert_refused(home.run("peer", "add", "b", "b0", "stick:"), "id: must be 8 hex digits")
+    assert_refused(home.run("peer", "remove", "b"), "no peer 'b'; there are: none")
+    done = home.run("peer", "add", "b", "b0000002", "stick:", "--json")
+    assert json.loads(done.stdout) == {"running": False}
+    home.start()
+    home.stop()
+    assert [(peer["name"], peer["profile"]) for peer in home.status()["peers"]] == [("b", "bsp-1")]
+    assert "bsp-1" in home.run("status").stdout
+    assert home.run("peer", "remove", "b").stdout == "b removed; the agent does not run\n"
+    assert home.status()["peers"] == []
+
+
 def small_files() -> None:
     """As a full disk: no file of the child grows beyond 100 KB."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

@@ -108,7 +108,7 @@ def configuration(folder: Path, name: str, url: str, **more: object) -> Path:
     config = {
         "name": name, "id": ids[name], "flash": str(folder / name), "group": "sets",
         "epoch_ms": 200, "readings_max": READINGS, "rows": None, "heap_limit": SMALL_HEAP,
-        "peers_max": 4, "messages_max": 48, "offers_max": 32,
+        "peers_max": 4, "messages_max": 48, "offers_max": 32, "filter_size": 1024,
         "telemetry_to": [], "peers": [{"id": ids[other], "url": url, "mode": "batch"}],
     }  # fmt: skip
     path = folder / f"{name}.json"

@@ -5,6 +5,7 @@ The configuration is one JSON object:
     name, id (8 hex digits), flash (folder), group (text), epoch_ms, readings_max,
     rows (file or null), heap_limit (bytes), telemetry_to (list of peer ids),
     peers_max, messages_max, offers_max (rows of the tables: what RAM they take is set here),
+    filter_size (bytes that keep searches off the flash, a power of two),
     peers: [{id, url, mode}]   url: serial:///dev/x, mqtt://host:port/prefix, stick:///folder
 
 Commands come on stdin, a line each: `flush` (close the black box's segment), `stop`. End of input

@@ -56,7 +56,7 @@ class _Setup:
             self._load_carrier(peer["url"].split(":")[0])
         self.clock = Clock()
         self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
-        store = FlashStore(BoardFiles(config["flash"]))
+        store = FlashStore(BoardFiles(config["flash"]), filter_size=config["filter_size"])
         store.open()
         self.node = Node(
             store, random_byte, config["peers_max"], GROUPS_MAX, config["messages_max"],

@@ -51,7 +51,7 @@ def first_symbols(held: int) -> int:
     Enough for any loss of up to an eighth of the other's set that its linear decoder solves
     (drupelet.wire.unsketch), and thus for about ten differences of any kind.
     """
-    count = min(max(linear_symbols(held + held // 8) + 1, _FIRST_MIN), _FIRST_MAX)
+    count = min(max(linear_symbols(held + held // 8), _FIRST_MIN), _FIRST_MAX)
     is_longer = count * SYMBOL_SIZE >= held * PREFIX_SIZE
     return 0 if is_longer or is_list_shorter(held, count) else count
 

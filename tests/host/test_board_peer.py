@@ -1,0 +1,55 @@
+"""A board that knows bsp-1 only, on MicroPython, and an agent that tries compact-1."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drupelet_host.config import Peer
+from drupelet_tools.demo.child import Child, Event
+from drupelet_tools.flash.build import micropython_command
+from drupelet_tools.flash.sets import Choice, build_set
+from host.conftest import Cable, Home, wait_for
+
+BOARD = 0xA0000001
+HOST = 0x40000000
+READINGS = 12
+
+
+@pytest.mark.parametrize("mode", ["batch", "interactive"])
+def test_an_agent_falls_back_to_what_a_board_speaks(
+    make_home: Callable[..., Home], cable: Cable, tmp_path: Path, mode: str
+) -> None:
+    firmware = tmp_path / "firmware"
+    build_set(firmware, "x86", Choice("relay"))
+    (tmp_path / "flash").mkdir()
+    settings = {
+        "name": "A", "id": f"{BOARD:08x}", "flash": str(tmp_path / "flash"), "group": "orchard",
+        "epoch_ms": 50, "readings_max": READINGS, "rows": None, "heap_limit": 128 * 1024,
+        "telemetry_to": [], "peers_max": 2, "messages_max": 24, "offers_max": 24,
+        "peers": [{"id": f"{HOST:08x}", "url": cable.url(0).partition("?")[0], "mode": mode}],
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    peer = Peer("A", BOARD.to_bytes(4), cable.url(1), mode, 50, profile="compact-1")
+    home = make_home("host", HOST, peer)
+    home.put("before the board was there")
+    home.start()
+    said: list[Event] = []
+    board = Child(
+        "A",
+        [*micropython_command("x86"), "-X", "heapsize=128K", "-m", "boards.unix.main",
+         str(tmp_path / "config.json")],
+        tmp_path / "log", lambda _name, event: said.append(event),
+        {"MICROPYPATH": str(firmware)},
+    )  # fmt: skip
+    try:
+        wait_for(lambda: not board.running or len(home.log()) == READINGS + 1, "all readings")
+        assert board.running, board.last_words()
+        home.put("and after")
+        wait_for(lambda: home.status()["peers"][0]["outstanding"] == 0, "what the host wrote")
+        wait_for(lambda: home.status()["delivered"] == READINGS + 2, "its own")
+        assert home.status()["peers"][0]["profile"] == "bsp-1"
+        assert home.status()["peers"][0]["duplicates"] <= 2
+    finally:
+        board.stop()
