@@ -42,6 +42,8 @@ class Window:
         self.bundles_out = [0] * peers_max
         self.changes = [0] * peers_max  # counts what was queued; the peer's links compare
         self.bundled = [0] * peers_max  # a stick holds the log up to here
+        # Up to here the peer may have lost even what came from it.
+        self.lost = [0] * peers_max
         self._head = bytearray(1)
         self.newest = 0
         self.consumed = 0
@@ -76,7 +78,7 @@ class Window:
         """Forget what is known about a peer; its row is free for another one."""
         for slot in range(self.slots.count):
             self.set_state(slot, peer, 0)
-        self.cursors[peer] = self.bundled[peer] = 0
+        self.cursors[peer] = self.bundled[peer] = self.lost[peer] = 0
         self.bundles_in[peer] = self.bundles_out[peer] = 0
         self.dirty = True
 
@@ -212,9 +214,12 @@ class Window:
         slot = self.slots.find(store.id, 0)
         if slot >= 0:
             return slot
-        if self.members.peer_slot(store.source) == peer:
+        came = self.members.peer_slot(store.source) == peer
+        if came and handle > self.lost[peer]:
             return -2
         slot = self.admit(store.id, 0, handle, group, store.source, store.size, False)
+        if came and slot >= 0:
+            self.set_state(slot, peer, 0)  # it does not count as held by who gave it
         headed = slot >= 0 and self.members.families[group] == FAMILY_MVDS
         if headed and store.read_into(handle, 0, self._head, 0, 1) == 1:
             self.slots.flags[slot] |= EPHEMERAL if self._head[0] & HEAD_EPHEMERAL else 0

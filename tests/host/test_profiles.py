@@ -103,8 +103,7 @@ def test_compact_frames_behind_a_broker(make_home: MakeHome) -> None:
     [
         ("batch", False, 5),
         ("interactive", True, 0),
-        # Window.fetch takes what came from a peer for held by it, whatever it has lost.
-        pytest.param("batch", True, 5, marks=pytest.mark.xfail(raises=AssertionError)),
+        ("batch", True, 5),
     ],
     ids=["peer-up", "peer-restarts", "own-lost-and-peer-restarts"],
 )
@@ -142,7 +141,7 @@ def test_a_store_that_was_put_back(
     assert len(b.events("restored")) == 1
     if peer_restarts:
         a.start()
-    wait_for_logs(homes, 70, 6.0 if own and peer_restarts else WAIT_S)
+    wait_for_logs(homes, 70)
     wait_for(lambda: not said(b, "recovering"), "recovery")
     assert b.status()["store_gen"] & 0xFFFF != before & 0xFFFF
     exchange(homes, 2)

@@ -12,7 +12,7 @@ from boards.unix.files import BoardFiles
 from boards.unix.ports import Clock, Console, Waiter, random_byte
 from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
-from drupelet.limits import GROUPS_MAX
+from drupelet.limits import GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
 from drupelet.link import (
     BATCH,
     CARRIER_MQTT,
@@ -27,10 +27,13 @@ from drupelet.store import FlashStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from boards.ports import SourcePort
     from drupelet.link import Link
 
 _BOARD_ESP32 = 1
+_BODY_FILES = 24  # long bodies kept at once
 _BOX_BLOCKS = 2  # 1 KiB a segment: little is lost when the power goes
 _WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
 
@@ -51,12 +54,17 @@ class _Setup:
     def __init__(self, config: dict) -> None:
         self.config = config
         self.id = bytes.fromhex(config["id"])
-        # Code first: it needs room in pieces, and the tables take theirs for good.
-        for peer in config["peers"]:
-            self._load_carrier(peer["url"].split(":")[0])
+        self.socket: "Any" = None
+        # Code and the carriers' buffers first: they need room in one piece, and the tables take
+        # theirs for good.
+        self.carriers = [self._open_carrier(peer) for peer in config["peers"]]
+        __import__("drupelet.wire.bsp1")
         self.clock = Clock()
         self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
-        store = FlashStore(BoardFiles(config["flash"]), filter_size=config["filter_size"])
+        store = FlashStore(
+            BoardFiles(config["flash"]), SEGMENT_SIZE, SEGMENTS_MAX, config["messages_max"],
+            _BODY_FILES, config["filter_size"],
+        )  # fmt: skip
         store.open()
         self.node = Node(
             store, random_byte, config["peers_max"], GROUPS_MAX, config["messages_max"],
@@ -66,20 +74,34 @@ class _Setup:
         self._let_go()
         self._boot()
         self._make_board()
-        for peer in config["peers"]:
-            self._add_carrier(peer)
+        for row in range(len(self.carriers)):
+            self._add_carrier(config["peers"][row], self.carriers[row])
 
-    @staticmethod
-    def _load_carrier(scheme: str) -> None:
-        """Load what a carrier needs, bottom up as in `main`."""
+    # What not every board has is loaded only where it is used, bottom up as in `main`: code is
+    # heap.
+
+    def _open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - three shapes
+        """The carrier of one peer: a transport, an MQTT client, or the socket for sticks."""
+        scheme = peer["url"].split(":")[0]
         if scheme == "serial":
-            names = ("framing", "serial_board")
-        elif scheme == "mqtt":
-            names = ("mqtt_packet", "mqtt_board")
-        else:
-            names = ("stick",)
-        for name in names:
-            __import__("drupelet_transports." + name)
+            __import__("drupelet_transports.framing")
+            from drupelet_transports.serial_board import SerialBoard
+
+            return SerialBoard(_where(peer["url"]))
+        if scheme == "mqtt":
+            __import__("drupelet_transports.mqtt_packet")
+            from drupelet_transports.mqtt_board import MqttClient
+
+            broker, prefix = _where(peer["url"]).split("/", 1)
+            host, port = broker.rsplit(":", 1)
+            return MqttClient(host, int(port), prefix, self.id, random_byte)
+        # All peers that are reached by stick share one: a board has one socket for it.
+        if self.socket is None:
+            from boards.stick import Socket
+            from drupelet_transports.stick import Stick
+
+            self.socket = Socket(Stick(_where(peer["url"]), self.id))
+        return self.socket
 
     @staticmethod
     def _let_go() -> None:
@@ -132,8 +154,6 @@ class _Setup:
             self.node, device, self.clock, console, waiter, epoch_ms, list(self.numbers.values())
         )
 
-    # What not every board has is loaded only where it is used: code is heap.
-
     def _source(self) -> "SourcePort":
         config = self.config
         if config["rows"]:
@@ -144,44 +164,22 @@ class _Setup:
 
         return Sensors(config["name"], config["readings_max"])
 
-    def _add_carrier(self, peer: dict) -> None:
+    def _add_carrier(self, peer: dict, carrier: "Any") -> None:  # noqa: ANN401 - as above
         scheme = peer["url"].split(":")[0]
+        device = self.board.device
         if scheme == "serial":
-            self._add_serial(peer)
+            self.board.waiter.add(carrier.poll_object)
+            device.add_live(carrier, self._link(peer, CARRIER_SERIAL))
         elif scheme == "mqtt":
-            self._add_mqtt(peer)
+            transport = carrier.transport(bytes.fromhex(peer["id"]))
+            self.board.clients.append((carrier, transport))
+            device.add_live(transport, self._link(peer, CARRIER_MQTT))
         else:
-            self._add_stick(peer)
+            device.socket = carrier
+            carrier.links.append((bytes.fromhex(peer["id"]), self._link(peer, CARRIER_STICK)))
 
     def _link(self, peer: dict, carrier: int) -> "Link":
         mode = INTERACTIVE if peer["mode"] == "interactive" else BATCH
         epoch_ms = 0 if carrier == CARRIER_STICK else self.config["epoch_ms"]
         number = self.numbers[peer["id"]]
         return self.node.link(number, PROFILE_BSP_1, carrier, epoch_ms, mode, self.clock.now_ms())
-
-    def _add_serial(self, peer: dict) -> None:
-        from drupelet_transports.serial_board import SerialBoard
-
-        transport = SerialBoard(_where(peer["url"]))
-        self.board.waiter.add(transport.poll_object)
-        self.board.device.add_live(transport, self._link(peer, CARRIER_SERIAL))
-
-    def _add_mqtt(self, peer: dict) -> None:
-        from drupelet_transports.mqtt_board import MqttClient
-
-        broker, prefix = _where(peer["url"]).split("/", 1)
-        host, port = broker.rsplit(":", 1)
-        client = MqttClient(host, int(port), prefix, self.id, random_byte)
-        transport = client.transport(bytes.fromhex(peer["id"]))
-        self.board.clients.append((client, transport))
-        self.board.device.add_live(transport, self._link(peer, CARRIER_MQTT))
-
-    def _add_stick(self, peer: dict) -> None:
-        """All peers that are reached by stick share one: a board has one socket for it."""
-        from boards.stick import Socket
-        from drupelet_transports.stick import Stick
-
-        device = self.board.device
-        if device.socket is None:
-            device.socket = Socket(Stick(_where(peer["url"]), self.id))
-        device.socket.links.append((bytes.fromhex(peer["id"]), self._link(peer, CARRIER_STICK)))

@@ -373,6 +373,7 @@ class CompactReader:
         base = link.peer * core.slots.count
         for slot in range(core.slots.count):
             core.window.set_state(slot, link.peer, core.slots.states[base + slot] & ~HOLD)
+        core.window.lost[link.peer] = core.window.newest
         core.window.show_all(link.peer)
         link.attention = True
 

@@ -23,7 +23,7 @@ BROKER_TIMEOUT_S = 3
 # A Pico W or an ESP32 leaves MicroPython about this much.
 HEAP_LIMIT = 128 * 1024
 # Tables of a board: four peers, and what is on its way at once, beside a stick and a cable.
-TABLES = {"peers_max": 4, "messages_max": 48, "offers_max": 32, "filter_size": 1024}
+TABLES = {"peers_max": 4, "messages_max": 40, "offers_max": 24, "filter_size": 512}
 # One reading per board and epoch; the stick makes three round trips meanwhile.
 READINGS = 24
 GROUP = "demo"

@@ -28,6 +28,7 @@ from drupelet_tools.flash.build import (
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.fold import collect, fold
 from drupelet_tools.flash.shake import shake
+from drupelet_tools.flash.shorten import shorten
 
 TABLE = Path(__file__).with_name("sets.toml")
 _LAYOUT = (
@@ -258,10 +259,16 @@ def build_set(target: Path, arch: str, choice: Choice) -> Built:
     paths = {_dotted(path): path for _, path in _sources(resolve(choice).board)}
     _clear(target)
     size = 0
-    for name, text in built.texts.items():
+    texts, names = built.texts, {}
+    if not table()["sets"][choice.name].get("everything"):
+        texts, names = shorten(built.texts)
+    for name, text in texts.items():
         path = paths[name]
         output = (target / path).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
         _compile(text, path, output, ARCHES[arch][0])
         size += output.stat().st_size
+    if names:
+        # What a traceback's short names stand for; it stays with whoever built the board.
+        (target / "names.json").write_text(json.dumps(names, indent=0, sort_keys=True), "utf-8")
     return Built(built.texts, built.code_lines, built.code_lines_max, size)
