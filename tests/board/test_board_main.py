@@ -61,7 +61,8 @@ class Box:
         config = {
             "name": self.name, "id": IDS[self.name], "flash": str(self.flash),
             "group": plan.GROUP, "epoch_ms": EPOCH_MS, "readings_max": 10_000, "rows": None,
-            "heap_limit": HEAP, "peers_max": 4, "messages_max": 64, "offers_max": 64, "filter_size": 2048, "telemetry_to": [IDS["host"]],
+            "heap_limit": HEAP, "peers_max": 4, "messages_max": 64, "offers_max": 64,
+            "filter_size": 2048, "telemetry_to": [IDS["host"]],
             "peers": [
                 {"id": IDS[peer], "url": url, "mode": "batch"} for peer, url in peers.items()
             ],

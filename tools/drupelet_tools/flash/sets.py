@@ -259,7 +259,8 @@ def build_set(target: Path, arch: str, choice: Choice) -> Built:
     paths = {_dotted(path): path for _, path in _sources(resolve(choice).board)}
     _clear(target)
     size = 0
-    texts, names = built.texts, {}
+    texts = dict(built.texts)
+    names: dict[str, str] = {}
     if not table()["sets"][choice.name].get("everything"):
         texts, names = shorten(built.texts)
     for name, text in texts.items():
