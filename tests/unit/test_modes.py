@@ -11,9 +11,7 @@ from helpers import EPOCH_MS, Draw, Member, Network, check_causal
 def test_modes_switch_at_any_time(seed) -> None:
     draw = Draw(seed)
     made = [Member(name, draw) for name in "abc"]
-    network = Network(
-        draw, made, [("a", "b"), ("b", "c")], loss=300, repeat=100, reorder=100
-    )
+    network = Network(draw, made, [("a", "b"), ("b", "c")], loss=300, repeat=100, reorder=100)
     count = 0
     for _ in range(60):
         if count < 30 and draw(2):
@@ -81,9 +79,7 @@ def test_a_legal_duty_cycle_of_a_radio_is_kept(profile) -> None:
     draw = Draw(5)
     family = 0 if profile == PROFILE_BSP_1 else 1
     made = [Member(name, draw, family=family) for name in "ab"]
-    network = Network(
-        draw, made, [("a", "b")], frame_size=222, profile=profile, epoch_ms=300_000
-    )
+    network = Network(draw, made, [("a", "b")], frame_size=222, profile=profile, epoch_ms=300_000)
     air = LoRaAir(9, 125_000, 5, 8)
     airtime_ms = duty_airtime_ms(300_000, 10, 3_600_000)
     made[0].links["b"].budget = Budget(300_000, 0, airtime_ms, air, 0, 222)

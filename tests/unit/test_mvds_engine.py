@@ -82,9 +82,7 @@ def test_a_group_of_one_family_does_not_exist_on_a_link_of_another() -> None:
 def test_an_ephemeral_message_is_sent_once_and_goes_no_further(mode) -> None:
     draw = Draw(7)
     made = members(draw, 3)
-    network = Network(
-        draw, made, [("a", "b"), ("b", "c")], mode=mode, profile=PROFILE_MVDS_1
-    )
+    network = Network(draw, made, [("a", "b"), ("b", "c")], mode=mode, profile=PROFILE_MVDS_1)
     body = bytes((HEAD_METADATA | HEAD_EPHEMERAL,)) + b"typing"
     assert made[0].node.publish(made[0].group, body, len(body), bytes(8), 0) > 0
     for _ in range(60):
