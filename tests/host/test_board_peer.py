@@ -27,7 +27,8 @@ def test_an_agent_falls_back_to_what_a_board_speaks(
     settings = {
         "name": "A", "id": f"{BOARD:08x}", "flash": str(tmp_path / "flash"), "group": "orchard",
         "epoch_ms": 50, "readings_max": READINGS, "rows": None, "heap_limit": 128 * 1024,
-        "telemetry_to": [], "peers_max": 2, "messages_max": 24, "offers_max": 24, "filter_size": 1024,
+        "telemetry_to": [], "peers_max": 2, "messages_max": 24, "offers_max": 24,
+        "filter_size": 1024,
         "peers": [{"id": f"{HOST:08x}", "url": cable.url(0).partition("?")[0], "mode": mode}],
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(settings))
