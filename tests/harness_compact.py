@@ -32,6 +32,7 @@ class Nobody:
         self.offers = OfferPool(1)
         self.compact = None
         self.cursors = [0]
+        self.lost = [0]
         self.boot = self.newest = self.unknown = self.peer = 0
         self.attention = False
         self.epoch = 0
