@@ -41,7 +41,7 @@ def test_lines_of_json_are_events_and_everything_is_logged(tmp_path: Path) -> No
     one = child(
         tmp_path, heard,
         "import os, sys; print('{\"event\": \"x\"}'); print('no json'); print('[1]');"
-        "print(os.environ['MARK'], file=sys.stderr)",
+        "sys.stderr.write(os.environ['MARK'] + '\\n')",
     )  # fmt: skip
     wait_for(lambda: not one.running, "end")
     one.stop()
