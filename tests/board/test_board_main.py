@@ -20,7 +20,7 @@ from drupelet_tools.demo import plan
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
 from drupelet_tools.demo.child import Child, Event
-from drupelet_tools.flash.build import micropython_command
+from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
 
 HEAP = 128 * 1024
@@ -32,15 +32,14 @@ WAIT_S = 60.0
 
 @pytest.fixture(scope="module")
 def small_firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of firmware that the demo's boards run."""
+    """Return the image that the demo's boards run."""
     target = tmp_path_factory.mktemp("board-main")
     build_set(target, "x86", Choice("relay"))
-    return target
+    return rom.write(target)
 
 
-def command(config: Path) -> list[str]:
-    heap = f"heapsize={HEAP // 1024}K"
-    return [*micropython_command("x86"), "-X", heap, "-m", "boards.unix.main", str(config)]
+def command(firmware: Path, config: Path) -> list[str]:
+    return rom.board_command(firmware, HEAP // 1024, [str(config)])
 
 
 class Box:
@@ -79,8 +78,8 @@ class Box:
 
     def start(self) -> None:
         self.child = Child(
-            self.name, command(self.folder / "config.json"), self.folder / "log", self._heard,
-            {"MICROPYPATH": str(self._firmware)},
+            self.name, command(self._firmware, self.folder / "config.json"),
+            self.folder / "log", self._heard,
         )  # fmt: skip
 
     def wait_for(self, fact: Callable[[], bool], what: str) -> None:
@@ -264,7 +263,7 @@ def test_heap_low_water_stands_still(tmp_path: Path, small_firmware: Path) -> No
 
 def ended(firmware: Path, config: Path, stdin: bytes = b"") -> subprocess.CompletedProcess[Any]:
     return subprocess.run(
-        command(config), input=stdin, env=os.environ | {"MICROPYPATH": str(firmware)},
+        command(firmware, config), input=stdin,
         capture_output=True, timeout=30, check=False,
     )  # fmt: skip
 

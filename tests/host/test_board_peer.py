@@ -8,7 +8,7 @@ import pytest
 
 from drupelet_host.config import Peer
 from drupelet_tools.demo.child import Child, Event
-from drupelet_tools.flash.build import micropython_command
+from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
 from host.conftest import Cable, Home, wait_for
 
@@ -39,10 +39,8 @@ def test_an_agent_falls_back_to_what_a_board_speaks(
     said: list[Event] = []
     board = Child(
         "A",
-        [*micropython_command("x86"), "-X", "heapsize=128K", "-m", "boards.unix.main",
-         str(tmp_path / "config.json")],
+        rom.board_command(rom.write(firmware), 128, [str(tmp_path / "config.json")]),
         tmp_path / "log", lambda _name, event: said.append(event),
-        {"MICROPYPATH": str(firmware)},
     )  # fmt: skip
     try:
         wait_for(lambda: not board.running or len(home.log()) == READINGS + 1, "all readings")

@@ -22,8 +22,8 @@ EPOCH_MS = 1000
 BROKER_TIMEOUT_S = 3
 # A Pico W or an ESP32 leaves MicroPython about this much.
 HEAP_LIMIT = 128 * 1024
-# Tables of a board: four peers, and what is on its way at once, beside a stick and a cable.
-TABLES = {"peers_max": 4, "messages_max": 40, "offers_max": 24, "filter_size": 512}
+# Tables of a board: what a gateway in the field would set (docs/limits.md).
+TABLES = {"peers_max": 8, "messages_max": 64, "offers_max": 64, "filter_size": 2048}
 # One reading per board and epoch; the stick makes three round trips meanwhile.
 READINGS = 24
 GROUP = "demo"

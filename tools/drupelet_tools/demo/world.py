@@ -19,7 +19,7 @@ from drupelet_tools.demo import plan
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.child import STOP_S, Child, Event, die_with_parent
 from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
-from drupelet_tools.flash.build import micropython_command
+from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
 
 # A board that says nothing for this long is hung: it tells its status every epoch.
@@ -65,6 +65,7 @@ class World:
     def start(self) -> None:
         """Compile the firmware, lay the cables, switch everybody on."""
         build_set(self.folders.firmware, "x86", Choice("relay"))
+        self._image = rom.write(self.folders.firmware)
         self.cables = {"A-host": Cable(), "C-D": Cable()}
         self._write_host_config()
         command = [sys.executable, "-m", "drupelet_host", "agent", "--json", "--home"]
@@ -133,14 +134,12 @@ class World:
 
     def switch_on(self, board: str) -> None:
         """Start a board, new or again after `kill`."""
-        heap = f"heapsize={plan.HEAP_LIMIT // 1024}K"
         config = self.folders.board(board) / "config.json"
         self.children[board] = Child(
             board,
-            [*micropython_command("x86"), "-X", heap, "-m", "boards.unix.main", str(config)],
+            rom.board_command(self._image, plan.HEAP_LIMIT // 1024, [str(config)]),
             self.folders.board(board) / "output.log",
             self._tell,
-            {"MICROPYPATH": str(self.folders.firmware)},
         )
 
     def kill(self, board: str) -> None:

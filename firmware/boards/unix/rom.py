@@ -1,0 +1,47 @@
+"""Runs the unix board from a ROMFS image: `micropython rom.py firmware.romfs config.json`.
+
+The image is mapped into memory as a microcontroller maps its flash, outside of the heap: bytecode
+and constants are used in place (docs/DESIGN.md 13). The first thing a process runs, so its own
+code is all that is compiled on the board.
+"""
+
+import os
+import sys
+
+import ffi
+import uctypes
+import vfs
+
+_READ = 1  # PROT_READ
+_PRIVATE = 2  # MAP_PRIVATE
+_FAILED = -1
+
+
+def _map(path: str) -> bytearray:
+    """The file's bytes, mapped; raises OSError."""
+    size = os.stat(path)[6]
+    libc = ffi.open("libc.so.6")
+    file = libc.func("i", "open", "si")(path, 0)
+    if file < 0:
+        raise OSError("cannot open " + path)
+    at = libc.func("l", "mmap", "PLiiil")(0, size, _READ, _PRIVATE, file, 0)
+    if at == _FAILED:
+        raise OSError("cannot map " + path)
+    return uctypes.bytearray_at(at, size)
+
+
+def start(image: str) -> None:
+    """Make the image the only place that modules come from; exits with a line if it cannot."""
+    try:
+        vfs.mount(vfs.VfsRom(_map(image)), "/rom")
+    except (OSError, ValueError) as error:
+        print("board: %s is no firmware image: %s" % (image, error), file=sys.stderr)
+        sys.exit(1)
+    sys.path[:] = ["/rom"]
+
+
+if __name__ == "__main__":
+    start(sys.argv[1])
+    from boards.unix.main import main
+
+    sys.exit(main(sys.argv[2]))
