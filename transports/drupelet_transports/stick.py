@@ -177,6 +177,9 @@ class Stick:
         self._known = False
         self.known_newest = 0
         self._told = False
+        # Made once: a visit leaves as little garbage as it can.
+        self._reader = BundleReader(self)
+        self._writer = BundleWriter(self)
 
     def present(self) -> bool:
         """Whether there is a folder at the root; call it first in every visit.
@@ -207,16 +210,18 @@ class Stick:
         return found
 
     def reader(self, sender_id: "bytes | bytearray", after: int) -> "BundleReader":
-        """The sender's bundles for us with numbers above `after`, ascending."""
-        return BundleReader(self, bytes(sender_id), after)
+        """The sender's bundles for us with numbers above `after`, ascending; one at a time."""
+        self._reader.begin(sender_id, after)
+        return self._reader
 
     def writer(self, receiver_id: "bytes | bytearray", number: int, seen: int) -> "BundleWriter":
-        """A new bundle; nothing is touched before the first `write`.
+        """A new bundle, one at a time; nothing is touched before the first `write`.
 
         `number` must be above `newest_own`: a bundle that is on the stick is never replaced.
         """
         assert 0 < number <= NUMBER_MAX and 0 <= seen <= NUMBER_MAX
-        return BundleWriter(self, bytes(receiver_id), number, seen)
+        self._writer.begin(receiver_id, number, seen)
+        return self._writer
 
     def newest_own(self, receiver_id: "bytes | bytearray") -> int:
         """The highest number of our bundles for that receiver on this stick; 0 for none."""
@@ -260,8 +265,9 @@ class Stick:
         return old
 
     def file(
-        self, receiver_id: bytes, sender_id: bytes, number: int, temporary: bool = False
-    ) -> str:
+        self, receiver_id: "bytes | bytearray", sender_id: "bytes | bytearray", number: int,
+        temporary: bool = False,
+    ) -> str:  # fmt: skip
         """The path of a bundle; `folder` then gives the folders above it."""
         self._aim(receiver_id, sender_id)
         path = self._path
@@ -275,7 +281,7 @@ class Stick:
         """DRUPELET (0), the receiver's folder in it (1) or the sender's in that (2)."""
         return str(self._levels[depth], "utf-8")
 
-    def after(self, sender_id: bytes, number: int) -> "list[int]":
+    def after(self, sender_id: "bytes | bytearray", number: int) -> "list[int]":
         """The lowest numbers above `number` of a sender's bundles; ascending, bounded."""
         found: list[int] = []
         self._aim(self.own_id, sender_id)
@@ -325,14 +331,23 @@ class BundleWriter:
     every later call gives the same code.
     """
 
-    def __init__(self, stick: Stick, receiver_id: bytes, number: int, seen: int) -> None:
+    def __init__(self, stick: Stick) -> None:
         self._stick = stick
+        self._receiver_id: bytes | bytearray = b""
+        self._number = self._seen = 0
+        self._file: BinaryIO | None = None
+        self._temporary = ""  # its path while it is written
+        self._code = E_STORAGE
+        self.last_wire_size = 0
+
+    def begin(self, receiver_id: "bytes | bytearray", number: int, seen: int) -> None:
+        """Another bundle; one that was not finished is given up."""
+        if self._file is not None:
+            self.abandon()
         self._receiver_id = receiver_id
         self._number = number
         self._seen = seen
-        self._file: BinaryIO | None = None
         self._code = OK
-        self.last_wire_size = 0
 
     def _path(self, temporary: bool) -> str:
         return self._stick.file(self._receiver_id, self._stick.own_id, self._number, temporary)
@@ -367,9 +382,9 @@ class BundleWriter:
             path = self._path(False)
             if self._is_taken(path):
                 raise OSError(errno.EEXIST)
-            os.rename(self._path(True), path)
+            os.rename(self._temporary, path)
             if _SYNC:
-                _sync_folder(self._stick.folder(2))
+                _sync_folder("" if ON_BOARD else self._stick.folder(2))
         except OSError as error:
             return self._fail(error)
         self._file = None
@@ -382,7 +397,7 @@ class BundleWriter:
         if self._file is not None:
             _close(self._file)
             self._file = None
-            _remove(self._path(True))
+            _remove(self._temporary)
         self._stick.forget()
         self._code = self._code or E_STORAGE
 
@@ -401,7 +416,7 @@ class BundleWriter:
     def _open(self) -> "BinaryIO":
         if self._code != OK:
             raise OSError(errno.EIO)
-        path = self._path(True)
+        path = self._temporary = self._path(True)
         try:
             file = _create(path)
         except OSError as error:
@@ -445,19 +460,24 @@ class BundleReader:
     `code` is E_STORAGE once the stick failed to read; a bad sector spoils its own bundle only.
     """
 
-    def __init__(self, stick: Stick, sender_id: bytes, after: int) -> None:
+    def __init__(self, stick: Stick) -> None:
         self._stick = stick
+        self._queue: list[int] = []
+        self._file: BinaryIO | None = None
+        self.last_wire_size = 0
+        self.begin(b"", NUMBER_MAX)
+
+    def begin(self, sender_id: "bytes | bytearray", after: int) -> None:
+        """Another sender's bundles."""
+        self.close()
         self._sender_id = sender_id
         self._after = after
-        self._queue: list[int] = []
+        self._queue.clear()
         self._more = True
         self._files = 0
-        self._file: BinaryIO | None = None
-        self.number = 0
-        self.seen = 0
+        self.number = self.seen = 0
         self.complete = False
         self.code = OK
-        self.last_wire_size = 0
 
     def next(self) -> bool:
         """Open the next bundle whose header is sound; False when there are no more."""
