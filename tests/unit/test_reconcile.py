@@ -16,11 +16,15 @@ class End:
     def __init__(self, ids: list[bytes]) -> None:
         self.ids = ids
         self.acked: list[bytes] = []
+        self.asked: list[bytes] = []
         self.reconciler = Reconciler(lambda _: list(self.ids))
         self.link: Any = self
 
     def on_ack(self, buf: bytearray, at: int) -> None:
         self.acked.append(bytes(buf[at : at + 32]))
+
+    def on_request(self, buf: bytearray, at: int) -> None:
+        self.asked.append(bytes(buf[at : at + 32]))
 
     def frame(self, size: int = 300) -> bytes:
         buf = bytearray(size + 7)
@@ -58,6 +62,9 @@ def test_both_ends_acknowledge_what_both_hold_and_nothing_else() -> None:
         run(loser, holder, random.Random(seed), loss)
         assert not loser.reconciler.must_list
         assert sorted(loser.acked) == sorted(holder.acked) == sorted(ids[:300])
+        # What the other lacks counts as asked for: nobody offers it first.
+        assert sorted(holder.asked) == sorted(ids[300:312])
+        assert sorted(loser.asked) == sorted(ids[312:])
 
 
 def test_what_came_in_meanwhile_is_not_acknowledged() -> None:

@@ -132,6 +132,8 @@ class Reconciler:
 
     def _settle(self, link: "LinkPort", ids: "list[bytes]", others: "set[bytes]") -> None:
         for id in ids:
-            if id not in others:
-                self._id[:] = id
+            self._id[:] = id
+            if id in others:
+                link.on_request(self._id, 0)  # it has told that it lacks it: no offer needed
+            else:
                 link.on_ack(self._id, 0)
