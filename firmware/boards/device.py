@@ -9,21 +9,24 @@ import gc
 from drupelet._compat import const
 from drupelet.blackbox import CODE_HEAP_LOW
 from drupelet.errors import OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.limits import DEEP_SLEEP_MS_MIN, FRAME_SIZE_MAX
 from drupelet.node import EVENT_MESSAGE
 from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.ports import ClockPort, Say, SourcePort
+    from boards.sleep import Sleeper
     from boards.stick import Socket
     from drupelet.blackbox import BlackBox
     from drupelet.clients import Author
     from drupelet.link import Link
     from drupelet.node import Node
+    from drupelet.seal import Seal
     from drupelet_transports.base import Transport
 
 # Power states of the black box (docs/SPEC.md 6).
+_DEEP_SLEEP = const(0)
 _LIGHT_SLEEP = const(1)
 _IDLE = const(2)
 _RECEIVE = const(3)
@@ -60,12 +63,18 @@ class Device:
         self._timestamp = bytearray(8)
         clock.timestamp_into(self._timestamp)
         self._live = []
+        self._out: "bytearray | memoryview" = self.frame
+        self.seals: "list[tuple[Seal, Link]]" = []
         self.socket: "Socket | None" = None  # of a device that takes a stick
+        self.sleeper: "Sleeper | None" = None  # of a device that sleeps deeply
         self._due_ms = clock.now_ms()
 
     def add_live(self, transport: "Transport", link: "Link") -> None:
         """Serve a link over a carrier with two ends."""
         self._live.append((transport, link))
+        # A sealed carrier takes shorter frames: all send what fits the one that takes least.
+        if transport.frame_size_max < len(self._out):
+            self._out = memoryview(self.frame)[: transport.frame_size_max]
 
     def recover(self) -> None:
         """Take up the log after a reboot: what we wrote last, and how many readings there are."""
@@ -94,13 +103,19 @@ class Device:
         for transport, _link in self._live:
             if transport.pending_size:
                 wait_ms = _BUSY_MS
-        left_ms = elapsed_ms(self._due_ms, now_ms)
-        if left_ms > 1 << 29:
-            left_ms = 0
+        left_ms = self._left_ms(now_ms)
         return wait_ms if wait_ms < left_ms else left_ms
+
+    def _left_ms(self, now_ms: int) -> int:
+        """Milliseconds until the next reading is due."""
+        left_ms = elapsed_ms(self._due_ms, now_ms)
+        return left_ms if left_ms < 1 << 29 else 0
 
     def _epoch(self, now_ms: int) -> None:
         self._due_ms = (now_ms + self.epoch_ms) & 0x3FFFFFFF
+        for seal, link in self.seals:
+            if seal.peer_lost:
+                self._show_again(seal, link, now_ms)
         self.box.state(now_ms, _SENSOR)
         if self.source.ready(self.own):
             self._publish(now_ms)
@@ -113,6 +128,14 @@ class Device:
         self.drain()
         self.node.save(now_ms)
         self.box.state(self.clock.now_ms(), _IDLE)
+
+    def _show_again(self, seal: "Seal", link: "Link", now_ms: int) -> None:
+        """The peer has lost what it acknowledged: all of it is shown again."""
+        from drupelet.amnesty import forget_holds  # rare: loaded when it happens
+
+        forget_holds(link)
+        if self.node.save(now_ms) == OK:
+            seal.settle()
 
     def drain(self) -> None:
         """Let the black box's finished blocks go to flash."""
@@ -154,6 +177,8 @@ class Device:
             size = transport.receive_into(frame)
             if size > 0:
                 box.state(self.clock.now_ms(), _RECEIVE)
+                if self.sleeper is not None:
+                    self.sleeper.heard(self.clock.now_ms())
             while size > 0:
                 link.received(transport.last_wire_size)
                 link.receive(frame, size, self.clock.now_ms())
@@ -165,7 +190,7 @@ class Device:
     def _send_due(self, transport: "Transport", link: "Link") -> None:
         """Send what is due while the carrier takes it; one that is down loses the frame, and
         later epochs send it again."""
-        frame = self.frame
+        frame = self._out
         while not transport.pending_size:
             size = link.poll_into(frame, self.clock.now_ms())
             if not size:
@@ -198,6 +223,39 @@ class Device:
             self.logged += 1
             if store.source:
                 self.author.saw(handle)
+
+    # --- deep sleep ---
+
+    def go_on(self) -> None:
+        """After a deep sleep: take up clocks and back-off; the next reading has its own time."""
+        sleeper = self.sleeper
+        now_ms = self.clock.now_ms()
+        sleeper.go_on(self.node, [link for _transport, link in self._live], now_ms)
+        self._due_ms = (now_ms + sleeper.due_ms) & 0x3FFFFFFF
+
+    def rest_ms(self) -> int:
+        """How long the device may sleep deeply from now on; 0: something keeps it awake."""
+        sleeper = self.sleeper
+        if sleeper is None:
+            return 0
+        now_ms = self.clock.now_ms()
+        outstanding = False
+        for transport, link in self._live:
+            if transport.pending_size:
+                return 0
+            if link.plan is None and self.node.core.window.queued[link.peer]:
+                outstanding = True
+        if sleeper.awake(now_ms, outstanding):
+            return 0
+        rest_ms = sleeper.rest_ms(now_ms, self._left_ms(now_ms))
+        return rest_ms if rest_ms >= DEEP_SLEEP_MS_MIN else 0
+
+    def sleep(self, rest_ms: int) -> None:
+        """Deep sleep: RAM is gone; returns only if the store fails."""
+        now_ms = self.clock.now_ms()
+        self.box.state(now_ms, _DEEP_SLEEP)
+        links = [link for _transport, link in self._live]
+        self.sleeper.sleep(self.node, links, now_ms, rest_ms, self._left_ms(now_ms))
 
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""

@@ -29,3 +29,23 @@ class SourcePort(Protocol):
 
     def read_into(self, buf: bytearray, at: int, size: int) -> None:
         """Put the next `size` bytes of that payload at buf[at]."""
+
+
+class RtcPort(Protocol):
+    """Memory that outlives deep sleep but no power cut, and the sleep itself."""
+
+    size: int
+    """Bytes that a snapshot may have."""
+    slept_ms: int
+    """How long the sleep before this boot was."""
+    due_ms: int
+    """What `deep_sleep` was given."""
+
+    def load_into(self, buf: bytearray) -> int:
+        """Copy what the last sleep left to `buf`; its size, 0 when the power was off since."""
+
+    def forget(self) -> None:
+        """What it left is used: a second boot must not find it."""
+
+    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
+        """Keep `buf[:size]` and `due_ms`, lose all RAM, boot again after `wait_ms`."""

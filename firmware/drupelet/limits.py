@@ -88,6 +88,39 @@ SKETCH_LINEAR_MAX = const(2048)
 # Guesses per record when two ids are left in a symbol: 2 us each.
 SKETCH_PAIRS_MAX = const(262144)
 
+# --- channels: SDS (docs/SPEC.md 12) ---
+# A message id: 64 hex digits, and the 0x that some write in front. One byte tells a length.
+CHANNEL_MESSAGE_ID_MAX = const(66)
+# A participant's id, and a channel's: two of the former and an id are in each wanted row.
+CHANNEL_NAME_MAX = const(32)
+# Entries of a causal history: the JavaScript peer sends up to 200; more is refused whole.
+CHANNEL_HISTORY_MAX = const(256)
+# Entries of a repair request that are looked at; specs/sds.md recommends to send 3 at most.
+CHANNEL_REQUESTS_MAX = const(8)
+# Entries of our own repair requests, as recommended.
+CHANNEL_REQUESTS_SENT = const(3)
+# Causal entries of our own messages, as recommended.
+CHANNEL_CAUSAL = const(2)
+# Messages of our own that nobody acknowledged yet: 16 make 224 B.
+CHANNEL_OUT_MAX = const(16)
+# Messages that wait for what they depend on: 16 make 512 B.
+CHANNEL_IN_MAX = const(16)
+# Ids of the log that are in RAM, 20 B each; the rest is in the store.
+CHANNEL_IDS_MAX = const(100)
+# Missing messages that we ask for at the same time, 109 B each: four times what one request holds.
+CHANNEL_WANTED_MAX = const(12)
+# Messages that others asked for and that we may send again.
+CHANNEL_ASKED_MAX = const(16)
+# Repairs that we send in one period of the channel, whatever is asked for.
+CHANNEL_REPAIRS_MAX = const(3)
+# Dependencies that were given up; the oldest is forgotten.
+CHANNEL_LOST_MAX = const(16)
+# Events that wait for the client; when they are full, content is refused until it takes some.
+CHANNEL_EVENTS_MAX = const(32)
+# A Lamport value this far ahead of a trusted clock is not adopted; without one, no message moves
+# the clock further: 24 hours.
+CHANNEL_AHEAD_MS_MAX = const(86400000)
+
 # --- epochs and back-off ---
 # `now_ms` is modulo this, so that it stays a small int on 32-bit boards.
 NOW_MODULUS_MS = const(1 << 30)
@@ -109,6 +142,8 @@ LORA_FRAME_SIZE_MAX = const(255)
 DRIFT_PPM_MAX = const(1001)
 # Periods without a WAKE of a peer after which it is searched again.
 CONTACTS_MISSED_MAX = const(4)
+# A boot costs a board about half a second of full power: shorter pauses are light sleep.
+DEEP_SLEEP_MS_MIN = const(1000)
 # Longest period of a wake plan, 18 hours: what is missed of it stays below what elapsed_ms tells.
 WAKE_PERIOD_MS_MAX = const(1 << 26)
 
@@ -121,6 +156,37 @@ POLICY_EVENTS_MIN = const(8)
 POLICY_STAY_EPOCHS = const(8)
 # Each change doubles that up to here: two modes of about the same cost do not alternate for ever.
 POLICY_STAY_EPOCHS_MAX = const(256)
+
+# --- sealed links (docs/SPEC.md 11) ---
+# Key epochs have three bytes on the wire: 478 years of one cold boot every 15 minutes.
+SEAL_EPOCH_MAX = const((1 << 24) - 1)
+# What a seal adds to a frame of an epoch that the peer has not confirmed: head 7, salt 8, tag 8.
+SEAL_OVERHEAD_MAX = const(23)
+# Steps that a board follows a chain forward for one frame: both jumps of a sender and 500 epochs
+# that never arrived; about a second of an RP2040.
+SEAL_STEPS_MAX = const(1024)
+# The same for a host: 0.3 s.
+SEAL_STEPS_HOST_MAX = const(65536)
+# A skip of more epochs than this is a long one ...
+SEAL_SKIP_FREE = const(2)
+# ... and there is at most one in this time: who forges frames gets no more of our time.
+SEAL_SKIP_MS = const(10000)
+# After so many epochs that the peer never said to have seen, a sender may have been set back to
+# an older copy of itself, and steps ahead of what it may have used ...
+SEAL_JUMP_AFTER = const(8)
+# ... by so many epochs.
+SEAL_JUMP = const(256)
+# Frames with a wrong tag that are tried in a second; in the rest of it nothing is.
+SEAL_FORGED_PER_S = const(16)
+# After so many wrong tags a key is not used any more: 2^16 tries against 2^64 tags.
+SEAL_FORGED_MAX = const(65536)
+# A status that somebody should hear soon leaves by itself, but not more often than this.
+SEAL_TELL_MS = const(2000)
+# A REKEY or REVOKE is told again in each epoch, or after this time.
+SEAL_CONTROL_MS = const(60000)
+# Revoked devices that a host tells of at once, and how often it tells each peer.
+SEAL_REVOKED_MAX = const(16)
+SEAL_REVOKE_SENDS = const(8)
 
 # --- store ---
 # One LittleFS erase block on common NOR flash.

@@ -5,101 +5,31 @@ import os
 import random
 import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from board_box import EPOCH_MS, Box, box, command
 from drupelet.errors import OK
 from drupelet.store import FlashStore
 from drupelet_host.files import HostFiles
 from drupelet_host.parse import split_body
-from drupelet_tools.demo import plan
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
-from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
 
-HEAP = 128 * 1024
-IDS = {"A": "a0000001", "B": "b0000002", "host": "40000000"}
-EPOCH_MS = 100
 KILLS = 10
-WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
 def small_firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the image that the demo's boards run."""
     target = tmp_path_factory.mktemp("board-main")
-    build_set(target, "x86", Choice("relay"))
+    build_set(target, "x86", Choice("full"))
     return rom.write(target)
-
-
-def command(firmware: Path, config: Path) -> list[str]:
-    return rom.board_command(firmware, HEAP // 1024, [str(config)])
-
-
-class Box:
-    """One board with its folder; `status` is what it said last."""
-
-    def __init__(self, name: str, folder: Path, firmware: Path) -> None:
-        self.name = name
-        self.folder = folder
-        self.flash = folder / "flash"
-        self.flash.mkdir(parents=True)
-        self.status: Event = {}
-        self.boots: list[int] = []
-        self.visits = 0
-        self._firmware = firmware
-        self.child: Child | None = None
-
-    def configure(self, peers: dict[str, str], **more: object) -> None:
-        config = {
-            "name": self.name, "id": IDS[self.name], "flash": str(self.flash),
-            "group": plan.GROUP, "epoch_ms": EPOCH_MS, "readings_max": 10_000, "rows": None,
-            "heap_limit": HEAP, "peers_max": 4, "messages_max": 64, "offers_max": 64,
-            "filter_size": 2048, "telemetry_to": [IDS["host"]],
-            "peers": [
-                {"id": IDS[peer], "url": url, "mode": "batch"} for peer, url in peers.items()
-            ],
-        }  # fmt: skip
-        (self.folder / "config.json").write_text(json.dumps({**config, **more}))
-
-    def _heard(self, _name: str, event: Event) -> None:
-        if event.get("event") == "stick":
-            self.visits += 1
-        elif "own" in event:
-            self.status = event
-            if event["event"] == "started":
-                self.boots.append(int(event["boot"]))
-
-    def start(self) -> None:
-        self.child = Child(
-            self.name, command(self._firmware, self.folder / "config.json"),
-            self.folder / "log", self._heard,
-        )  # fmt: skip
-
-    def wait_for(self, fact: Callable[[], bool], what: str) -> None:
-        until = time.monotonic() + WAIT_S
-        assert self.child is not None
-        while not fact():
-            assert self.child.running, f"{self.name} ended: {self.child.last_words()}"
-            assert time.monotonic() < until, f"{what}: {self.status}"
-            time.sleep(0.01)
-
-    def own(self, count: int) -> Callable[[], bool]:
-        return lambda: int(self.status.get("own", -1)) >= count
-
-    def kill(self) -> None:
-        assert self.child is not None
-        self.child.kill()
-
-    def stop(self) -> None:
-        if self.child is not None:
-            self.child.stop()
 
 
 def numbers(flash: Path, own: bool = True) -> list[int]:
@@ -119,13 +49,6 @@ def numbers(flash: Path, own: bool = True) -> list[int]:
     return found
 
 
-@contextmanager
-def box(name: str, tmp_path: Path, firmware: Path) -> Iterator[Box]:
-    one = Box(name, tmp_path / name, firmware)
-    try:
-        yield one
-    finally:
-        one.stop()
 
 
 def test_killed_ten_times_it_goes_on(tmp_path: Path, small_firmware: Path) -> None:

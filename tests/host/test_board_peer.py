@@ -22,7 +22,7 @@ def test_an_agent_falls_back_to_what_a_board_speaks(
     make_home: Callable[..., Home], cable: Cable, tmp_path: Path, mode: str
 ) -> None:
     firmware = tmp_path / "firmware"
-    build_set(firmware, "x86", Choice("relay"))
+    build_set(firmware, "x86", Choice("full"))
     (tmp_path / "flash").mkdir()
     settings = {
         "name": "A", "id": f"{BOARD:08x}", "flash": str(tmp_path / "flash"), "group": "orchard",

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from drupelet_tools.flash import sets
+from drupelet_tools.flash import rom, sets
 from drupelet_tools.flash.build import build, micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
 
@@ -60,7 +60,7 @@ def test_what_each_module_costs(tmp_path: Path) -> None:
     carriers = [name for names in CARRIERS.values() for name in names]
     names = bottom_up([*COMMON, *carriers])
     done = subprocess.run(
-        [*micropython_command("x86"), "-X", "heapsize=512K", str(SCRIPT), *names],
+        [*micropython_command("x86"), "-X", "heapsize=512K", str(SCRIPT), "", "", *names],
         env=os.environ | {"MICROPYPATH": str(tmp_path)},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
@@ -98,24 +98,36 @@ def in_order(texts: dict[str, str]) -> list[str]:
     return order
 
 
+def heap_of(names: list[str], heap_size: int, folder: Path, image: Path | None = None) -> int:
+    """Bytes that these modules keep, from .mpy files or in place from an image."""
+    done = subprocess.run(
+        [*micropython_command("x86"), "-X", f"heapsize={heap_size}", str(SCRIPT),
+         str(image or ""), str(rom.LAUNCHER.parent), *names],
+        env=os.environ | {"MICROPYPATH": str(folder)},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    costs = dict(json.loads(line) for line in done.stdout.splitlines())
+    return int(costs["all"])
+
+
 def test_what_each_set_costs(tmp_path: Path) -> None:
-    """Code as .mpy on 32 bits, beside the heap that the set is for (sets.toml)."""
+    """Code on 32 bits, beside the heap that the set is for (sets.toml)."""
     print(f"\n{'set':34}{'modules':>8}{'lines':>7}{'.mpy B':>9}{'heap B':>9}{'of':>9}{'left':>9}")
     for name, profile, carrier in SETS:
         choice = Choice(name, (profile,) if profile else (), (carrier,) if carrier else ())
         built = build_set(tmp_path, "x86", choice)
         row = sets.table()["sets"][name]
-        done = subprocess.run(
-            [*micropython_command("x86"), "-X", f"heapsize={row['heap_size']}", str(SCRIPT),
-             *in_order(built.texts)],
-            env=os.environ | {"MICROPYPATH": str(tmp_path)},
-            capture_output=True, text=True, timeout=60, check=True,
-        )  # fmt: skip
-        costs = dict(json.loads(line) for line in done.stdout.splitlines())
-        heap = costs["all"]
+        names = in_order(built.texts)
         label = " ".join(part for part in (name, profile, carrier) if part)
-        print(
-            f"{label:34}{len(built.texts):8,}{built.code_lines:7,}{built.size:9,}{heap:9,}"
-            f"{row['heap_size']:9,}{row['heap_size'] - heap:9,}"
-        )
-        assert heap <= row["code_heap_max"], label
+        runs = [(label, row["heap_size"], row["code_heap_max"], None)]
+        if "in_place_heap_size" in row:
+            image = rom.write(tmp_path)
+            place = f"{label} in place"
+            runs.append((place, row["in_place_heap_size"], row["in_place_heap_max"], image))
+        for label, size, heap_max, image in runs:
+            heap = heap_of(names, size, tmp_path, image)
+            print(
+                f"{label:34}{len(built.texts):8,}{built.code_lines:7,}{built.size:9,}{heap:9,}"
+                f"{size:9,}{size - heap:9,}"
+            )
+            assert heap <= heap_max, label

@@ -88,7 +88,7 @@ def test_the_full_set_has_every_profile_and_carrier_and_every_name() -> None:
 @pytest.mark.parametrize(
     ("choice", "why"),
     [
-        (Choice("tiny"), "unknown set tiny: one of micro, small, relay, full"),
+        (Choice("tiny"), "unknown set tiny: one of micro, small, full"),
         (Choice("micro", carriers=("mqtt",)), "set micro has no carrier mqtt: one of serial"),
         (Choice("small", ("bsp-0",)), "set small has no profile bsp-0: one of bsp-1, "),
         (Choice("small", carriers=("mqtt", "stick")), "takes one of the carriers, not 2: use set"),

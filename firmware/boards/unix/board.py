@@ -36,7 +36,9 @@ class Board:
         self.console.say(
             '{"event":"interpreter","interpreter":"micropython %s, %d-bit"}' % (version, bits)
         )
-        self._say_status("started")
+        sleeper = device.sleeper
+        resumed = sleeper is not None and sleeper.resumed
+        self._say_status("woke" if resumed else "started")
         said_ms = self.clock.now_ms()
         while True:
             command = self.console.command()
@@ -50,6 +52,9 @@ class Board:
             if elapsed_ms(self.clock.now_ms(), said_ms) >= self._epoch_ms:
                 said_ms = self.clock.now_ms()
                 self._say_status("status")
+            rest_ms = device.rest_ms()
+            if rest_ms:
+                self._sleep(rest_ms)
             if wait_ms > 0:
                 device.asleep(True)
                 self.waiter.wait(wait_ms)
@@ -58,6 +63,13 @@ class Board:
         for client, _transport in self.clients:
             client.close()
         self._say_status("stopped")
+
+    def _sleep(self, rest_ms: int) -> None:
+        """Deep sleep: a broker is told, so that it does not take the board for lost."""
+        for client, _transport in self.clients:
+            client.close()
+        self.console.say('{"event":"asleep","ms":%d}' % rest_ms)
+        self.device.sleep(rest_ms)
 
     def _maintain(self, wait_ms: int) -> int:
         """Keep broker connections up; the shorter of `wait_ms` and what they need."""

@@ -6,7 +6,11 @@ The configuration is one JSON object:
     rows (file or null), heap_limit (bytes), telemetry_to (list of peer ids),
     peers_max, messages_max, offers_max (rows of the tables: what RAM they take is set here),
     filter_size (bytes that keep searches off the flash, a power of two),
-    peers: [{id, url, mode}]   url: serial:///dev/x, mqtt://host:port/prefix, stick:///folder
+    peers: [{id, url, mode, profile, awake}]
+        url: serial:///dev/x, mqtt://host:port/prefix, stick:///folder
+        profile: bsp-1 (default) or compact-1; awake: plan, of a peer that sleeps like this board
+    sleep (or none): {rtc (file), rtc_size, period_ms, window_ms, contact_ms}: deep sleep between
+        readings, and between the windows of the wake plan if any peer has `"awake": "plan"`
 
 Commands come on stdin, a line each: `flush` (close the black box's segment), `stop`. End of input
 is `stop` too, so a board never outlives whoever started it. Lines of JSON go to stdout.

@@ -22,7 +22,7 @@ from drupelet.link import (
 )
 from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
 from drupelet.node import Node
-from drupelet.profiles import PROFILE_BSP_1
+from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.store import FlashStore
 
 TYPE_CHECKING = False
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from boards.ports import SourcePort
+    from boards.sleep import Sleeper
     from drupelet.link import Link
 
 _BOARD_ESP32 = 1
@@ -66,6 +67,7 @@ class _Setup:
             _BODY_FILES, config["filter_size"],
         )  # fmt: skip
         store.open()
+        self.sleeper = self._wake(store)
         self.node = Node(
             store, random_byte, config["peers_max"], GROUPS_MAX, config["messages_max"],
             config["offers_max"], self.box,
@@ -76,6 +78,9 @@ class _Setup:
         self._make_board()
         for row in range(len(self.carriers)):
             self._add_carrier(config["peers"][row], self.carriers[row])
+        if self.sleeper:
+            self.board.device.sleeper = self.sleeper
+            self.board.device.go_on()
 
     # What not every board has is loaded only where it is used, bottom up as in `main`: code is
     # heap.
@@ -103,6 +108,30 @@ class _Setup:
             self.socket = Socket(Stick(_where(peer["url"]), self.id))
         return self.socket
 
+    def _wake(self, store: FlashStore) -> "Sleeper | None":
+        """What this board's deep sleep needs, if its configuration has any."""
+        config = self.config.get("sleep")
+        if not config:
+            return None
+        from boards.sleep import Sleeper
+        from boards.unix.rtc import Rtc
+
+        now_ms = self.clock.now_ms()
+        plan = None
+        if [peer for peer in self.config["peers"] if peer.get("awake") == "plan"]:
+            from drupelet.duty import WakePlan
+
+            period_ms = config["period_ms"]
+            phase_ms = period_ms * (random_byte() << 8 | random_byte()) >> 16
+            plan = WakePlan(
+                period_ms, config["window_ms"], config["contact_ms"], self.config["peers_max"],
+                self.id, now_ms, phase_ms,
+            )  # fmt: skip
+        rtc = Rtc(config["rtc"], config["rtc_size"])
+        sleeper = Sleeper(self.id, rtc, config["window_ms"], config["contact_ms"], plan)
+        sleeper.wake(store, now_ms)
+        return sleeper
+
     @staticmethod
     def _let_go() -> None:
         """Free what keeps descriptors: it has done its work, and code is heap."""
@@ -129,7 +158,8 @@ class _Setup:
     def _boot(self) -> None:
         box = self.box
         now_ms = self.clock.now_ms()
-        box.boot = self.node.boot(now_ms)
+        resumed = self.sleeper is not None and self.sleeper.resumed
+        box.boot = self.node.boot(now_ms, resumed)
         anchor = bytearray(6)
         self.clock.anchor_into(anchor)
         box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
@@ -182,4 +212,10 @@ class _Setup:
         mode = INTERACTIVE if peer["mode"] == "interactive" else BATCH
         epoch_ms = 0 if carrier == CARRIER_STICK else self.config["epoch_ms"]
         number = self.numbers[peer["id"]]
-        return self.node.link(number, PROFILE_BSP_1, carrier, epoch_ms, mode, self.clock.now_ms())
+        compact = peer.get("profile", "bsp-1") == "compact-1"
+        profile = PROFILE_COMPACT_1 if compact else PROFILE_BSP_1
+        link = self.node.link(number, profile, carrier, epoch_ms, mode, self.clock.now_ms())
+        if peer.get("awake") == "plan":
+            link.plan = self.sleeper.plan
+            link.plan.seek(link.peer, bytes.fromhex(peer["id"]), 0)
+        return link

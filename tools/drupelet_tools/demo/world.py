@@ -64,7 +64,7 @@ class World:
 
     def start(self) -> None:
         """Compile the firmware, lay the cables, switch everybody on."""
-        build_set(self.folders.firmware, "x86", Choice("relay"))
+        build_set(self.folders.firmware, "x86", Choice("full"))
         self._image = rom.write(self.folders.firmware)
         self.cables = {"A-host": Cable(), "C-D": Cable()}
         self._write_host_config()

@@ -1,0 +1,114 @@
+"""Deep sleep: what must not be lost goes into memory that outlives RAM; all else goes.
+
+Order at a wake: `wake` after `store.open` and before `node.boot`; `go_on` once the links are made;
+then `due_ms` tells when the next reading is due. docs/SPEC.md 10.3 has the bytes.
+"""
+
+from drupelet.errors import OK
+from drupelet.limits import SNAPSHOT_SHORT_SIZE, WAKE_STATE_SIZE_MAX
+from drupelet.schedule import elapsed_ms
+from drupelet.snapshot import Snapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from boards.ports import RtcPort
+    from drupelet.duty import WakePlan
+    from drupelet.link import Link
+    from drupelet.node import Node
+    from drupelet.ports import StorePort
+
+
+class Sleeper:
+    """One device's sleep. `window_ms`: how long it listens at most when no plan says so.
+
+    `contact_ms`: what a peer that is always awake gets to answer in, since the last sign of it.
+    """
+
+    def __init__(
+        self, device_id: "bytes | bytearray", rtc: "RtcPort", window_ms: int, contact_ms: int,
+        plan: "WakePlan | None",
+    ) -> None:  # fmt: skip
+        assert 0 < contact_ms <= window_ms
+        self.plan = plan
+        self.resumed = False
+        self.slept_ms = 0
+        self._snapshot = Snapshot(device_id)
+        self._rtc = rtc
+        self._window_ms = window_ms
+        self._contact_ms = contact_ms
+        self._buf = bytearray(WAKE_STATE_SIZE_MAX)
+        self._woke_ms = self._heard_ms = 0
+        self._contacted = False
+
+    # --- at a wake ---
+
+    def wake(self, store: "StorePort", now_ms: int) -> bool:
+        """Take up what the sleep before this boot left; False: it was none, or is of no use."""
+        self._woke_ms = self._heard_ms = now_ms
+        size = self._rtc.load_into(self._buf)
+        if size:
+            self.slept_ms = self._rtc.slept_ms
+            self.resumed = self._snapshot.read(self._buf, size, store) == OK
+        self._rtc.forget()  # good once: before anything is sent
+        return self.resumed
+
+    def go_on(self, node: "Node", links: "list[Link]", now_ms: int) -> None:
+        """Set clocks, back-off and plan as they were."""
+        if self.resumed:
+            self._snapshot.apply(self._buf, node.core, links, self.plan, now_ms, self.slept_ms)
+
+    @property
+    def due_ms(self) -> int:
+        """Milliseconds after this boot at which the next reading is due."""
+        left_ms = self._rtc.due_ms - self.slept_ms
+        return left_ms if self.resumed and left_ms > 0 else 0
+
+    # --- awake ---
+
+    def heard(self, now_ms: int) -> None:
+        """A frame of a peer came in."""
+        self._heard_ms = now_ms
+        self._contacted = True
+
+    def awake(self, now_ms: int, outstanding: bool) -> bool:
+        """Whether a peer may come now: a window of the plan, or one that is always there.
+
+        The latter has until the end of the window for its first sign if anything is outstanding to
+        it, and `contact_ms` after each sign: what it has for us follows its acknowledgement.
+        """
+        if self.plan is not None and self.plan.awake_ms(now_ms):
+            return True
+        if elapsed_ms(now_ms, self._woke_ms) >= self._window_ms:
+            return False
+        if outstanding and not self._contacted:
+            return True
+        return elapsed_ms(now_ms, self._heard_ms) < self._contact_ms
+
+    def rest_ms(self, now_ms: int, left_ms: int) -> int:
+        """How long it may sleep when the next reading is due in `left_ms`."""
+        if self.plan is not None:
+            left_ms = min(left_ms, self.plan.next_wake_ms(now_ms))
+        return left_ms
+
+    # --- asleep ---
+
+    def sleep(
+        self, node: "Node", links: "list[Link]", now_ms: int, wait_ms: int, due_ms: int
+    ) -> None:
+        """Deep sleep: does not return, unless the store fails; then there is none."""
+        core = node.core
+        if core.store.barrier() != OK:
+            return
+        buf = self._buf
+        size = 0
+        if self._rtc.size >= WAKE_STATE_SIZE_MAX:
+            room = self._snapshot.state_room(core.members.peers)
+            state_size = core.window.pack(room)
+            size = self._snapshot.write(buf, core, links, self.plan, state_size, now_ms)
+        if size <= 0:
+            if node.save(now_ms) != OK:
+                return
+            size = 0
+            if self._rtc.size >= SNAPSHOT_SHORT_SIZE:
+                size = self._snapshot.write_short(buf, core.window, self.plan, now_ms)
+        self._rtc.deep_sleep(buf, size, wait_ms, due_ms)

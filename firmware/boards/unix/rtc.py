@@ -1,0 +1,79 @@
+"""Deep sleep on this machine: the process replaces itself, so RAM is lost; RTC memory is a file.
+
+The file counts only for a process that was told that it woke: one that was killed and started
+again finds its RTC memory empty, as after a power cut.
+"""
+
+import os
+import struct
+import sys
+import time
+
+from drupelet.memory import get_u32, put_u32
+
+_WOKE = "woke="
+_HEAD_SIZE = 4  # ms until the next reading, then the snapshot
+
+
+class Rtc:
+    """RTC memory of `size` bytes in a file."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self.size = size
+        self.slept_ms = self.due_ms = 0
+        self._path = path
+        last = sys.argv[-1]
+        self._woke = last.startswith(_WOKE)
+        if self._woke:
+            self.slept_ms = int(last[len(_WOKE) :])
+
+    def load_into(self, buf: bytearray) -> int:
+        """Copy what the last sleep left to `buf`; its size."""
+        if not self._woke:
+            return 0
+        try:
+            with open(self._path, "rb") as file:
+                content = file.read(_HEAD_SIZE + self.size)
+        except OSError:
+            return 0
+        if len(content) <= _HEAD_SIZE:
+            return 0
+        self.due_ms = get_u32(content, 0)
+        buf[: len(content) - _HEAD_SIZE] = content[_HEAD_SIZE:]
+        return len(content) - _HEAD_SIZE
+
+    def forget(self) -> None:
+        """Empty it."""
+        self._woke = False
+        try:
+            os.remove(self._path)
+        except OSError:
+            pass
+
+    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
+        """Keep `buf[:size]`, sleep, and start this process anew with nothing else."""
+        head = bytearray(_HEAD_SIZE)
+        put_u32(head, 0, due_ms)
+        with open(self._path, "wb") as file:
+            file.write(head)
+            file.write(memoryview(buf)[:size])
+        time.sleep_ms(wait_ms)
+        _replace(wait_ms)
+
+
+def _replace(slept_ms: int) -> None:
+    """Run the same command again in this process, with how long it slept as its last argument."""
+    import ffi
+    import uctypes
+
+    with open("/proc/self/cmdline", "rb") as file:
+        arguments = [word for word in file.read().split(b"\0") if word]
+    if arguments[-1].startswith(_WOKE.encode()):
+        arguments.pop()
+    arguments.append(_WOKE.encode() + str(slept_ms).encode())
+    texts = [word + b"\0" for word in arguments]
+    # The array of pointers that execv wants, NULL last.
+    pointers = struct.pack("%dP" % (len(texts) + 1), *[uctypes.addressof(t) for t in texts], 0)
+    execv = ffi.open("libc.so.6").func("i", "execv", "pp")
+    execv(texts[0], pointers)
+    raise OSError("cannot start again after deep sleep")
