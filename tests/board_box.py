@@ -58,7 +58,7 @@ class Box:
             self.visits += 1
         elif "own" in event:
             self.status = event
-            if event["event"] == "started":
+            if event["event"] in ("started", "woke"):
                 self.boots.append(int(event["boot"]))
 
     def start(self) -> None:

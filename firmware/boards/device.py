@@ -7,7 +7,13 @@ until a carrier has bytes), `source` (the next payload) and `say` (one line to w
 import gc
 
 from drupelet._compat import const
-from drupelet.blackbox import CODE_HEAP_LOW
+from drupelet.blackbox import (
+    CODE_BATTERY,
+    CODE_ERROR,
+    CODE_HEAP_LOW,
+    COUNT_ERASES,
+    COUNT_PROGRAMS,
+)
 from drupelet.errors import OK
 from drupelet.limits import DEEP_SLEEP_MS_MIN, FRAME_SIZE_MAX
 from drupelet.node import EVENT_MESSAGE
@@ -15,7 +21,7 @@ from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.ports import ClockPort, Say, SourcePort
+    from boards.ports import BatteryPort, ClockPort, Say, SourcePort
     from boards.sleep import Sleeper
     from boards.stick import Socket
     from drupelet.blackbox import BlackBox
@@ -33,6 +39,11 @@ _RECEIVE = const(3)
 _SEND = const(4)
 _FLASH = const(5)
 _SENSOR = const(6)
+# What an error befell (docs/SPEC.md 6.1).
+_PUBLISHING = const(1)
+_SAVING = const(2)
+# A battery is noted when it has moved by this much: noise makes no events.
+_BATTERY_STEP_MV = const(10)
 # A carrier that could not take a whole frame is served again after this.
 _BUSY_MS = const(5)
 # Events handed to the client in one turn, so that carriers are served in between.
@@ -67,6 +78,8 @@ class Device:
         self.seals: "list[tuple[Seal, Link]]" = []
         self.socket: "Socket | None" = None  # of a device that takes a stick
         self.sleeper: "Sleeper | None" = None  # of a device that sleeps deeply
+        self.battery: "BatteryPort | None" = None  # of a device that can measure it
+        self._programs = self._erases = self._millivolts = 0
         self._due_ms = clock.now_ms()
 
     def add_live(self, transport: "Transport", link: "Link") -> None:
@@ -126,8 +139,30 @@ class Device:
         gc.collect()
         self.box.state(self.clock.now_ms(), _FLASH)
         self.drain()
-        self.node.save(now_ms)
+        code = self.node.save(now_ms)
+        if code != OK:
+            self._failed(now_ms, code, _SAVING)
+        self._measure(now_ms)
         self.box.state(self.clock.now_ms(), _IDLE)
+
+    def _measure(self, now_ms: int) -> None:
+        """Note what the flash and the battery went through since the last epoch."""
+        box = self.box
+        store = self.node.store
+        box.count(COUNT_PROGRAMS, store.programs - self._programs)
+        box.count(COUNT_ERASES, store.erases - self._erases)
+        self._programs = store.programs
+        self._erases = store.erases
+        if self.battery is not None:
+            millivolts = self.battery.millivolts()
+            apart = millivolts - self._millivolts
+            if millivolts and (apart >= _BATTERY_STEP_MV or -apart >= _BATTERY_STEP_MV):
+                self._millivolts = millivolts
+                box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
+
+    def _failed(self, now_ms: int, code: int, doing: int) -> None:
+        """Tell the black box of an error that the device has lived through."""
+        self.box.log(now_ms, CODE_ERROR, -code, doing, 0, 0)
 
     def _show_again(self, seal: "Seal", link: "Link", now_ms: int) -> None:
         """The peer has lost what it acknowledged: all of it is shown again."""
@@ -157,6 +192,8 @@ class Device:
         if handle > 0:
             self.own += 1
             self.author.published(handle)
+        else:
+            self._failed(now_ms, handle, _PUBLISHING)
 
     def _publish_long(self, head: int, size: int, now_ms: int) -> int:
         node = self.node
@@ -254,8 +291,9 @@ class Device:
         """Deep sleep: RAM is gone; returns only if the store fails."""
         now_ms = self.clock.now_ms()
         self.box.state(now_ms, _DEEP_SLEEP)
+        self.drain()
         links = [link for _transport, link in self._live]
-        self.sleeper.sleep(self.node, links, now_ms, rest_ms, self._left_ms(now_ms))
+        self.sleeper.sleep(self.node, links, self.box, now_ms, rest_ms, self._left_ms(now_ms))
 
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""

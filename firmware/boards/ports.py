@@ -31,6 +31,13 @@ class SourcePort(Protocol):
         """Put the next `size` bytes of that payload at buf[at]."""
 
 
+class BatteryPort(Protocol):
+    """A voltage."""
+
+    def millivolts(self) -> int:
+        """What the battery has now; 0: not known."""
+
+
 class RtcPort(Protocol):
     """Memory that outlives deep sleep but no power cut, and the sleep itself."""
 

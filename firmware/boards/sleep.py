@@ -4,18 +4,25 @@ Order at a wake: `wake` after `store.open` and before `node.boot`; `go_on` once 
 then `due_ms` tells when the next reading is due. docs/SPEC.md 10.3 has the bytes.
 """
 
+from drupelet._compat import const
 from drupelet.errors import OK
-from drupelet.limits import SNAPSHOT_SHORT_SIZE, WAKE_STATE_SIZE_MAX
+from drupelet.limits import RTC_SIZE_MAX, SNAPSHOT_SHORT_SIZE, WAKE_STATE_SIZE_MAX
+from drupelet.memory import crc32_into, equal, get_u16, put_u16
 from drupelet.schedule import elapsed_ms
 from drupelet.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.ports import RtcPort
+    from drupelet.blackbox import BlackBox
     from drupelet.duty import WakePlan
     from drupelet.link import Link
     from drupelet.node import Node
     from drupelet.ports import StorePort
+
+# Behind the snapshot, in memory with more room: size u16 and the black box, then a crc32.
+_BOX_AT = const(WAKE_STATE_SIZE_MAX + 2)
+_CRC_SIZE = const(4)
 
 
 class Sleeper:
@@ -36,7 +43,7 @@ class Sleeper:
         self._rtc = rtc
         self._window_ms = window_ms
         self._contact_ms = contact_ms
-        self._buf = bytearray(WAKE_STATE_SIZE_MAX)
+        self._buf = bytearray(min(max(rtc.size, WAKE_STATE_SIZE_MAX), RTC_SIZE_MAX))
         self._woke_ms = self._heard_ms = 0
         self._contacted = False
 
@@ -56,6 +63,21 @@ class Sleeper:
         """Set clocks, back-off and plan as they were."""
         if self.resumed:
             self._snapshot.apply(self._buf, node.core, links, self.plan, now_ms, self.slept_ms)
+
+    def go_on_box(self, box: "BlackBox", now_ms: int) -> bool:
+        """Have the black box go on in its block; False: it begins anew, what it held is lost."""
+        buf = self._buf
+        if not self.resumed or len(buf) <= _BOX_AT:
+            return False
+        end = _BOX_AT + get_u16(buf, _BOX_AT - 2)
+        if not _BOX_AT < end <= len(buf) - _CRC_SIZE:
+            return False
+        crc = bytearray(_CRC_SIZE)
+        crc32_into(crc, 0, buf, _BOX_AT - 2, end - _BOX_AT + 2, True)
+        if not equal(crc, 0, buf, end, _CRC_SIZE):
+            return False
+        box.wake_from(buf, _BOX_AT, end, now_ms, self.slept_ms)
+        return True
 
     @property
     def due_ms(self) -> int:
@@ -93,8 +115,9 @@ class Sleeper:
     # --- asleep ---
 
     def sleep(
-        self, node: "Node", links: "list[Link]", now_ms: int, wait_ms: int, due_ms: int
-    ) -> None:
+        self, node: "Node", links: "list[Link]", box: "BlackBox", now_ms: int, wait_ms: int,
+        due_ms: int,
+    ) -> None:  # fmt: skip
         """Deep sleep: does not return, unless the store fails; then there is none."""
         core = node.core
         if core.store.barrier() != OK:
@@ -111,4 +134,16 @@ class Sleeper:
             size = 0
             if self._rtc.size >= SNAPSHOT_SHORT_SIZE:
                 size = self._snapshot.write_short(buf, core.window, self.plan, now_ms)
+        if size and len(buf) > _BOX_AT:
+            size = self._rest_box(box) or size
         self._rtc.deep_sleep(buf, size, wait_ms, due_ms)
+
+    def _rest_box(self, box: "BlackBox") -> int:
+        """Put the black box behind the snapshot; the size of both, 0 if it has no room."""
+        buf = self._buf
+        end = box.rest_into(buf, _BOX_AT, len(buf) - _CRC_SIZE)
+        if not end:
+            return 0
+        put_u16(buf, _BOX_AT - 2, end - _BOX_AT)
+        crc32_into(buf, end, buf, _BOX_AT - 2, end - _BOX_AT + 2, True)
+        return end + _CRC_SIZE

@@ -29,7 +29,17 @@ from drupelet.limits import (
     EVENT_SIZE,
     EVENTS_PER_BLOCK,
 )
-from drupelet.memory import add_u48_le, copy, crc32_into, fill, put_u16_le, put_u32_le
+from drupelet.memory import (
+    add_u48_le,
+    copy,
+    crc32_into,
+    equal,
+    fill,
+    get_u16_le,
+    get_u32_le,
+    put_u16_le,
+    put_u32_le,
+)
 from drupelet.schedule import elapsed_ms
 
 # Event codes, and what a, b and c hold.
@@ -79,6 +89,10 @@ _UNCERTAIN = const(0xFFFF)
 _NO_STATE = const(255)
 # An event this long after its block began opens a new block: dt stays a small int.
 _DT_END_MS = const(1 << 28)
+# In a snapshot for deep sleep: what stands before the events, and one counter.
+_REST_SIZE = const(32)
+_COUNTER_SIZE = const(8)
+_ZEROS = bytes(6)
 # More than this between two calls is a clock that went back.
 _ELAPSED_END_MS = const(1 << 29)
 
@@ -197,6 +211,60 @@ class BlackBox:
         elif self._block_number:
             self._next_segment()
         return True
+
+    # --- deep sleep ---
+
+    def rest_into(self, out: bytearray, at: int, limit: int) -> int:
+        """Write what the next boot goes on with (docs/SPEC.md 10.3); its end, 0: no room.
+
+        A block that waits for `take` is not in it: it must have been stored before.
+        """
+        end = at + _REST_SIZE + self._count * EVENT_SIZE
+        if end > limit or self.ready:
+            return 0
+        out[at] = self._count
+        out[at + 1] = self._block_number
+        out[at + 2] = self._state
+        out[at + 3] = _WALL_KNOWN if self._wall_known else 0
+        put_u32_le(out, at + 4, self.segment_number)
+        put_u32_le(out, at + 8, self._dt_ms)
+        put_u16_le(out, at + 12, self._uncertainty)
+        copy(out, at + 14, self._now, 0, 6)
+        copy(out, at + 20, self._offset, 0, 6)
+        copy(out, at + 26, self._writing, 6, 6)
+        copy(out, at + _REST_SIZE, self._writing, BLOCK_HEADER_SIZE, self._count * EVENT_SIZE)
+        for index in range(len(self._changed)):
+            if not equal(self._counters, index * 6, _ZEROS, 0, 6):
+                if end + _COUNTER_SIZE > limit:
+                    return 0
+                out[end] = index
+                out[end + 1] = self._changed[index]
+                copy(out, end + 2, self._counters, index * 6, 6)
+                end += _COUNTER_SIZE
+        return end
+
+    def wake_from(
+        self, kept: bytearray, at: int, end: int, now_ms: int, slept_ms: int
+    ) -> None:
+        """Go on after `slept_ms` with what `rest_into` wrote to kept[at:end]."""
+        self._count = kept[at]
+        self._block_number = kept[at + 1]
+        self._state = kept[at + 2]
+        self._wall_known = kept[at + 3] == _WALL_KNOWN
+        self.segment_number = get_u32_le(kept, at + 4)
+        self._dt_ms = get_u32_le(kept, at + 8)
+        self._uncertainty = get_u16_le(kept, at + 12)
+        copy(self._now, 0, kept, at + 14, 6)
+        copy(self._offset, 0, kept, at + 20, 6)
+        copy(self._writing, 6, kept, at + 26, 6)
+        at += _REST_SIZE
+        copy(self._writing, BLOCK_HEADER_SIZE, kept, at, self._count * EVENT_SIZE)
+        at += self._count * EVENT_SIZE
+        while at < end:
+            self._changed[kept[at]] = kept[at + 1]
+            copy(self._counters, kept[at] * 6, kept, at + 2, 6)
+            at += _COUNTER_SIZE
+        self._last_ms = (now_ms - slept_ms) & 0x3FFFFFFF
 
     # --- how it is done ---
 

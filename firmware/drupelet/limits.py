@@ -8,6 +8,8 @@ from drupelet._compat import const
 # --- ids and messages (specs: BSP v1 sections 1.3, 2.2, 2.3) ---
 # BSP v1 section 1.3: HASH_LEN of BLAKE2s; SHA-256 has the same size.
 ID_SIZE = const(32)
+# What compact-1 writes of an id where its reader can tell the rest.
+ID_PREFIX_SIZE = const(8)
 # BSP v1 section 2.3: milliseconds since the Unix epoch as a 64-bit integer.
 TIMESTAMP_SIZE = const(8)
 # BSP v1 section 2.3: 2^15 bytes.
@@ -115,6 +117,8 @@ CHANNEL_ASKED_MAX = const(16)
 CHANNEL_REPAIRS_MAX = const(3)
 # Dependencies that were given up; the oldest is forgotten.
 CHANNEL_LOST_MAX = const(16)
+# Messages that came again, which our next frame acknowledges by name.
+CHANNEL_OWED_MAX = const(4)
 # Events that wait for the client; when they are full, content is refused until it takes some.
 CHANNEL_EVENTS_MAX = const(32)
 # A Lamport value this far ahead of a trusted clock is not adopted; without one, no message moves
@@ -202,6 +206,8 @@ BODY_FILES_MAX = const(32)
 SCRATCH_SIZE = const(64)
 # What a board saves before it sleeps fits the RTC memory of an ESP8266 (492 B).
 WAKE_STATE_SIZE_MAX = const(492)
+# RTC memory that a board uses at most, the black box included: what MicroPython gives on an ESP32.
+RTC_SIZE_MAX = const(2048)
 # The form for watchdog scratch registers: 28 B on an RP2040.
 SNAPSHOT_SHORT_SIZE = const(28)
 # Room for the key state of two links in a snapshot: a chain key (32 B) and its place (16 B) each.

@@ -13,6 +13,7 @@ from drupelet.limits import (
     FRAME_HEADER_SIZE,
     FRAME_SIZE_MIN,
     FRAMES_PER_EPOCH_MAX,
+    ID_PREFIX_SIZE,
     ID_SIZE,
     WAIT_MS_MAX,
 )
@@ -102,7 +103,8 @@ class Link(Bundles):
             from drupelet.policy import Policy
 
             mode = INTERACTIVE if self.interactive else BATCH
-            self.policy = Policy(mode, ID_SIZE, 0)
+            compact = self.profile == PROFILE_COMPACT_1
+            self.policy = Policy(mode, ID_PREFIX_SIZE if compact else ID_SIZE, 0)
         self._offer_first(mode == INTERACTIVE and not self.visits)
 
     def _offer_first(self, interactive: bool) -> None:

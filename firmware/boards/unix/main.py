@@ -9,6 +9,7 @@ The configuration is one JSON object:
     peers: [{id, url, mode, profile, awake}]
         url: serial:///dev/x, mqtt://host:port/prefix, stick:///folder
         profile: bsp-1 (default) or compact-1; awake: plan, of a peer that sleeps like this board
+    battery (or none): file with its microvolts, such as /sys/class/power_supply/x/voltage_now
     sleep (or none): {rtc (file), rtc_size, period_ms, window_ms, contact_ms}: deep sleep between
         readings, and between the windows of the wake plan if any peer has `"awake": "plan"`
 

@@ -29,6 +29,20 @@ def _memory() -> str:
     return "null"
 
 
+class Battery:
+    """The voltage that the kernel tells: microvolts in a file such as `voltage_now`."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def millivolts(self) -> int:
+        """What it has now; 0 when the file does not say."""
+        try:
+            return int(_first_line(self._path)) // 1000
+        except ValueError:
+            return 0
+
+
 class Sensors:
     """A JSON text per reading; what the machine does not tell is null or left out."""
 

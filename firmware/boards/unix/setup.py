@@ -61,7 +61,8 @@ class _Setup:
         self.carriers = [self._open_carrier(peer) for peer in config["peers"]]
         __import__("drupelet.wire.bsp1")
         self.clock = Clock()
-        self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
+        # A segment that is not whole would be lost in deep sleep: there each is one block.
+        self.box = BlackBox(self.id, 0, 1 if config.get("sleep") else _BOX_BLOCKS)
         store = FlashStore(
             BoardFiles(config["flash"]), SEGMENT_SIZE, SEGMENTS_MAX, config["messages_max"],
             _BODY_FILES, config["filter_size"],
@@ -158,8 +159,11 @@ class _Setup:
     def _boot(self) -> None:
         box = self.box
         now_ms = self.clock.now_ms()
-        resumed = self.sleeper is not None and self.sleeper.resumed
-        box.boot = self.node.boot(now_ms, resumed)
+        # Where the black box is lost, a wake is a boot of its own: counters begin at 0 again.
+        goes_on = self.sleeper is not None and self.sleeper.go_on_box(box, now_ms)
+        box.boot = self.node.boot(now_ms, goes_on)
+        if goes_on:
+            return
         anchor = bytearray(6)
         self.clock.anchor_into(anchor)
         box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
@@ -179,6 +183,10 @@ class _Setup:
             self.node, self.box, self.clock, self._source(), Author(self.node, self.readings),
             self.readings, self.telemetry, epoch_ms, console.say,
         )  # fmt: skip
+        if self.config.get("battery"):
+            from boards.unix.sensors import Battery
+
+            device.battery = Battery(self.config["battery"])
         device.recover()
         self.board = Board(
             self.node, device, self.clock, console, waiter, epoch_ms, list(self.numbers.values())
