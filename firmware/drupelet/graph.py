@@ -15,7 +15,7 @@ from drupelet.flashread import (
     STATE_PRIVATE,
 )
 from drupelet.limits import ID_SIZE
-from drupelet.members import FAMILY_MVDS, HEAD_EPHEMERAL, HEAD_PARENTS
+from drupelet.members import FAMILY_MVDS, GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.reader import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
 from drupelet.slots import EPHEMERAL, OWED, PENDING, USED, WANTED
@@ -181,7 +181,7 @@ class Graph:
     # --- dependencies ---
 
     def _missing(self, group: int) -> int:
-        """How many dependencies of the reader's message are not in the log.
+        """For how many dependencies, not in the log, the reader's message has to wait.
 
         E_PEER when its client cannot read the body, _POISONED when one of them is invalid.
         """
@@ -198,6 +198,8 @@ class Graph:
             if state == STATE_PENDING:
                 missing += 1
                 copy(self.missing_id, 0, self._id, 0, ID_SIZE)
+        if self.members.group_flags[group] & GROUP_UNORDERED:
+            missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
 
     def _state(self, group: int) -> int:

@@ -13,6 +13,7 @@ VISIBLE = const(1)  # messages are accepted from the peer, none are offered to i
 SHARED = const(2)
 
 GROUP_TELEMETRY = const(1)  # black boxes: not traced, removed once every sharer has them
+GROUP_UNORDERED = const(2)  # a message enters the log although what it depends on has not come
 
 # What message ids are made of; a group belongs to one family for life (DESIGN 4).
 FAMILY_BSP = const(0)

@@ -1,0 +1,50 @@
+"""The switch per group: wait for what a message depends on, or take it as it comes."""
+
+import pytest
+
+from drupelet.clients import READINGS_CLIENT_ID
+from drupelet.members import GROUP_UNORDERED
+from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, SHARED, Node
+from ram_store import RamStore
+
+PARENT = bytearray(b"\x00first")
+STAMP = bytearray(8)
+
+
+def node_with(flags: int):
+    node = Node(RamStore(), lambda: 0, peers_max=2, groups_max=1, messages_max=8, offers_max=8)
+    group = node.join(READINGS_CLIENT_ID, b"", flags)
+    peer = node.add_peer(b"peer")
+    node.share(group, peer, SHARED)
+    node.boot(0)
+    return node, node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH)
+
+
+def take(node, link, body: bytearray) -> bytes:
+    """A message of the peer's comes in; its id."""
+    link.on_message(node.core.members.group_ids, 0, STAMP, 0, body, 0, len(body))
+    return bytes(node.core.id)
+
+
+def parent_id() -> bytes:
+    return take(*node_with(0), PARENT)
+
+
+@pytest.mark.parametrize(("flags", "delivered"), [(0, 0), (GROUP_UNORDERED, 1)])
+def test_a_message_without_its_parent(flags: int, delivered: int) -> None:
+    node, link = node_with(flags)
+    child = take(node, link, bytearray(b"\x01" + parent_id() + b"second"))
+    assert node.delivered == delivered
+    assert node.pending_count() == 1 - delivered
+    take(node, link, PARENT)
+    assert node.delivered == 2
+    assert node.pending_count() == 0
+    order = []
+    while node.next_event():
+        node.store.load(node.event_handle)
+        order.append(bytes(node.store.id))
+        node.done(node.event_handle)
+    first, second = (child, parent_id()) if delivered else (parent_id(), child)
+    assert order == [first, second]
+    take(node, link, bytearray(b"\x01" + parent_id() + b"second"))
+    assert node.delivered == 2  # twice is once
