@@ -66,6 +66,7 @@ class Graph:
         self.promoted = False  # some message entered the log: call `promote` again
         self._private = False  # some dependency that was met is not shared
         self._left_out = False  # a pending message of the store has no slot yet
+        self._waiting = False  # some slot may be pending: else there is no need to look
 
     def use_client(self, group: int, client: "ClientPort | None") -> None:
         """Let a client look after a group (row); None: the default one."""
@@ -124,6 +125,7 @@ class Graph:
         if missing:
             self.slot = self.window.admit(id, 0, handle, group, source, self.reader.size, True)
             assert self.slot >= 0  # there was room before the message was stored
+            self._waiting = True
             return WAITING
         if verdict == SHARE:
             self.slot = self.window.admit(id, 0, handle, group, source, self.reader.size, False)
@@ -242,12 +244,13 @@ class Graph:
         if self._left_out:
             self.recover()
         slots = self.slots
-        while self.promoted:
-            self.promoted = False
+        while self.promoted and self._waiting:
+            self.promoted = self._waiting = False
             for step in range(slots.count):
                 slot = (slots.oldest + step) % slots.count
                 if not slots.flags[slot] & PENDING:
                     continue
+                self._waiting = True
                 if not self.reader.open_stored(slots.groups[slot], slots.handles[slot]):
                     continue
                 missing = self._missing(slots.groups[slot])
@@ -315,6 +318,7 @@ class Graph:
             self._left_out = True  # the table is smaller than before the reboot
             return
         self.slots.flags[slot] = USED | PENDING
+        self._waiting = True
         self.offers.drop_id(store.id, 0)  # a child may have asked for it
         self.ask_again(slot)
 
