@@ -109,18 +109,18 @@ CHANNEL_OUT_MAX = const(16)
 CHANNEL_IN_MAX = const(16)
 # Ids of the log that are in RAM, 20 B each; the rest is in the store.
 CHANNEL_IDS_MAX = const(100)
-# Missing messages that we ask for at the same time, 109 B each: four times what one request holds.
-CHANNEL_WANTED_MAX = const(12)
+# Missing messages that we ask for at the same time, 109 B each: twice what one request holds.
+CHANNEL_WANTED_MAX = const(6)
 # Messages that others asked for and that we may send again.
-CHANNEL_ASKED_MAX = const(16)
+CHANNEL_ASKED_MAX = const(8)
 # Repairs that we send in one period of the channel, whatever is asked for.
 CHANNEL_REPAIRS_MAX = const(3)
 # Dependencies that were given up; the oldest is forgotten.
-CHANNEL_LOST_MAX = const(16)
-# Messages that came again, which our next frame acknowledges by name.
-CHANNEL_OWED_MAX = const(4)
+CHANNEL_LOST_MAX = const(8)
+# More entries of our causal history: what came again, and what nothing depends on yet.
+CHANNEL_HEADS_MAX = const(4)
 # Events that wait for the client; when they are full, content is refused until it takes some.
-CHANNEL_EVENTS_MAX = const(32)
+CHANNEL_EVENTS_MAX = const(16)
 # A Lamport value this far ahead of a trusted clock is not adopted; without one, no message moves
 # the clock further: 24 hours.
 CHANNEL_AHEAD_MS_MAX = const(86400000)
@@ -146,6 +146,9 @@ LORA_FRAME_SIZE_MAX = const(255)
 DRIFT_PPM_MAX = const(1001)
 # Periods without a WAKE of a peer after which it is searched again.
 CONTACTS_MISSED_MAX = const(4)
+# On a topic, acknowledgements and answers for others leave after a random 0 .. this - 1 epochs: long
+# enough that those of ten listeners seldom collide, short of the first repetition (2 epochs) twice.
+TOPIC_DELAY_EPOCHS_MAX = const(4)
 # A boot costs a board about half a second of full power: shorter pauses are light sleep.
 DEEP_SLEEP_MS_MIN = const(1000)
 # Longest period of a wake plan, 18 hours: what is missed of it stays below what elapsed_ms tells.
@@ -186,6 +189,8 @@ SEAL_FORGED_PER_S = const(16)
 SEAL_FORGED_MAX = const(65536)
 # A status that somebody should hear soon leaves by itself, but not more often than this.
 SEAL_TELL_MS = const(2000)
+# While nothing authentic comes, each time after twice as long, up to this: each costs a write.
+SEAL_TELL_MS_MAX = const(1 << 21)
 # A REKEY or REVOKE is told again in each epoch, or after this time.
 SEAL_CONTROL_MS = const(60000)
 # Revoked devices that a host tells of at once, and how often it tells each peer.
@@ -214,6 +219,8 @@ SNAPSHOT_SHORT_SIZE = const(28)
 SNAPSHOT_KEYS_SIZE = const(96)
 # Pending messages (dependencies missing) that the store tracks: never more than message slots.
 PENDING_MAX = const(64)
+# Deleted messages that some sharer is not known to have: a row in RAM is 8 B.
+KEPT_MAX = const(32)
 # Groups and peers that a store has ever numbered; a row in RAM is 8 B.
 MEMBERS_MAX = const(32)
 # Files that a store has open at once: two of the log, four parts, one while it makes another.

@@ -140,7 +140,7 @@ class Link(Bundles):
         box.count(self._base + 16 + _FRAMES, 1)
         code = E_PEER
         if size > FRAME_HEADER_SIZE:
-            self._hear(now_ms)
+            self.hear(now_ms)
             kind = frame[0]
             falls_back = self.profile == PROFILE_COMPACT_1 and kind == _KIND_RECORDS
             if kind == _KIND_RECORDS | self.profile or falls_back:
@@ -171,7 +171,8 @@ class Link(Bundles):
         """Account for frames that the carrier found damaged."""
         self.core.box.count(COUNT_DAMAGED, count)
 
-    def _hear(self, now_ms: int) -> None:
+    def hear(self, now_ms: int) -> None:
+        """The peer has said something: back-off is at its base again."""
         if not self.visits:
             self._tick(now_ms)
         self.heard = True
@@ -191,10 +192,7 @@ class Link(Bundles):
             return 0
         self.now_ms = now_ms
         if not self.visits:
-            self._tick(now_ms)
-            self.core.window.refill(self.peer)
-            if self._seen_changes != self.core.window.changes[self.peer]:
-                self._look_again()
+            self.turn(now_ms)
             if self.plan is not None:
                 size = self.plan.wake_into(frame, self.peer, now_ms)
                 if size:
@@ -225,6 +223,13 @@ class Link(Bundles):
         else:
             self._rest()
         return size
+
+    def turn(self, now_ms: int) -> None:
+        """Let time pass, and see what is new to the peer."""
+        self._tick(now_ms)
+        self.core.window.refill(self.peer)
+        if self._seen_changes != self.core.window.changes[self.peer]:
+            self._look_again()
 
     def _rest(self) -> None:
         """Nothing more is due: note when something will be."""

@@ -1,0 +1,313 @@
+"""A topic: one carrier that all members of a group hear (mobile paper, enhancement 1).
+
+One send counts as a send to every listener, whoever sent it; an acknowledgement informs all who
+hear it; and an id that is acknowledged there may be asked for, for its sender holds it. A topic
+carries one group, whose members are its listeners. Long messages go by links of their own. Bytes:
+docs/SPEC.md 13. Same shape as a link: `receive`, `poll_into`, `wake_ms`.
+"""
+
+from drupelet._compat import const
+from drupelet.errors import E_PEER, OK
+from drupelet.limits import (
+    FRAME_SIZE_MIN,
+    FRAMES_PER_EPOCH_MAX,
+    ID_SIZE,
+    RECORD_HEADER_SIZE,
+    TOPIC_DELAY_EPOCHS_MAX,
+    WAIT_MS_MAX,
+)
+from drupelet.members import SHARED
+from drupelet.memory import copy, find
+from drupelet.schedule import epochs_since
+from drupelet.slots import OWED, PENDING, USED
+from drupelet.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drupelet.link import Link
+    from drupelet.node import Node
+
+KIND_TOPIC = const(0x53)
+_SENDER_AT = const(1)
+_SENDER_SIZE = const(4)
+_HEADER_SIZE = const(6)  # kind, sender, kind of the records
+_KIND_RECORDS = const(0x40)
+
+
+class Topic:
+    """A group's topic as one member uses it; `links` are its links to the listeners.
+
+    The links are made by `Node.link`, all of one profile, and are polled by nobody else; `ids` are
+    the listeners' device ids, 4 bytes each, in the same order.
+    """
+
+    visits = False
+    interactive = False
+
+    def __init__(
+        self, node: "Node", group: int, links: "list[Link]", ids: "bytes | bytearray",
+        own_id: "bytes | bytearray", random_byte: "Callable[[], int]",
+    ) -> None:  # fmt: skip
+        assert links and len(own_id) == _SENDER_SIZE
+        assert len(ids) == _SENDER_SIZE * len(links)
+        self.core = node.core
+        self.links = links
+        self.group = node.core.members.group_slot(group)
+        self.ignored = 0  # frames of strangers, and our own that came back
+        self.message_group = self.group
+        self.message_slot = -1
+        self.frame_size_max = 0
+        self._own_id = bytearray(own_id)
+        self._ids = bytearray(ids)
+        self._random_byte = random_byte
+        self._codec = links[0].codec
+        self._kind = _KIND_RECORDS | links[0].profile
+        self._clock = links[0].clock
+        for link in links:
+            link.use(self._clock)
+        self._train = FRAMES_PER_EPOCH_MAX
+        self._epoch = self._clock.epoch
+        self._firm = False
+        self._ack_epoch = -1  # when acknowledgements leave at the latest; -1: none is owed
+        self._speaker = links[0]  # whose frame is read
+        self._seen_changes = -1
+        self._rewind()
+
+    def _rewind(self) -> None:
+        count = self.core.slots.count
+        self._ack_left = self._message_left = self._offer_left = count
+        self._owed_at = 0
+        self._request_link = 0
+
+    # --- in ---
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
+        """Take in a frame of the topic; OK, or E_PEER (counted)."""
+        if size <= _HEADER_SIZE or frame[0] != KIND_TOPIC:
+            self.core.malformed += 1
+            return E_PEER
+        link = self._of(frame)
+        if link is None:
+            self.ignored += 1
+            return OK
+        self._speaker = link
+        link.now_ms = now_ms
+        link.hear(now_ms)
+        if frame[_HEADER_SIZE - 1] != self._kind:
+            return E_PEER
+        code = self._codec.parse(self, frame, _HEADER_SIZE, size)
+        if code == E_PEER:
+            link.bad_record()
+        return code
+
+    def _of(self, frame: bytearray) -> "Link | None":
+        row = find(self._ids, _SENDER_SIZE, len(self.links), frame, _SENDER_AT, _SENDER_SIZE)
+        return self.links[row] if row >= 0 else None
+
+    def on_ack(self, buf: bytearray, at: int) -> None:
+        """The speaker holds this message: who lacks it may ask for it."""
+        core = self.core
+        self._speaker.on_ack(buf, at)
+        if core.slots.find(buf, at) < 0 and core.store.find(buf, at) <= 0:
+            self._speaker.on_offer(buf, at)
+
+    def on_offer(self, buf: bytearray, at: int) -> None:
+        """As on a link."""
+        self._speaker.on_offer(buf, at)
+
+    def on_request(self, buf: bytearray, at: int) -> None:
+        """The speaker asks all who hold a message: its author answers, others after a while.
+
+        Who hears the answer in the meantime keeps still: it counts as a send of its own.
+        """
+        self._speaker.on_request(buf, at)
+        core = self.core
+        slot = core.slots.find(buf, at)
+        if slot >= 0 and core.slots.sources[slot]:
+            wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX
+            cell = self._speaker.peer * core.slots.count + slot
+            core.slots.sent(cell, 1, (self._clock.epoch + wait - 1) & 0xFFFF)
+
+    def on_message(
+        self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
+        at: int, size: int,
+    ) -> None:  # fmt: skip
+        """A message that all listeners have just been sent."""
+        speaker = self._speaker
+        speaker.on_message(group, group_at, stamp, stamp_at, body, at, size)
+        slot = speaker.message_slot
+        slots = self.core.slots
+        if slot < 0:
+            return
+        for link in self.links:
+            cell = link.peer * slots.count + slot
+            if link is not speaker and not slots.states[cell] & (HOLD | REQUEST):
+                slots.sent(cell, 1, self._clock.epoch)
+
+    # --- out ---
+
+    def poll_into(self, frame: bytearray, now_ms: int) -> int:
+        """Write the next frame due; its size, or 0. One payload per epoch for all listeners."""
+        for link in self.links:
+            link.turn(now_ms)
+        clock = self._clock
+        if epochs_since(clock.epoch, self._epoch):
+            self._epoch = clock.epoch
+            self._train = FRAMES_PER_EPOCH_MAX
+            self._rewind()
+        elif self._seen_changes != self._changes():
+            self._rewind()
+        if not self._train or len(frame) < FRAME_SIZE_MIN:
+            return 0
+        self.frame_size_max = len(frame)
+        self._firm = False
+        frame[0] = KIND_TOPIC
+        copy(frame, _SENDER_AT, self._own_id, 0, _SENDER_SIZE)
+        frame[_HEADER_SIZE - 1] = self._kind
+        end = self._codec.fill(self, frame, _HEADER_SIZE, len(frame))
+        if end == _HEADER_SIZE:
+            for link in self.links:
+                link.attention = False
+            self._seen_changes = self._changes()
+            return 0
+        self._train -= 1
+        if self._firm and self.core.store.barrier() != OK:
+            return 0
+        return end
+
+    def take_ack(self, buf: bytearray, at: int) -> bool:
+        """Write the next id that we owe any listener: it informs them all."""
+        if at == _HEADER_SIZE + RECORD_HEADER_SIZE and not self._acks_due():
+            return False  # alone in a frame they can wait for company
+        slots = self.core.slots
+        while self._ack_left:
+            slot = (slots.oldest - self._ack_left) % slots.count
+            self._ack_left -= 1
+            if slots.groups[slot] == self.group and self._settle(slot):
+                copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
+                self._firm = True
+                return True
+        offers = self.core.offers
+        while self._owed_at < offers.count:
+            entry = self._owed_at
+            self._owed_at += 1
+            if offers.kinds[entry] == OWED and self._listens(offers.peers[entry]):
+                copy(buf, at, offers.ids, entry * ID_SIZE, ID_SIZE)
+                offers.kinds[entry] = 0
+                self._firm = True
+                return True
+        self._ack_epoch = -1
+        return False
+
+    def _acks_due(self) -> bool:
+        """Acknowledgements leave after a random wait, so that those of many do not collide."""
+        epoch = self._clock.epoch
+        if self._ack_epoch < 0:
+            if not self._owes():
+                return False
+            wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX
+            self._ack_epoch = (epoch + wait) & 0xFFFF
+        return epochs_since(epoch, self._ack_epoch) < 1 << 15
+
+    def _owes(self) -> bool:
+        core = self.core
+        slots = core.slots
+        for link in self.links:
+            base = link.peer * slots.count
+            for slot in range(slots.count):
+                if slots.states[base + slot] & ACK and slots.groups[slot] == self.group:
+                    return True
+        offers = core.offers
+        for entry in range(offers.count):
+            if offers.kinds[entry] == OWED and self._listens(offers.peers[entry]):
+                return True
+        return False
+
+    def _settle(self, slot: int) -> bool:
+        """Clear what is owed for a slot to all listeners; whether anything was."""
+        core = self.core
+        owed = False
+        for link in self.links:
+            state = core.slots.states[link.peer * core.slots.count + slot]
+            if state & ACK:
+                owed = True
+                core.window.set_state(slot, link.peer, step(state, DO_ACK))
+        return owed
+
+    def _listens(self, peer: int) -> bool:
+        for link in self.links:
+            if link.peer == peer:
+                return True
+        return False
+
+    def take_request(self, buf: bytearray, at: int) -> bool:
+        """Write the next id to ask for."""
+        while self._request_link < len(self.links):
+            if self.links[self._request_link].take_request(buf, at):
+                return True
+            self._request_link += 1
+        return False
+
+    def next_message(self) -> bool:
+        """Look for the next message that any listener is to be sent now."""
+        core = self.core
+        slots = core.slots
+        while self._message_left:
+            slot = (slots.oldest - self._message_left) % slots.count
+            if slots.flags[slot] & (USED | PENDING) == USED and slots.groups[slot] == self.group:
+                for link in self.links:
+                    if link.message_due(slot) and core.store.load(slots.handles[slot]) == OK:
+                        self.message_slot = slot
+                        return True
+            self._message_left -= 1
+        return False
+
+    def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
+        """Copy bytes of the body of the message that `next_message` found."""
+        handle = self.core.slots.handles[self.message_slot]
+        return self.core.store.read_into(handle, offset, buf, at, size) == size
+
+    def put_message(self) -> None:
+        """The message is in the frame: it was sent to every listener that may lack it."""
+        self._message_left -= 1
+        self._firm = True
+        slots = self.core.slots
+        slot = self.message_slot
+        for link in self.links:
+            state = slots.states[link.peer * slots.count + slot]
+            if state & (QUEUED | REQUEST) and not state & HOLD and link.sight(slot) == SHARED:
+                link.note_sent(slot)
+
+    def too_long(self) -> None:
+        """It fits no frame: a link of its own carries it in pieces."""
+        self._message_left -= 1
+
+    def take_offer(self, buf: bytearray, at: int) -> bool:  # noqa: ARG002 - a codec asks
+        """Nothing is offered: one send reaches all."""
+        return False
+
+    def count_record(self, sent: bool, kind: int, size: int) -> None:
+        """Account for a record once, however many hear it."""
+        self._speaker.count_record(sent, kind, size)
+
+    # --- when ---
+
+    def _changes(self) -> int:
+        """Moves whenever something new is due to some listener."""
+        total = 0
+        for link in self.links:
+            total += self.core.window.changes[link.peer]
+        return total & 0x3FFFFFFF
+
+    def wake_ms(self, now_ms: int) -> int:
+        """Milliseconds until `poll_into` may have something, unless a frame comes first."""
+        fresh = self._seen_changes != self._changes()
+        waits = self._ack_epoch >= 0
+        for link in self.links:
+            fresh = fresh or link.attention
+            waits = waits or link.next_due_epochs() > 0
+        if fresh and self._train:
+            return 0
+        return self._clock.until_ms(now_ms, 1) if fresh or waits else WAIT_MS_MAX

@@ -1,0 +1,161 @@
+"""A topic: many listeners, one send (mobile paper, enhancement 1)."""
+
+import random
+
+import pytest
+
+from drupelet.clients import READINGS_CLIENT_ID
+from drupelet.errors import E_PEER, OK
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, SHARED, Node
+from drupelet.topic import KIND_TOPIC, Topic
+from ram_store import RamStore
+
+EPOCH_MS = 1000
+FRAMES_MAX = 64
+
+
+class Member:
+    """One of many who share a group, over a topic or over links to each other."""
+
+    def __init__(self, number: int, count: int, rng: random.Random, seen: int = SHARED) -> None:
+        self.id = bytes((0, 0, 1, number))
+        self.node = Node(
+            RamStore(), lambda: rng.randrange(256), peers_max=count, groups_max=2,
+            messages_max=256, offers_max=256,
+        )  # fmt: skip
+        self.group = self.node.join(READINGS_CLIENT_ID, b"bus")
+        self.others = [bytes((0, 0, 1, other)) for other in range(count) if other != number]
+        self.links = []
+        for id in self.others:
+            peer = self.node.add_peer(id)
+            self.node.share(self.group, peer, seen)
+            link = self.node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, EPOCH_MS, BATCH)
+            self.links.append(link)
+        self.node.boot(0)
+        self.topic = Topic(
+            self.node, self.group, self.links, b"".join(self.others), self.id,
+            lambda: rng.randrange(256),
+        )  # fmt: skip
+
+    def publish(self, payload: bytes, now_ms: int) -> None:
+        body = b"\0" + payload
+        stamp = now_ms.to_bytes(8)
+        assert self.node.publish(self.group, body, len(body), stamp, now_ms) > 0
+
+
+class Bus:
+    """Everybody hears everybody; each listener loses frames of its own."""
+
+    def __init__(self, count: int, seed: int, loss: float) -> None:
+        self.rng = random.Random(seed)
+        self.members = [Member(number, count, self.rng) for number in range(count)]
+        self.loss = loss
+        self.now_ms = 0
+        self.bytes = 0
+        self.frames = 0
+
+    def turn(self) -> None:
+        self.now_ms += EPOCH_MS // 4
+        frame = bytearray(FRAME_SIZE_MAX)
+        for sender in self.members:
+            for _ in range(FRAMES_MAX):
+                size = sender.topic.poll_into(frame, self.now_ms)
+                if not size:
+                    break
+                self.bytes += size
+                self.frames += 1
+                for other in self.members:
+                    if self.rng.random() >= self.loss:
+                        # Its own frame comes back to the sender, too.
+                        assert other.topic.receive(bytearray(frame), size, self.now_ms) == OK
+
+    def run(self, count: int, turns_max: int = 2000) -> None:
+        for _ in range(turns_max):
+            self.turn()
+            if all(member.node.delivered == count for member in self.members):
+                return
+        raise AssertionError([member.node.delivered for member in self.members])
+
+
+def pairwise_bytes(count: int, seed: int, loss: float, messages: int) -> int:
+    """The same work over a link between each two."""
+    rng = random.Random(seed)
+    members = [Member(number, count, rng) for number in range(count)]
+    by_id = {member.id: member for member in members}
+    total = now_ms = 0
+    frame = bytearray(FRAME_SIZE_MAX)
+    for number in range(messages):
+        members[number % count].publish(b"%099d" % number, 0)
+    for _ in range(4000):
+        now_ms += EPOCH_MS // 4
+        for sender in members:
+            for id, link in zip(sender.others, sender.links, strict=True):
+                back = by_id[id].links[by_id[id].others.index(sender.id)]
+                for _ in range(FRAMES_MAX):
+                    size = link.poll_into(frame, now_ms)
+                    if not size:
+                        break
+                    total += size
+                    if rng.random() >= loss:
+                        back.receive(bytearray(frame), size, now_ms)
+        if all(member.node.delivered == messages for member in members):
+            return total
+    raise AssertionError("not complete")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_one_send_reaches_ten_listeners_for_a_third_of_the_bytes(seed: int) -> None:
+    bus = Bus(11, seed, 0.2)
+    for number in range(33):
+        bus.members[number % 11].publish(b"%099d" % number, 0)
+    bus.run(33)
+    pairwise = pairwise_bytes(11, seed, 0.2, 33)
+    print(f"\n33 messages to 10 listeners: {bus.bytes:,} B on a topic, {pairwise:,} B on links")
+    assert bus.bytes * 3 <= pairwise
+
+
+def test_everything_is_acknowledged_and_then_it_is_quiet() -> None:
+    bus = Bus(4, 3, 0.3)
+    for number in range(12):
+        bus.members[number % 4].publish(b"%d" % number, 0)
+    bus.run(12)
+    bus.loss = 0.0
+    for _ in range(600):
+        bus.turn()
+    for member in bus.members:
+        for link in member.links:
+            assert member.node.core.window.queued[link.peer] == 0
+    before = bus.frames
+    for _ in range(100):
+        bus.turn()
+    assert bus.frames == before
+    assert all(member.topic.wake_ms(bus.now_ms) > EPOCH_MS for member in bus.members)
+
+
+def test_an_acknowledgement_that_was_overheard_teaches_an_id() -> None:
+    bus = Bus(3, 4, 0.0)
+    first, second, third = bus.members
+    deaf = third.topic.receive
+    third.topic.receive = lambda *_: OK  # it misses the message
+    first.publish(b"gone by", 0)
+    for _ in range(3):
+        bus.turn()
+    third.topic.receive = deaf
+    # The author is away from now on; what the second one acknowledges tells the third.
+    bus.members = [second, third]
+    for _ in range(80):
+        bus.turn()
+    assert third.node.delivered == 1
+
+
+def test_strangers_and_nonsense_are_ignored() -> None:
+    bus = Bus(3, 5, 0.0)
+    topic = bus.members[0].topic
+    stranger = bytearray(bytes((KIND_TOPIC, 9, 9, 9, 9, 0x40)) + b"\x01\x00\x00\x20" + bytes(32))
+    assert topic.receive(stranger, len(stranger), 0) == OK
+    assert topic.ignored == 1
+    for frame in (b"", bytes((KIND_TOPIC,)), b"\x40" + bytes(40)):
+        assert topic.receive(bytearray(frame), len(frame), 0) == E_PEER
+    known = bytearray(bytes((KIND_TOPIC, 0, 0, 1, 1, 0x40)) + b"\x07nonsense")
+    assert topic.receive(known, len(known), 0) == E_PEER
