@@ -47,6 +47,7 @@ class Dues:
     """One peer's side of the tables, seen from what goes out; `peer` is its row."""
 
     policy: "Policy | None" = None  # chooses the mode by what it is told; few links have one
+    quiet = False  # filters tell what the peer lacks (docs/SPEC.md 14): nothing goes unasked
 
     def __init__(
         self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
@@ -240,6 +241,8 @@ class Dues:
     def take_offer(self, buf: bytearray, at: int) -> bool:
         """Write the next id to offer."""
         slots = self.core.slots
+        if self.quiet:
+            return False
         while self.interactive and self._offer_left and self._paced < self._pace:
             slot = (self._oldest - self._offer_left) % slots.count
             self._offer_left -= 1
@@ -249,6 +252,7 @@ class Dues:
             if queued and self._cell_wait(cell) <= 0 and self.sight(slot) == SHARED:
                 copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
                 self._sent(slot, DO_OFFER, CODE_OFFERED)
+                self.firm = True  # the peer takes it that we hold what we offer
                 self.taken_slot = slot
                 return True
         return False
@@ -262,7 +266,7 @@ class Dues:
             return False
         if self.visits:
             return not state & (BUNDLED | BUNDLING) and self.sight(slot) == SHARED
-        offered = self.interactive and not slots.flags[slot] & EPHEMERAL
+        offered = (self.interactive or self.quiet) and not slots.flags[slot] & EPHEMERAL
         if not state & REQUEST and (offered or self._paced >= self._pace):
             return False
         return self._cell_wait(cell) <= 0 and self.sight(slot) == SHARED

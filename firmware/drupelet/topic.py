@@ -245,7 +245,8 @@ class Topic:
     def take_request(self, buf: bytearray, at: int) -> bool:
         """Write the next id to ask for."""
         while self._request_link < len(self.links):
-            if self.links[self._request_link].take_request(buf, at):
+            link = self.links[self._request_link]
+            if self._is_there(link) and link.take_request(buf, at):
                 return True
             self._request_link += 1
         return False
@@ -258,11 +259,16 @@ class Topic:
             slot = (slots.oldest - self._message_left) % slots.count
             if slots.flags[slot] & (USED | PENDING) == USED and slots.groups[slot] == self.group:
                 for link in self.links:
-                    if link.message_due(slot) and core.store.load(slots.handles[slot]) == OK:
+                    due = self._is_there(link) and link.message_due(slot)
+                    if due and core.store.load(slots.handles[slot]) == OK:
                         self.message_slot = slot
                         return True
             self._message_left -= 1
         return False
+
+    def _is_there(self, link: "Link") -> bool:
+        """False for a listener that sleeps by the wake plan: it would not hear it."""
+        return link.plan is None or link.plan.there(link.peer, link.now_ms)
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
         """Copy bytes of the body of the message that `next_message` found."""
@@ -277,7 +283,8 @@ class Topic:
         slot = self.message_slot
         for link in self.links:
             state = slots.states[link.peer * slots.count + slot]
-            if state & (QUEUED | REQUEST) and not state & HOLD and link.sight(slot) == SHARED:
+            lacks = state & (QUEUED | REQUEST) and not state & HOLD
+            if lacks and link.sight(slot) == SHARED and self._is_there(link):
                 link.note_sent(slot)
 
     def too_long(self) -> None:
@@ -307,7 +314,7 @@ class Topic:
         waits = self._ack_epoch >= 0
         for link in self.links:
             fresh = fresh or link.attention
-            waits = waits or link.next_due_epochs() > 0
+            waits = waits or (self._is_there(link) and link.next_due_epochs() > 0)
         if fresh and self._train:
             return 0
         return self._clock.until_ms(now_ms, 1) if fresh or waits else WAIT_MS_MAX
