@@ -1,6 +1,8 @@
 """Identities and errors of the modelled charge."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from drupelet_tools.telemetry import energy
 from drupelet_tools.telemetry.energy import charges, load_board, parse_board
@@ -65,6 +67,32 @@ def test_sum_over_states_is_the_total_and_splitting_changes_nothing():
         assert sum(row.ms for row in by_state) == max(e[0] for e in duty.events)
         totals.add(sum(row.mah for row in by_state))
     assert len(totals) == 1
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    rounds=st.integers(1, 60),
+    counters_every=st.integers(0, 9),
+    per_block=st.integers(1, 41),
+    per_segment=st.integers(1, 8),
+)
+def test_cutting_a_log_into_other_blocks_and_segments_changes_no_charge(
+    rounds, counters_every, per_block, per_segment
+):
+    duty = box.Duty().run(rounds, counters_every)
+    duty.enter(2, 5)
+    board = load_board("esp32")
+    cut = box.segments(b"\1\2\3\4", 1, duty.events, per_block, per_segment)
+    rows = summarise(log_of(*cut))["state_time"]
+    ms = {row["state"]: row["ms"] for row in rows}
+    # Time is known up to the last event; what came after is in no log.
+    logged = max(event[0] for event in duty.events)
+    assert sum(ms.values()) == logged
+    whole = summarise(log_of(*box.segments(b"\1\2\3\4", 1, duty.events)))["state_time"]
+    assert ms == {row["state"]: row["ms"] for row in whole}
+    direct = sum(board.current(s, ["mqtt"]).typical_ma * t / 3.6e6 for s, t in ms.items())
+    total = sum(row.mah for row in charges(board, ms, ["mqtt"]))
+    assert total == pytest.approx(direct, rel=1e-9, abs=1e-9)
 
 
 def test_unknown_time_is_listed_without_charge():

@@ -1,16 +1,20 @@
 """The Spark wiring: the same rows as the plain functions, once, whatever arrives and dies."""
 
+import json
 import shutil
 import struct
+import subprocess
+import sys
 
 import pyarrow.parquet as pq
 import pytest
 
-from drupelet_tools.telemetry import inputs, job, lake, sql
-from drupelet_tools.telemetry.decode import Copy, decode, read_header
+from drupelet_tools.bench import corpus_files
+from drupelet_tools.telemetry import inputs, job, lake, schemas, sql
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.summary import summarise
 from telemetry import fleet
+from telemetry.reference_decode import Copy, decode, read_header
+from telemetry.reference_summary import summarise
 from telemetry.test_decode import spoil
 
 
@@ -22,13 +26,17 @@ def ids(device):
     return fleet.MEMBERS[device][0].hex()
 
 
+# Where the lake keeps what it needs to go on; how a log was cut shows there.
+INNER = schemas.INNER_TABLES
+
+
 def content(root):
-    """All tables but `sources`, which remembers file names, as sorted rows."""
+    """All tables for the reader, as sorted rows."""
     state = lake.open_lake(root)
     return {
         table: sorted(map(repr, state.read(table).to_pylist()))
-        for table in lake.TABLES
-        if table != "sources"
+        for table in schemas.TABLES
+        if table not in INNER
     }
 
 
@@ -51,7 +59,9 @@ def test_tables_are_those_of_the_plain_functions(whole):
         expected += len(copies)
         for table, rows in summarise(decode(copies)).items():
             stored = [r for r in state.read(table).to_pylist() if r["device"] == device.hex()]
-            assert stored == rows, table
+            names = list(rows[0]) if rows else []
+            stored = [{name: row[name] for name in names} for row in stored]
+            assert sorted(map(repr, stored)) == sorted(map(repr, rows)), table
     assert counts == {
         "segments": expected,
         "repeated": 0,
@@ -146,13 +156,13 @@ def test_views_show_only_what_counts(spark, tmp_path):
 def test_a_worker_that_cannot_write_is_one_line_and_changes_nothing(spark, tmp_path, monkeypatch):
     fleet.write(tmp_path, only=["A"])
     root = tmp_path / "lake"
-    deal = job._deal
+    make_plan = job.make_plan
 
-    def lose_the_folder(work, groups):
+    def lose_the_folder(*given):
         shutil.rmtree(root / "parts")
-        return deal(work, groups)
+        return make_plan(*given)
 
-    monkeypatch.setattr(job, "_deal", lose_the_folder)
+    monkeypatch.setattr(job, "make_plan", lose_the_folder)
     with pytest.raises(TelemetryError, match="a worker could not go on"):
         job.ingest([tmp_path], root, {}, spark)
     assert not (root / "manifest.json").exists()
@@ -169,4 +179,41 @@ def test_a_second_ingest_at_the_same_time_is_refused(whole):
 def test_parts_are_parquet_that_anything_reads(whole):
     folder, _ = whole
     for path in (folder / "lake" / "parts").glob("*-traffic.parquet"):
-        assert pq.read_schema(path).equals(lake.TABLES["traffic"])
+        assert pq.read_schema(path).equals(schemas.TABLES["traffic"])
+
+
+def test_a_cluster_of_processes_gives_the_same_tables(whole, tmp_path):
+    """Two executors, each a JVM of its own with its own Python workers."""
+    folder, counts = whole
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", "from drupelet_tools.telemetry.command import app; app()"),
+            *("ingest", str(folder), "--lake", str(tmp_path / "lake"), "--json"),
+            *("--names", str(folder / "names.json"), "--master", "local-cluster[2,1,1024]"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == counts
+    assert content(tmp_path / "lake") == content(folder / "lake")
+
+
+def test_views_are_what_read_gives_with_clocks_from_others_and_boots_in_pieces(spark, tmp_path):
+    wanted = corpus_files.Corpus(events=60_000, devices=8, files=3, damage=True, seed=5)
+    corpus_files.write(tmp_path / "in", wanted)
+    for path in sorted((tmp_path / "in").glob("*.dbxpack")):
+        job.ingest([path], tmp_path / "lake", {}, None, events=True)
+    state = lake.open_lake(tmp_path / "lake")
+    assert state.clocks
+    assert sum(part.has("renewed") for part in state.parts) >= 2
+    sql.register(spark, state)
+    for table in schemas.TABLES:
+        if table in INNER:
+            continue
+        frame = spark.table(table)
+        assert frame.columns == schemas.TABLES[table].names
+        plain = [tuple(row.values()) for row in state.read(table).to_pylist()]
+        assert sorted(map(repr, map(tuple, frame.collect()))) == sorted(map(repr, plain)), table

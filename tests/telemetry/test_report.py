@@ -1,8 +1,8 @@
-"""Figures and page, from a lake that the plain worker function made (no Spark)."""
+"""Figures and page, from lakes whose rows are written by hand (no Spark)."""
 
+import csv
 import json
 import re
-from dataclasses import asdict
 from html.parser import HTMLParser
 
 import pytest
@@ -11,38 +11,20 @@ from typer.testing import CliRunner
 from drupelet_tools.telemetry import (
     command,
     figures,
-    inputs,
     lake,
     report,
-    sections,
+    sections_html,
     session,
-    worker,
 )
 from drupelet_tools.telemetry.errors import TelemetryError
-from telemetry import fleet
+from telemetry import fleet, fleet_rows
 
 VOID = {"meta", "br", "hr", "img", "input", "link", "path", "rect", "line", "circle"}
 
 
-def make_lake(folder):
-    fleet.write(folder)
-    root = folder / "lake"
-    state = lake.create_lake(root)
-    work = {}
-    for found in inputs.scan(inputs.find_files([folder], root)):
-        work.setdefault(found.device, []).append(asdict(found.source))
-    plan = [{"device": device, "old": [], "new": new} for device, new in work.items()]
-    (root / "plans" / "x.json").write_text(json.dumps(plan), "utf-8")
-    part = lake.Part(**worker.run_group(str(root), "plans/x.json", "x"))
-    state.names = inputs.read_names(folder / "names.json")
-    lake.supersede(state, [part])
-    lake.publish(state)
-    return root
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    return make_lake(tmp_path_factory.mktemp("fleet"))
+    return fleet_rows.demo_lake(tmp_path_factory.mktemp("fleet") / "lake")
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +85,12 @@ def test_tables_carry_every_figure_without_scripts(page):
     assert "Modelled, not measured" in text
     assert "ESP32-PICO-ZERO manual table 6" in text
     for name in fleet.MEMBERS:
-        assert re.search(rf'<th scope="row"><a href="#device-\w+">{name}</a></th>', page)
-    assert page.count('<div class="chart"') == 3
-    assert page.count("<svg") >= 3
+        assert re.search(rf'<th><a href="#device-\w+">{name}</a></th>', page)
+    assert page.count('<div class="chart"') == 5
+    assert page.count("<svg") >= 5
+    for words in ("What needs attention first", "Battery life", "Assumed:", "Silent devices",
+                  "Retransmissions and duplicates", "What it was spent on"):  # fmt: skip
+        assert words in page, words
 
 
 def test_bytes_by_hand(root):
@@ -152,25 +137,6 @@ def test_results_by_name_or_by_id_and_without(root):
     assert rows["B"]["duplicates"] == 2
 
 
-def test_latency_counts_the_undelivered_as_longest():
-    def row(device, event, message, wall_ms, spread=10):
-        return {"device": device, "event": event, "message": message, "wall_ms": wall_ms,
-                "wall_uncertainty_ms": spread}  # fmt: skip
-
-    rows = [row("a", "created", f"{n:08x}", 1_000 * n) for n in range(10)]
-    rows += [row("b", "delivered", f"{n:08x}", 1_000 * n + 100 * n) for n in range(8)]
-    found = figures.quantiles(figures.latencies(rows)["b"])
-    assert found == {
-        "messages": 10, "timed": 8, "undelivered": 2, "no_clock": 0, "uncertainty_ms": 20,
-        "p50_ms": 400, "p90_ms": None,
-    }  # fmt: skip
-    rows[0]["wall_ms"] = None
-    rows[12]["wall_uncertainty_ms"] = None
-    found = figures.quantiles(figures.latencies(rows)["b"])
-    assert (found["no_clock"], found["timed"], found["uncertainty_ms"]) == (1, 7, None)
-    assert figures.quantiles([])["p50_ms"] is None
-
-
 def test_names_cannot_break_out_of_the_page(root):
     state = lake.open_lake(root)
     for facts in state.names.values():
@@ -190,11 +156,54 @@ def test_names_cannot_break_out_of_the_page(root):
      (12345.6, "12,346"), (1e-7, "0.000000100"), (0.99999, "1.000")],
 )  # fmt: skip
 def test_three_digits(value, text):
-    assert sections.significant(value) == text
+    assert sections_html.significant(value) == text
 
 
 def run(*arguments):
     return CliRunner().invoke(command.app, [str(argument) for argument in arguments])
+
+
+def test_csv_holds_a_line_per_device_and_no_formula(root, tmp_path):
+    done = run("report", "--lake", root, "--html", tmp_path / "r.html", "--csv")
+    assert done.exit_code == 0, done.stderr
+    lines = list(csv.DictReader((tmp_path / "r.csv").read_text("utf-8").splitlines()))
+    assert [line["name"] for line in lines] == sorted(fleet.MEMBERS)
+    found = figures.figures(lake.open_lake(root))["devices"]
+    for line, row in zip(lines, found, strict=True):
+        assert float(line["bytes_per_message"]) == row["bytes_per_message"]
+        assert float(line["latency.p50_ms"]) == row["latency"]["p50_ms"]
+        assert line["battery.mv_last"] == ""
+    assert report.flat({"name": "=1+1", "x": {"y": "@z", "list": [1]}, "n": -1}) == {
+        "name": "'=1+1", "x.y": "'@z", "n": -1,
+    }  # fmt: skip
+
+
+def test_two_devices_of_one_name_are_told_apart(root):
+    state = lake.open_lake(root)
+    for facts in state.names.values():
+        facts["name"] = "twin"
+    found = figures.figures(state)
+    labels = [row["label"] for row in found["devices"]]
+    assert len(set(labels)) == 4 and all(label.startswith("twin (") for label in labels)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--check",), ("Casals", "held out", "-51.9%", "DTIM10", "2465.8")),
+        (("--board", "pico-w"), ("stand-in", "Pico W", "in the figures")),
+        (("--battery", "aa-alkaline"), ("AA alkaline", "kurokatta", "stand-in")),
+        ((), ("nrf52840-sx1262", "pi-zero-2w", "l91")),
+    ],
+)
+def test_the_energy_tables_are_shown_with_their_sources(arguments, words):
+    done = run("energy", *arguments)
+    assert done.exit_code == 0, done.stderr
+    told = " ".join(done.stdout.split())
+    for word in words:
+        assert word in told, word
+    rows = [json.loads(line) for line in run("energy", *arguments, "--json").stdout.splitlines()]
+    assert len(rows) > 4
 
 
 def test_command_writes_the_report(root, tmp_path):
@@ -213,16 +222,23 @@ def test_every_error_of_the_command_is_one_line(root, tmp_path):
     file.write_text("x", "utf-8")
     state = lake.create_lake(tmp_path / "nothing")
     lake.publish(state)
+    (tmp_path / "boxes").mkdir()
+    fleet.write(tmp_path / "boxes")
     cases = [
         (("ingest", tmp_path / "none", "--lake", tmp_path / "l"), "no such file"),
         (("ingest", empty, "--lake", tmp_path / "l"), "no black-box segments"),
-        (("ingest", root.parent, "--lake", file / "l"), "cannot write the lake"),
-        (("ingest", root.parent, "--lake", tmp_path / "l", "--names", bad), "not JSON"),
+        (("ingest", tmp_path / "boxes", "--lake", file / "l"), "cannot write the lake"),
+        (("ingest", tmp_path / "boxes", "--lake", tmp_path / "l", "--names", bad), "not JSON"),
         (("report", "--lake", tmp_path / "none", "--html", tmp_path / "x"), "no lake here"),
         (("report", "--lake", state.root, "--html", tmp_path / "x"), "lake is empty"),
         (("report", "--lake", root, "--html", file / "x.html"), "cannot write the report"),
         (("report", "--lake", root, "--html", empty), "cannot write the report"),
         (("report", "--lake", root, "--html", tmp_path / "x", "--results", bad), "not JSON"),
+        (("report", "--lake", root, "--html", tmp_path / "x", "--battery", "9V"), "battery '9V'"),
+        (("report", "--lake", root, "--html", tmp_path / "x", "--fleet", bad), "not TOML"),
+        (("report", "--lake", root, "--html", tmp_path / "x", "--fleet", empty), "cannot read"),
+        (("report", "--lake", root, "--html", tmp_path / "x", "--now", "noon"), "ISO time"),
+        (("energy", "--board", "toaster"), "board 'toaster'"),
         (("query", "SELECT 1", "--lake", tmp_path / "none"), "no lake here"),
         (("query", "SELECT 1", "--lake", state.root), "lake is empty"),
     ]

@@ -8,7 +8,7 @@ from drupelet import blackbox
 from drupelet.blackbox import BlackBox
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.summary import summarise
-from telemetry.test_decode import log_of, times
+from telemetry.test_decode import damages_of, log_of, times
 
 WALL = 1_795_000_000_000
 CLOCK = (1 << 30) - 1  # a board's clock is modulo this
@@ -82,7 +82,7 @@ def test_what_the_writer_writes_is_read_back(blocks):
     assert box.lost == 0
     log = log_of(*owner.segments)
     tables = summarise(log)
-    assert log.damages == []
+    assert damages_of(log) == []
     assert times(log) == spent
     rows = tables["messages"]
     assert {(row["message"], row["boot_ms"]) for row in rows} == created

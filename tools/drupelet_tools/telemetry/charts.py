@@ -1,87 +1,190 @@
 """Charts of the report: Altair specifications, and the same drawn as still pictures.
 
 Colours are Okabe and Ito's, told apart with any colour vision; every chart has its table
-beside it, so colour never carries a figure alone.
+beside it, so colour never carries a figure alone. With many devices a chart shows the fleet or
+those that matter most; the tables hold all.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from typing import Any
 
 import altair as alt
 import vl_convert
 
 from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.analyses_sync import BYTE_KINDS, OPERATION_NAMES
 from drupelet_tools.telemetry.figures import Figures
+
+Row = dict[str, Any]
+Chart = alt.Chart | alt.LayerChart
 
 WIDTH = 640
 STEP = 26  # height of one bar, pixels
+STEP_SMALL = 13
+BARS_MAX = 24  # devices with bars of their own
+CURVES_MAX = 7  # devices with a curve of their own beside the fleet's
+LIVES_MAX = 120
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#999999")
-BYTE_KINDS = (
-    "message", "segment", "ack", "offer", "request", "link", "seal", "framing", "telemetry",
-)  # fmt: skip
 BYTE_COLOURS = (
     "#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#7F3C8D", "#B8B8B8",
     "#6A6A6A",
 )  # fmt: skip
+MODELLED, MEASURED = "modelled", "measured"
 
 
-def charts(figures: Figures) -> dict[str, alt.LayerChart | alt.Chart]:
+def charts(figures: Figures) -> dict[str, Chart]:
     """Charts by the name of their place in the report; those without data are left out."""
-    made = {
+    made: dict[str, Chart | None] = {
+        "life": _life_chart(figures),
         "bytes": _bytes_chart(figures),
         "charge": _charge_chart(figures),
+        "spent": _spent_chart(figures),
         "latency": _latency_chart(figures),
+        "sends": _sends_chart(figures),
+        "volts": _volts_chart(figures),
     }
     return {name: chart for name, chart in made.items() if chart is not None}
 
 
-def _bytes_chart(figures: Figures) -> alt.Chart | None:
+def _life_chart(figures: Figures) -> Chart | None:
+    """Intervals of modelled and measured life per device, the shortest first."""
+    rows = []
+    for device in figures["devices"]:
+        life, battery = device["life"], device["battery"]
+        if life is not None:
+            rows.append(
+                _interval(device, MODELLED, life["days"], life["days_low"], life["days_high"])
+            )
+        if battery["life_days"] is not None:
+            low, high = battery["life_days_low"], battery["life_days_high"]
+            rows.append(_interval(device, MEASURED, battery["life_days"], low, high))
+    if not rows:
+        return None
+    names = list(dict.fromkeys(r["device"] for r in sorted(rows, key=lambda row: row["days"])))
+    names = names[:LIVES_MAX]
+    step = STEP if len(names) <= BARS_MAX else STEP_SMALL
+    scale = alt.Scale(domain=[MODELLED, MEASURED], range=[COLOURS[0], COLOURS[3]])
+    legend = alt.Legend(title=None, orient="top")
+    base = alt.Chart(
+        alt.InlineData(values=[row for row in rows if row["device"] in names])
+    ).encode(
+        y=alt.Y("device:N", title=None, sort=names, axis=alt.Axis(labelLimit=200)),
+        color=alt.Color("kind:N", scale=scale, legend=legend),
+        yOffset=alt.YOffset("kind:N", sort=[MODELLED, MEASURED]),
+        tooltip=[
+            alt.Tooltip("device:N", title="Device"),
+            alt.Tooltip("kind:N", title="Life"),
+            alt.Tooltip("days:Q", title="Days", format=",.0f"),
+            alt.Tooltip("low:Q", title="At least", format=",.0f"),
+            alt.Tooltip("high:Q", title="At most", format=",.0f"),
+        ],
+    )
+    log = alt.Scale(type="log", nice=True)
+    title = "Battery life from full to empty (days, with intervals)"
+    lines = base.mark_rule(strokeWidth=2).encode(
+        x=alt.X("low:Q", title=title, scale=log), x2="high:Q"
+    )
+    points = base.mark_point(filled=True, size=45, opacity=1).encode(
+        x=alt.X("days:Q", title=title, scale=log),
+        shape=alt.Shape(
+            "kind:N",
+            scale=alt.Scale(domain=[MODELLED, MEASURED], range=["circle", "diamond"]),
+            legend=legend,
+        ),
+    )
+    made = alt.LayerChart(layer=[lines, points])
+    return made.properties(width=WIDTH, height=step * len(names) + 10)
+
+
+def _interval(device: Row, kind: str, days: float, low: float, high: float) -> Row:
+    told = (max(0.1, value) for value in (days, low, high))  # the axis has no zero
+    days, low, high = (round(value, 2) for value in told)
+    return {"device": device["label"], "kind": kind, "days": days, "low": low, "high": high}
+
+
+def _bytes_chart(figures: Figures) -> Chart | None:
+    """Bytes on each link by record kind; of a large fleet the sums by carrier."""
+    lines = sum(len(device["traffic"]["lines"]) for device in figures["devices"])
+    sums: dict[tuple[str, str], float] = defaultdict(float)
+    for device in figures["devices"]:
+        for line in device["traffic"]["lines"]:
+            own = f"{device['name']} · " if lines <= BARS_MAX else ""
+            bar = f"{own}{line['carrier']} · {line['direction']}"
+            for kind in BYTE_KINDS:
+                sums[bar, kind] += line.get(kind, 0) / 1000
     rows = [
-        {
-            "device": device["name"],
-            "carrier": line["carrier"],
-            "kind": kind,
-            "order": BYTE_KINDS.index(kind),
-            "kB": round(line.get(kind, 0) / 1000, 4),
-            "direction": line["direction"],
-            "bar": f"{device['name']} · {line['carrier']} · {line['direction']}",
-        }
-        for device in figures["devices"]
-        for line in device["traffic"]["lines"]
-        for kind in BYTE_KINDS
-        if line.get(kind, 0)
+        {"bar": bar, "kind": kind, "order": BYTE_KINDS.index(kind), "kB": round(size, 4)}
+        for (bar, kind), size in sums.items()
+        if size
     ]
     if not rows:
         return None
-    bars = len({row["bar"] for row in rows})
-    return _bars(rows, bars, "kB", "Bytes on the link (kB)", BYTE_KINDS, BYTE_COLOURS, "Record")
+    return _bars(rows, "kB", "Bytes on the link (kB)", BYTE_KINDS, BYTE_COLOURS, "Record")
 
 
-def _charge_chart(figures: Figures) -> alt.Chart | None:
-    kinds = (*codes.STATES[:7], "board leakage")
+def _charge_chart(figures: Figures) -> Chart | None:
+    """Charge by power state of the devices that draw most."""
+    kinds = (*codes.STATES[:7], "board leakage", "operations")
+    drawn = [row for row in figures["devices"] if row["mah_modelled"]]
+    drawn.sort(key=lambda row: -row["mah_modelled"])
     rows = [
         {
             "bar": f"{device['name']} · {device['carriers'] or 'no carrier told'}",
-            "kind": row["name"],
-            "order": row["state"],
-            "mAh": row["mah"],
+            "kind": kind,
+            "order": kinds.index(kind),
+            "mAh": mah,
         }
-        for device in figures["devices"]
-        for row in device["charge"]
-        if row["mah"] > 0
+        for device in drawn[:BARS_MAX]
+        for kind, mah in _by_kind(device["charge"], kinds).items()
+        if mah > 0
     ]
     if not rows:
         return None
-    bars = len({row["bar"] for row in rows})
-    return _bars(rows, bars, "mAh", "Charge (mAh, modelled)", kinds, COLOURS, "Power state")
+    colours = (*COLOURS, "#7F3C8D")
+    return _bars(rows, "mAh", "Charge (mAh, modelled)", kinds, colours, "Power state")
+
+
+def _by_kind(charge: list[Row], kinds: tuple[str, ...]) -> dict[str, float]:
+    sums: dict[str, float] = defaultdict(float)
+    for row in charge:
+        sums[row["name"] if row["name"] in kinds else "operations"] += row["mah"]
+    return sums
+
+
+def _spent_chart(figures: Figures) -> Chart | None:
+    """What the fleet's charge was spent on."""
+    spent = figures["fleet"]["spent"]
+    whole = sum(spent.values())
+    if not whole:
+        return None
+    rows = [
+        {"spent on": name, "mAh": spent[name], "share": spent[name] / whole}
+        for name in OPERATION_NAMES
+        if spent.get(name)
+    ]
+    made: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_bar(color=COLOURS[0])
+        .encode(
+            x=alt.X("mAh:Q", title="Charge of the fleet (mAh, modelled)"),
+            y=alt.Y("spent on:N", title=None, sort=list(OPERATION_NAMES)),
+            tooltip=[
+                alt.Tooltip("spent on:N", title="Spent on"),
+                alt.Tooltip("mAh:Q", title="mAh", format=".4~g"),
+                alt.Tooltip("share:Q", title="Share", format=".1%"),
+            ],
+        )
+        .properties(width=WIDTH, height=20 * len(rows))
+    )
+    return made
 
 
 def _bars(
-    rows: list[dict[str, Any]],
-    bars: int,
+    rows: list[Row],
     unit: str,
     title: str,
     kinds: tuple[str, ...],
@@ -91,6 +194,7 @@ def _bars(
     used = {row["kind"] for row in rows}
     domain = [kind for kind in kinds if kind in used]
     scale = alt.Scale(domain=domain, range=[colours[kinds.index(kind)] for kind in domain])
+    picked = alt.selection_point(fields=["kind"], bind="legend")
     made: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar()
@@ -102,6 +206,7 @@ def _bars(
                 scale=scale,
                 legend=alt.Legend(title=legend, orient="bottom", columns=4),
             ),
+            opacity=alt.condition(picked, alt.value(1.0), alt.value(0.15)),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("bar:N", title="Device"),
@@ -109,49 +214,117 @@ def _bars(
                 alt.Tooltip(f"{unit}:Q", title=title, format=".4~g"),
             ],
         )
-        .properties(width=WIDTH, height=STEP * bars)
+        .add_params(picked)
+        .properties(width=WIDTH, height=STEP * len({row["bar"] for row in rows}))
     )
     return made
 
 
-def _latency_chart(figures: Figures) -> alt.Chart | None:
+def _latency_chart(figures: Figures) -> Chart | None:
+    """Share delivered over time: each device of a small fleet, else the fleet and its slowest."""
+    devices = [row for row in figures["devices"] if row["latency"]["curve"]]
+    if len(devices) > CURVES_MAX:
+        devices.sort(key=lambda row: -(row["latency"]["p90_ms"] or float("inf")))
+        devices = devices[: CURVES_MAX - 1]
+    curves = [(row["label"], row["latency"]["curve"]) for row in devices]
+    if len(curves) > 1:
+        curves.insert(0, ("all", figures["fleet"]["latency"]["curve"]))
     rows = [
-        {"device": device["name"], "seconds": seconds, "share": share}
-        for device in figures["devices"]
-        for seconds, share in device["latency"]["curve"]
+        {"device": name, "seconds": seconds, "share": share}
+        for name, curve in curves
+        for seconds, share in curve
     ]
     if not rows:
         return None
-    names = list(dict.fromkeys(row["device"] for row in rows))
+    return _lines(rows, "seconds", "Created to delivered (s)", [name for name, _ in curves])
+
+
+def _lines(rows: list[Row], unit: str, title: str, names: list[str]) -> alt.Chart:
     # One legend for colour and dash.
     legend = alt.Legend(title="At device", orient="bottom", columns=4, symbolSize=300)
+    scale = alt.Scale(range=list(COLOURS))
+    picked = alt.selection_point(fields=["device"], bind="legend")
     made: alt.Chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=alt.X("seconds:Q", title="Created to delivered (s)"),
+            x=alt.X(f"{unit}:Q", title=title),
             y=alt.Y(
                 "share:Q",
                 title="Share of messages delivered",
                 scale=alt.Scale(domain=[0, 1]),
                 axis=alt.Axis(format="%"),
             ),
-            color=alt.Color(
-                "device:N", sort=names, scale=alt.Scale(range=list(COLOURS)), legend=legend
-            ),
+            color=alt.Color("device:N", sort=names, scale=scale, legend=legend),
             strokeDash=alt.StrokeDash("device:N", sort=names, legend=legend),
+            opacity=alt.condition(picked, alt.value(1.0), alt.value(0.15)),
             tooltip=[
                 alt.Tooltip("device:N", title="At device"),
-                alt.Tooltip("seconds:Q", title="Within (s)", format=".3~f"),
+                alt.Tooltip(f"{unit}:Q", title="Within (s)", format=".3~f"),
                 alt.Tooltip("share:Q", title="Delivered", format=".1%"),
             ],
         )
+        .add_params(picked)
         .properties(width=WIDTH, height=260)
     )
     return made
 
 
-def specification(chart: alt.Chart | alt.LayerChart) -> str:
+def _sends_chart(figures: Figures) -> Chart | None:
+    """How many sends a message took to a member."""
+    sends = figures["fleet"]["sync"]["sends"]
+    if not sum(sends):
+        return None
+    last = len(sends)
+    rows = [
+        {"sends": str(at) if at < last else f"{last} or more", "messages": count}
+        for at, count in enumerate(sends, 1)
+    ]
+    made: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_bar(color=COLOURS[0])
+        .encode(
+            x=alt.X("messages:Q", title="Messages, each once per receiver"),
+            y=alt.Y("sends:N", title="Sends", sort=None),
+            tooltip=[alt.Tooltip("sends:N"), alt.Tooltip("messages:Q", format=",")],
+        )
+        .properties(width=WIDTH, height=20 * last)
+    )
+    return made
+
+
+def _volts_chart(figures: Figures) -> Chart | None:
+    """Battery voltage over time of the devices with most readings."""
+    devices = [row for row in figures["devices"] if len(row["battery"]["mv_curve"]) > 1]
+    devices.sort(key=lambda row: -row["battery"]["readings"])
+    rows = [
+        {"device": row["label"], "time": moment, "V": round(mv / 1000, 4)}
+        for row in devices[:CURVES_MAX]
+        for moment, mv in row["battery"]["mv_curve"]
+    ]
+    if not rows:
+        return None
+    legend = alt.Legend(title="Device", orient="bottom", columns=4, symbolSize=300)
+    made: alt.Chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_line(strokeWidth=1.5)
+        .encode(
+            x=alt.X("time:T", title=None, scale=alt.Scale(type="utc")),
+            y=alt.Y("V:Q", title="Battery (V, measured)", scale=alt.Scale(zero=False)),
+            color=alt.Color("device:N", scale=alt.Scale(range=list(COLOURS)), legend=legend),
+            strokeDash=alt.StrokeDash("device:N", legend=legend),
+            tooltip=[
+                alt.Tooltip("device:N", title="Device"),
+                alt.Tooltip("time:T", title="At", format="%Y-%m-%d %H:%M"),
+                alt.Tooltip("V:Q", title="V", format=".3f"),
+            ],
+        )
+        .properties(width=WIDTH, height=220)
+    )
+    return made
+
+
+def specification(chart: Chart) -> str:
     """The Vega-Lite specification as JSON that is safe inside a script element."""
     told = chart.to_dict()
     told.pop("$schema", None)  # a URL; nothing loads it, and nothing should seem to
@@ -161,14 +334,36 @@ def specification(chart: alt.Chart | alt.LayerChart) -> str:
     return json.dumps(told, separators=(",", ":")).replace("</", "<\\/")
 
 
-def picture(chart: alt.Chart | alt.LayerChart) -> str:
+def picture(chart: Chart) -> str:
     """The chart as a still SVG: what shows without JavaScript and on paper."""
     told = chart.to_dict()
     told["background"] = None
     told["config"] = {**told.get("config", {}), "view": {"stroke": None}}
     drawn = vl_convert.vegalite_to_svg(told)
     # Sized by the page: the width and height attributes would overrule it on a phone.
-    return re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", drawn, count=1)
+    drawn = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", drawn, count=1)
+    # A reader's words for each bar are in the table beside it; here they double the size. So do
+    # digits beyond a tenth of a pixel.
+    drawn = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", drawn)
+    return re.sub(r"(\d\.\d)\d+(?=[^\d\w%])", r"\1", drawn)
+
+
+def spark(points: list[tuple[int, float]], label: str) -> str:
+    """A small still curve of a device's readings; empty for fewer than two."""
+    if len(points) < 2:
+        return ""
+    times, values = [at for at, _ in points], [value for _, value in points]
+    wide, low = max(times) - min(times) or 1, min(values)
+    high = max(values) - low or 1
+    told = " ".join(
+        f"{300 * (at - times[0]) / wide:.0f},{40 - 36 * (value - low) / high:.1f}"
+        for at, value in points
+    )
+    return (
+        '<svg class="spark" viewBox="0 0 300 44" preserveAspectRatio="none" role="img"'
+        f' aria-label="{label}">'
+        f'<polyline points="{told}"/></svg>'
+    )
 
 
 def bundle() -> str:

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from drupelet_tools.telemetry import command_report
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
@@ -40,12 +41,18 @@ def _one_line() -> Iterator[None]:
 
 @app.command()
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(help="Segment files, packs or folders.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Segment files, packs, folders of them, or an agent's folder."),
+    ],
     lake: LakeOption,
     master: MasterOption = "local[2]",
     names: Annotated[
         Path | None, typer.Option("--names", help="names.json: device id -> name, carrier, board.")
     ] = None,
+    events: Annotated[
+        bool, typer.Option("--events", help="Write the table of single events as well.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Bring new black-box segments into a lake; what it has already is left out."""
@@ -53,16 +60,15 @@ def ingest(
         from drupelet_tools.telemetry import inputs, job, session
 
         told = inputs.read_names(names) if names else {}
-        inputs.find_files(paths, lake.resolve())
-        started: list[session.Session] = []
+        started: list[session.Session | session.Remote] = []
 
         def spark() -> SparkSession:
             typer.echo("starting Spark …", err=True)
-            started.append(session.start_early(master))
+            started.append(session.connect(master))
             return started[0].wait()
 
         try:
-            counts = job.ingest(paths, lake, told, spark)
+            counts = job.ingest(paths, lake, told, spark, events)
         finally:
             for running in started:
                 running.stop(graceful=False)
@@ -73,32 +79,14 @@ def ingest(
 
 
 @app.command()
-def report(
-    lake: LakeOption,
-    html: Annotated[Path, typer.Option("--html", help="The page to write.")],
-    results: Annotated[
-        Path | None,
-        typer.Option("--results", help="JSON: device name -> expected, delivered, …"),
-    ] = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Write one self-contained HTML page from a lake; needs no Spark."""
-    with _one_line():
-        from drupelet_tools.telemetry import report as page
-
-        found = page.write_report(lake, html, _read_results(results))
-        typer.echo(json.dumps(found) if as_json else f"report: {html}")
-
-
-@app.command()
 def query(
     statement: Annotated[str, typer.Argument(help="Spark SQL over the lake's tables.")],
     lake: LakeOption,
     master: MasterOption = "local[2]",
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a SELECT over segments, state_time, traffic, messages, health, quarantine, sources,
-    devices."""
+    """Run a SELECT over segments, state_time, traffic, messages, battery, health, quarantine,
+    clocks, events, sources, devices."""
     with _one_line():
         from drupelet_tools.telemetry import sql
 
@@ -113,15 +101,4 @@ def query(
         Console(file=sys.stdout).print(shown)
 
 
-def _read_results(path: Path | None) -> dict[str, dict[str, int]] | None:
-    if path is None:
-        return None
-    try:
-        told = json.loads(path.read_text("utf-8"))
-    except OSError as refused:
-        raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
-    except ValueError as broken:
-        raise TelemetryError(f"{path}: not JSON: {broken}") from None
-    if not isinstance(told, dict) or not all(isinstance(row, dict) for row in told.values()):
-        raise TelemetryError(f"{path}: want device name -> expected, delivered, …")
-    return told
+command_report.register(app)

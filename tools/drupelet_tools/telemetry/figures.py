@@ -4,31 +4,67 @@ Bytes: `carrier` bytes are what crossed a link, framing included, as both ends c
 Telemetry bytes are the black boxes on their way to their reader; they are kept apart.
 "Client bytes" are carrier bytes less telemetry bytes: messages with their retransmissions,
 acknowledgements, offers, requests, link records and all framing.
+
+Modelled figures (`mah_*`, `charge`, `life`, `spent`) and measured ones (`battery`) never share
+a key; `comparison` puts the two beside each other.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from drupelet_tools.telemetry import energy
+from drupelet_tools.telemetry import (
+    analyses,
+    analyses_latency,
+    analyses_sync,
+    analyses_watch,
+    energy,
+    energy_life,
+)
+from drupelet_tools.telemetry.analyses_plan import DevicePlan, FleetPlan
+from drupelet_tools.telemetry.figures_read import by_device, log_ends_ms, messages, rows_of
 from drupelet_tools.telemetry.lake import Lake
 
 Figures = dict[str, Any]
 Row = dict[str, Any]
+Rows = dict[str, list[Row]]
 
-# Parts of the carrier bytes that are content of messages, and those that are overhead.
-CONTENT_KINDS = ("message", "segment")
-OVERHEAD_KINDS = ("ack", "offer", "request", "link", "seal")
 RESULT_KEYS = ("expected", "delivered", "created", "duplicates", "out_of_order")
-QUANTILES = (0.5, 0.9)
-CURVE_POINTS_MAX = 60  # per device in the latency chart: it stays small with many devices
+USED = ("segments", "state_time", "traffic", "health", "quarantine", "battery", "clocks")
+BOOTS_MIN = 2  # fewer say nothing about how often a device starts
+_SUMS = (
+    "messages_created", "messages_delivered", "duplicates", "retransmits", "refused",
+    "damaged_frames", "malformed_records", "events_lost", "flash_programs", "flash_erases",
+    "errors", "blocks_lost", "segments_missing",
+)  # fmt: skip
 
 
-def figures(lake: Lake, results: Mapping[str, Mapping[str, int]] | None = None) -> Figures:
+@dataclass(frozen=True, slots=True)
+class _Fleet:
+    """What is the same for every device while the figures are made."""
+
+    tables: dict[str, Rows]
+    told: analyses_latency.Messages
+    places: dict[str, int]
+    waits: analyses_latency.Waits
+    plan: FleetPlan
+    now_ms: float | None
+    seed: int
+
+
+def figures(
+    lake: Lake,
+    results: Mapping[str, Mapping[str, int]] | None = None,
+    plan: FleetPlan | None = None,
+    *,
+    now_ms: float | None = None,
+    seed: int = 0,
+    advance: Callable[[int], None] | None = None,
+) -> Figures:
     """All figures of a lake.
 
     Args:
@@ -36,120 +72,122 @@ def figures(lake: Lake, results: Mapping[str, Mapping[str, int]] | None = None) 
         results: device name or id -> any of RESULT_KEYS, as
             counted by whoever ran the devices; without it `delivered` is the devices' own
             counter and nothing is known to be expected.
+        plan: batteries and schedules; without it no life is modelled.
+        now_ms: when it is now, to tell who is silent; without it, the newest time in the lake.
+        seed: of the Monte-Carlo intervals.
+        advance: called with the number of devices done since the last call.
     """
-    tables = {table: by_device(lake.read(table).to_pylist()) for table in _USED}
-    waits = latencies(lake.read("messages").to_pylist())
+    fleet = _read(lake, plan or FleetPlan(), now_ms, seed)
     devices = []
     for device in lake.read_devices().to_pylist():
-        own = {table: rows.get(device["device"], []) for table, rows in tables.items()}
         given = dict((results or {}).get(device["name"]) or {})
         given = given or dict((results or {}).get(device["device"]) or {})
-        devices.append(_device(device, own, waits.get(device["device"], []), given))
+        devices.append(_device(device, fleet, given))
+        if advance is not None:
+            advance(1)
     devices.sort(key=lambda row: (row["name"], row["device"]))
-    return {"devices": devices, "fleet": _fleet(devices, waits), "tables": _tables(devices)}
-
-
-_USED = ("segments", "state_time", "traffic", "health", "quarantine")
-
-
-def by_device(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Rows sorted out by device."""
-    found: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["device"]].append(row)
-    return found
-
-
-def _device(
-    device: Row, own: dict[str, list[Row]], waits: list[Row], given: Mapping[str, int]
-) -> Row:
-    health = own["health"]
-    total = {name: sum(row[name] for row in health) for name in _SUMS}
-    traffic = traffic_figures(own["traffic"])
-    delivered = given.get("delivered", total["messages_delivered"])
-    row: Row = {**device, **{key: given.get(key) for key in RESULT_KEYS}}
-    row["delivered"] = delivered
-    row["created"] = given.get("created", total["messages_created"])
-    if row["duplicates"] is None:
-        row["duplicates"] = total["duplicates"]
-    row["traffic"] = traffic
-    row["client_bytes"] = traffic["client_bytes"]
-    row["telemetry_bytes"] = traffic["telemetry_bytes"]
-    row["bytes_per_message"] = _ratio(traffic["client_bytes"], delivered)
-    row["overhead_per_message"] = _ratio(
-        traffic["client_bytes"] - traffic["content_bytes"], delivered
-    )
-    row.update(_charge_figures(device, own["state_time"]))
-    row["latency"] = quantiles(waits)
-    row["latency"]["curve"] = _curve(waits)
-    row["health"] = _health_figures(own, total)
-    return row
-
-
-_SUMS = (
-    "messages_created",
-    "messages_delivered",
-    "duplicates",
-    "retransmits",
-    "refused",
-    "damaged_frames",
-    "malformed_records",
-    "events_lost",
-    "flash_programs",
-    "flash_erases",
-    "errors",
-    "blocks_lost",
-    "segments_missing",
-)
-
-
-def traffic_figures(rows: list[Row]) -> Row:
-    """Bytes by carrier, direction and kind, summed over boots, with what the framing took."""
-    sums: dict[tuple[str, str, str], int] = defaultdict(int)
-    records: dict[str, int] = defaultdict(int)
-    for row in rows:
-        if row["unit"] == "bytes":
-            sums[row["carrier"], row["direction"], row["kind"]] += row["value"]
-        else:
-            records[f"{row['kind']} {row['unit']} {row['direction']}"] += row["value"]
-    lines: list[Row] = []
-    for carrier, direction in sorted({key[:2] for key in sums}):
-        kinds = {key[2]: value for key, value in sums.items() if key[:2] == (carrier, direction)}
-        whole = kinds.pop("carrier", 0)
-        parts = sum(kinds.values())
-        # A counter lost with a block can leave the whole behind its parts for a while.
-        whole = max(whole, parts)
-        kinds["framing"] = whole - parts
-        lines.append({"carrier": carrier, "direction": direction, "bytes": whole, **kinds})
-    telemetry = sum(line.get("telemetry", 0) for line in lines)
-    sent = [line for line in lines if line["direction"] == "sent"]
+    _label(devices)
+    far = analyses.outliers(devices)
     return {
-        "lines": lines,
-        "records": dict(sorted(records.items())),
-        "client_bytes": sum(line["bytes"] for line in lines) - telemetry,
-        "client_bytes_sent": sum(line["bytes"] - line.get("telemetry", 0) for line in sent),
-        "telemetry_bytes": telemetry,
-        "content_bytes": sum(line.get(kind, 0) for line in lines for kind in CONTENT_KINDS),
+        "devices": devices,
+        "fleet": _fleet_row(devices, fleet),
+        "attention": analyses.attention(devices, far),
+        "outliers": far,
+        "trends": analyses.fleet_trends(devices),
+        "tables": _tables(devices),
+        "batteries": _batteries(devices, fleet.plan),
+        "now_ms": fleet.now_ms,
+        "seed": seed,
     }
 
 
-def _charge_figures(device: Row, rows: list[Row]) -> Row:
+def _read(lake: Lake, plan: FleetPlan, now_ms: float | None, seed: int) -> _Fleet:
+    tables = {table: by_device(rows_of(lake, table)) for table in USED}
+    told = messages(lake)
+    ends = log_ends_ms(told.devices, tables["segments"])
+    if now_ms is None:
+        newest = log_ends_ms(list(tables["segments"]), tables["segments"])
+        now_ms = max((end for end in newest.tolist() if not math.isnan(end)), default=None)
+    places = {device: at for at, device in enumerate(told.devices)}
+    return _Fleet(tables, told, places, analyses_latency.waits(told, ends), plan, now_ms, seed)
+
+
+def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
+    own = {table: rows.get(device["device"], []) for table, rows in fleet.tables.items()}
+    plan = fleet.plan.of(device["device"], device["name"])
+    device = {**device, "board": device["board"] or plan.board}
+    total = {name: sum(row[name] or 0 for row in own["health"]) for name in _SUMS}
+    row: Row = {**device, **{key: given.get(key) for key in RESULT_KEYS}}
+    row["delivered"] = given.get("delivered", total["messages_delivered"])
+    row["created"] = given.get("created", total["messages_created"])
+    if row["duplicates"] is None:
+        row["duplicates"] = total["duplicates"]
+    row.update(_traffic(own, row["delivered"]))
+    row["health"] = _health(own, total)
+    row.update(_charge(device, own, row))
+    row["presence"] = analyses_watch.presence(own["segments"], plan.period_ms, fleet.now_ms)
+    row["integrity"] = analyses_watch.integrity(
+        own["segments"], own["health"], len(own["quarantine"])
+    )
+    # The voltage of a battery that was only assumed says nothing about its charge.
+    told = None if fleet.plan.assumed else plan.pack
+    row["battery"] = analyses_watch.battery(own["battery"], told)
+    row["life"] = _life(row, plan, fleet.seed, assumed=fleet.plan.assumed)
+    row["comparison"] = _comparison(row)
+    row.update(_sync(device["device"], row, fleet))
+    row["trends"] = analyses_watch.boot_trends(_boots(own, row))
+    boots = row["health"]["boots"]
+    row["boots_per_day"] = _ratio(boots, _days(row)) if boots > BOOTS_MIN else None
+    row["metrics"] = analyses.memfault_metrics(row)
+    return row
+
+
+def _label(devices: list[Row]) -> None:
+    """What a device is called on the page: its name, with its id where two share a name."""
+    counts: dict[str, int] = defaultdict(int)
+    for row in devices:
+        counts[row["name"]] += 1
+    for row in devices:
+        shared = counts[row["name"]] > 1
+        row["label"] = f"{row['name']} ({row['device']})" if shared else row["name"]
+
+
+def _traffic(own: Rows, delivered: int) -> Row:
+    traffic = analyses_sync.traffic_figures(own["traffic"])
+    overhead = traffic["client_bytes"] - traffic["content_bytes"]
+    return {
+        "traffic": traffic,
+        "client_bytes": traffic["client_bytes"],
+        "telemetry_bytes": traffic["telemetry_bytes"],
+        "bytes_per_message": _ratio(traffic["client_bytes"], delivered),
+        "overhead_per_message": _ratio(overhead, delivered),
+    }
+
+
+def _charge(device: Row, own: Rows, row: Row) -> Row:
     """Modelled charge by state; None where there is no table for the board."""
     state_ms: dict[int, int] = defaultdict(int)
-    for row in rows:
-        state_ms[row["state"]] += row["ms"]
-    total: Row = {"state_ms": dict(state_ms), "hours": sum(state_ms.values()) / 3.6e6}
+    for line in own["state_time"]:
+        state_ms[line["state"]] += line["ms"]
+    hours = sum(state_ms.values()) / energy.MS_PER_HOUR
+    found: Row = {"state_ms": dict(state_ms), "hours": hours}
+    found["operations"] = _operations(row)
     if device["board"] not in energy.board_names():
-        return {**total, "mah_modelled": None, "charge": [], "board_label": None}
+        return {
+            **found, "mah_modelled": None, "mah_modelled_low": None, "mah_modelled_high": None,
+            "mah_per_day": None, "charge": [], "board_label": None,
+        }  # fmt: skip
     board = energy.load_board(device["board"])
-    carriers = [name.strip() for name in device["carriers"].split(",")]
-    charge = [asdict(row) for row in energy.charges(board, state_ms, carriers)]
+    charge = energy.charges(board, state_ms, _carriers(device), found["operations"])
+    listed = [asdict(line) for line in charge]
+    whole = math.fsum(line["mah"] for line in listed)
     return {
-        **total,
-        "charge": charge,
-        "mah_modelled": math.fsum(row["mah"] for row in charge),
-        "mah_modelled_low": math.fsum(row["low_mah"] for row in charge),
-        "mah_modelled_high": math.fsum(row["high_mah"] for row in charge),
+        **found,
+        "charge": listed,
+        "mah_modelled": whole,
+        "mah_modelled_low": math.fsum(line["low_mah"] for line in listed),
+        "mah_modelled_high": math.fsum(line["high_mah"] for line in listed),
+        "mah_per_day": _ratio(whole * 24, hours),
         "board_label": board.label,
         "board_source": board.source,
         "board_version": board.version,
@@ -157,16 +195,106 @@ def _charge_figures(device: Row, rows: list[Row]) -> Row:
     }
 
 
-def _health_figures(own: dict[str, list[Row]], total: dict[str, int]) -> Row:
+def _carriers(device: Row) -> tuple[str, ...]:
+    return tuple(name.strip() for name in device["carriers"].split(","))
+
+
+def _operations(row: Row) -> dict[str, int]:
+    records = row["traffic"]["records"]
+    return {
+        "boot": row["health"]["boots"],
+        "flash_program": row["health"]["flash_programs"],
+        "flash_erase": row["health"]["flash_erases"],
+        "frame_sent": records.get("frames sent", 0),
+        "frame_received": records.get("frames received", 0),
+    }
+
+
+def _life(row: Row, plan: DevicePlan, seed: int, *, assumed: bool) -> Row | None:
+    """Modelled life of a full pack; None without a table, a pack or any time on record.
+
+    The values are the medians of the draws, so that each lies in its interval.
+    """
+    if plan.pack is None or row["mah_modelled"] is None:
+        return None
+    use = energy_life.Use(
+        row["device"],
+        energy.load_board(row["board"]),
+        _carriers(row),
+        row["state_ms"],
+        row["operations"],
+    )
+    told = energy_life.life(use, plan.pack, seed=seed)
+    if told is None:
+        return None
+    battery = plan.pack.battery
+    return {
+        "battery": battery.label,
+        "assumed": assumed,
+        "days": told.days.median,
+        "days_low": told.days.low,
+        "days_high": told.days.high,
+        "days_typical": told.days.typical,
+        "mah_per_day": told.mah_per_day.median,
+        "mah_per_day_low": told.mah_per_day.low,
+        "mah_per_day_high": told.mah_per_day.high,
+        "mean_ma": told.mean_ma.median,
+        "capacity_mah": told.capacity_mah,
+        "self_discharge_share": told.self_discharge_share,
+        "temperature_c": plan.pack.temperature_c,
+    }
+
+
+def _comparison(row: Row) -> Row | None:
+    """Life from full to empty, measured against modelled; they agree where intervals meet."""
+    battery, life = row["battery"], row["life"]
+    if life is None or battery["life_days"] is None:
+        return None
+    return {
+        "measured_days": battery["life_days"],
+        "measured_low": battery["life_days_low"],
+        "measured_high": battery["life_days_high"],
+        "modelled_days": life["days"],
+        "modelled_low": life["days_low"],
+        "modelled_high": life["days_high"],
+        "ratio": battery["life_days"] / life["days"],
+        "agree": battery["life_days_low"] <= life["days_high"]
+        and life["days_low"] <= battery["life_days_high"],
+    }
+
+
+def _sync(device: str, row: Row, fleet: _Fleet) -> Row:
+    place = fleet.places.get(device, -1)
+    own = analyses_sync.entries(fleet.told.of(place))
+    foreign = row["delivered"] - row["created"]
+    spent = analyses_sync.by_operation(row["charge"], row["traffic"], own)
+    moved = analyses_sync.moved_kb(row["traffic"], own, max(foreign, 0), row["duplicates"])
+    wait = analyses_latency.figures(fleet.waits.at(place), row["health"]["epoch_ms"])
+    return {
+        "sync": own,
+        "foreign": analyses_sync.is_foreign(own),
+        "multiplier": analyses_sync.multiplier(own, own["pairs"], row["traffic"]),
+        "spent": spent,
+        "moved_kb": moved,
+        "mah_per_kb": None if row["mah_modelled"] is None else _ratio(row["mah_modelled"], moved),
+        "retransmit_share": _ratio(max(own["sent"] - own["pairs"], 0), own["sent"]),
+        "duplicate_share": _ratio(row["duplicates"], max(foreign, 0) + row["duplicates"]),
+        "latency": wait,
+    }
+
+
+def _health(own: Rows, total: dict[str, int]) -> Row:
     health, segments = own["health"], own["segments"]
     lows = [row["heap_low"] for row in health if row["heap_low"] is not None]
     limits = [row["heap_limit"] for row in health if row["heap_limit"] is not None]
+    epochs = [row["epoch_ms"] for row in health if row["epoch_ms"]]
     return {
         **total,
         "boots": len(health),
         "reset_causes": [row["reset_cause"] for row in health],
         "heap_low": min(lows, default=None),
         "heap_limit": max(limits, default=None),
+        "epoch_ms": epochs[-1] if epochs else None,
         "battery_low_mv": min(
             (row["battery_low_mv"] for row in health if row["battery_low_mv"] is not None),
             default=None,
@@ -176,85 +304,68 @@ def _health_figures(own: dict[str, list[Row]], total: dict[str, int]) -> Row:
         "log_events": sum(row["events"] for row in segments),
         "quarantined": len(own["quarantine"]),
         "reasons": sorted({row["reason"] for row in own["quarantine"]}),
+        "clock_uncertainty_ms": max(
+            (row["wall_uncertainty_ms"] or 0 for row in segments if row["wall_uncertainty_ms"]),
+            default=None,
+        ),
     }
 
 
-def latencies(rows: list[Row]) -> dict[str, list[Row]]:
-    """Created-to-delivered waits by receiving device.
+def _boots(own: Rows, device: Row) -> list[Row]:
+    """One row per boot, for trends over boots."""
+    offsets: dict[int, int] = {}
+    for row in own["segments"]:
+        if row["wall_offset_ms"] is not None:
+            offsets.setdefault(row["boot"], row["wall_offset_ms"])
+    spent, sent = defaultdict(dict), defaultdict(int)  # type: ignore[var-annotated]
+    for row in own["state_time"]:
+        spent[row["boot"]][row["state"]] = row["ms"]
+    for row in own["traffic"]:
+        if row["kind"] == "carrier":
+            sent[row["boot"]] += row["value"]
+    has_table = device["mah_modelled"] is not None
+    board = energy.load_board(device["board"]) if has_table else None
+    rows = []
+    for health in own["health"]:
+        boot, last_ms = health["boot"], health["last_ms"]
+        days = (last_ms or 0) / analyses_watch.MS_PER_DAY
+        mah = None
+        if board is not None and days > 0:
+            charge = energy.charges(board, spent[boot], _carriers(device))
+            mah = math.fsum(row.mah for row in charge) / days
+        known = boot in offsets and last_ms
+        rows.append(
+            {
+                "wall_ms": offsets[boot] + last_ms / 2 if known else None,
+                "mah_per_day": mah,
+                "heap_low": health["heap_low"],
+                "bytes_per_day": sent[boot] / days if days > 0 else None,
+            }
+        )
+    return rows
 
-    One entry per message and device other than its author's: `wait_ms` is None where no
-    delivery is on record (censored) or where one of the two clocks is not known (`clock`
-    False). Messages are matched by the first four bytes of their id.
+
+def _fleet_row(devices: list[Row], fleet: _Fleet) -> Row:
+    """Every byte once, where it was sent; every delivery but the one at the author.
+
+    What is set against deliveries leaves out devices of other systems: theirs are not known.
     """
-    created: dict[str, Row] = {}
-    delivered: dict[tuple[str, str], Row] = {}
-    devices = set()
-    for row in rows:
-        devices.add(row["device"])
-        if row["event"] == "created":
-            created.setdefault(row["message"], row)
-        elif row["event"] == "delivered":
-            delivered[row["device"], row["message"]] = row
-    found: dict[str, list[Row]] = {device: [] for device in devices}
-    for message, birth in created.items():
-        for device in devices - {birth["device"]}:
-            arrival = delivered.get((device, message))
-            found[device].append(_wait(birth, arrival))
-    return found
-
-
-def _wait(birth: Row, arrival: Row | None) -> Row:
-    if arrival is None:
-        return {"wait_ms": None, "uncertainty_ms": None, "clock": birth["wall_ms"] is not None}
-    if birth["wall_ms"] is None or arrival["wall_ms"] is None:
-        return {"wait_ms": None, "uncertainty_ms": None, "clock": False}
-    spreads = (birth["wall_uncertainty_ms"], arrival["wall_uncertainty_ms"])
-    # Both ends of a device's own clock: the spreads add up.
-    spread = None if None in spreads else sum(spreads)
-    return {
-        "wait_ms": arrival["wall_ms"] - birth["wall_ms"],
-        "uncertainty_ms": spread,
-        "clock": True,
-    }
-
-
-def quantiles(waits: list[Row]) -> Row:
-    """p50 and p90 with undelivered messages counted as waiting longer than all others.
-
-    A quantile that falls among the undelivered is None.
-    """
-    timed = [row for row in waits if row["clock"]]
-    known = sorted(row["wait_ms"] for row in timed if row["wait_ms"] is not None)
-    spreads = [row["uncertainty_ms"] for row in timed if row["wait_ms"] is not None]
-    row: Row = {
-        "messages": len(waits),
-        "timed": len(known),
-        "undelivered": len(timed) - len(known),
-        "no_clock": len(waits) - len(timed),
-        "uncertainty_ms": None if None in spreads or not spreads else max(spreads),
-    }
-    for quantile in QUANTILES:
-        at = math.ceil(quantile * len(timed)) - 1
-        row[f"p{round(quantile * 100)}_ms"] = known[at] if 0 <= at < len(known) else None
-    return row
-
-
-def _curve(waits: list[Row]) -> list[tuple[float, float]]:
-    """Share of messages delivered within so many seconds, at a bounded number of points."""
-    timed = [row for row in waits if row["clock"]]
-    known = sorted(row["wait_ms"] for row in timed if row["wait_ms"] is not None)
-    step = max(1, len(known) // CURVE_POINTS_MAX)
-    picked = sorted({*range(0, len(known), step), len(known) - 1} - {-1})
-    start = [(known[0] / 1000, 0.0)] if known else []
-    return start + [(known[at] / 1000, (at + 1) / len(timed)) for at in picked]
-
-
-def _fleet(devices: list[Row], waits: dict[str, list[Row]]) -> Row:
-    """Every byte once, where it was sent; every delivery but the one at the author."""
-    sent = sum(row["traffic"]["client_bytes_sent"] for row in devices)
+    sharing = [row for row in devices if not row["foreign"]]
+    sent = sum(row["traffic"]["client_bytes_sent"] for row in sharing)
+    content = sum(row["traffic"]["content_bytes_sent"] for row in sharing)
     delivered = sum(row["delivered"] for row in devices)
-    away = delivered - sum(row["created"] for row in devices)
+    away = sum(row["delivered"] - row["created"] for row in sharing)
     modelled = [row["mah_modelled"] for row in devices if row["mah_modelled"] is not None]
+    shared = [row["mah_modelled"] for row in sharing if row["mah_modelled"] is not None]
+    own = analyses_sync.added(row["sync"] for row in sharing)
+    traffic = {"client_bytes_sent": sent, "content_bytes_sent": content}
+    message = _ratio(content, own["sent"])
+    kb = message * away / 1000 if message and away > 0 else 0.0
+    spent: dict[str, float] = defaultdict(float)
+    for row in devices:
+        for name, mah in row["spent"].items():
+            spent[name] += mah
+    lives = [row["life"]["days"] for row in devices if row["life"] is not None]
     return {
         "devices": len(devices),
         "delivered": delivered,
@@ -265,7 +376,15 @@ def _fleet(devices: list[Row], waits: dict[str, list[Row]]) -> Row:
         "telemetry_bytes": sum(row["telemetry_bytes"] for row in devices),
         "bytes_per_message": _ratio(sent, away),
         "mah_modelled": math.fsum(modelled) if modelled else None,
-        "latency": quantiles([row for rows in waits.values() for row in rows]),
+        "mah_per_kb": _ratio(math.fsum(shared), kb) if shared else None,
+        "delivered_kb": kb,
+        "spent": {name: spent[name] for name in analyses_sync.OPERATION_NAMES if spent[name]},
+        "latency": analyses_latency.figures(fleet.waits),
+        "sync": analyses_sync.entries(fleet.told),
+        "multiplier": analyses_sync.multiplier(own, max(away, 0), traffic),
+        "carriers": analyses_sync.by_carrier(devices),
+        "silent": sum(row["presence"]["silent"] for row in devices),
+        "shortest_life_days": min(lives, default=None),
     }
 
 
@@ -273,6 +392,24 @@ def _tables(devices: list[Row]) -> list[Row]:
     """The current tables that were used, each once."""
     names = sorted({row["board"] for row in devices if row["board_label"]})
     return [asdict(energy.load_board(name)) for name in names]
+
+
+def _batteries(devices: list[Row], plan: FleetPlan) -> list[Row]:
+    """The batteries that lives were modelled with, each once."""
+    found = {}
+    for row in devices:
+        pack = plan.of(row["device"], row["name"]).pack
+        if row["life"] is not None and pack is not None:
+            found[pack.battery.name] = asdict(pack.battery)
+    return [{**found[name], "assumed": plan.assumed} for name in sorted(found)]
+
+
+def _days(row: Row) -> float:
+    """Days from the first to the last sign of a device; those in its log where no clock was."""
+    first, last = row["presence"]["first_wall_ms"], row["presence"]["last_wall_ms"]
+    if first is not None and last is not None and last > first:
+        return float(last - first) / analyses_watch.MS_PER_DAY
+    return float(row["hours"]) / 24
 
 
 def _ratio(amount: float, count: float) -> float | None:

@@ -1,68 +1,101 @@
-"""What is given to an ingest: segment files, folders of them, and packs.
+"""What is given to an ingest: segment files, folders of them, packs, and an agent's folder.
 
 A segment file (`*.dbx`) is one segment. A pack (`*.dbxpack`) is segments one after the other,
 each behind its size as a 32-bit little-endian number. A folder stands for every such file in
-it and below.
+it and below; an agent's folder for the segments that its devices have sent.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import struct
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from drupelet.limits import BOX_HEADER_SIZE
+import numpy as np
+import numpy.typing as npt
+
+from drupelet.errors import DrupeletError
+from drupelet.limits import BLOCK_HEADER_SIZE, BOX_HEADER_SIZE
+from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.codes import device_name
-from drupelet_tools.telemetry.decode import Header, read_header
+from drupelet_tools.telemetry.decode import NONE, Bytes, Flags, Ints, read_header
 from drupelet_tools.telemetry.errors import TelemetryError
 
 SEGMENT_SUFFIX = ".dbx"
 PACK_SUFFIX = ".dbxpack"
+BUNDLE_SUFFIX = ".DRP"
+AGENT_STORE = "store.db"
+NAMES_FILE = "names.json"
 PACK_LENGTH = struct.Struct("<I")
 # A damaged length in a pack must not ask for the memory of the machine.
 SEGMENT_SIZE_MAX = 1 << 20
+# Read of a segment before anything is decoded: its header and that of its first block, whose
+# CRC tells two contents under one header apart.
+HEAD_SIZE = BOX_HEADER_SIZE + BLOCK_HEADER_SIZE
+WINDOW_SIZE = 1 << 20
 UNNAMED = ""  # device of a segment whose header is damaged
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a segment lies: `size` bytes at `offset` of the file `path`.
+@dataclass(slots=True)
+class Listing:
+    """Where segments lie and what their heads say; parallel arrays but for `files`.
 
-    `reason` says why it is no segment, where the place itself tells.
+    `file` indexes `files`; `size` is in bytes. `device` is the 8-byte id as a number.
+    `reason` has the rows that are no segment. The rest is only good where `ok`.
     """
 
-    path: str
-    offset: int
-    size: int
-    reason: str = ""
+    files: list[str]
+    file: Ints
+    offset: Ints
+    size: Ints
+    ok: Flags
+    reason: dict[int, str]
+    device: npt.NDArray[np.uint64]
+    boot: Ints
+    number: Ints
+    wall_ms: Ints
+    wall_uncertainty_ms: Ints
+    header_crc: Ints
+    first_crc: Ints
 
-    def read(self) -> bytes:
-        """The segment's bytes; short if the file has become shorter."""
-        with open(self.path, "rb") as file:
-            file.seek(self.offset)
-            return file.read(self.size)
+    def __len__(self) -> int:
+        return len(self.file)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A source with what its first 32 bytes say: a header, or the reason why there is none."""
+class _Rows:
+    """A listing while it grows: three numbers and a head per row, window by window."""
 
-    source: Source
-    header: Header | str
+    def __init__(self) -> None:
+        self.count = 0
+        self.reason: dict[int, str] = {}
+        self._places: list[Ints] = []
+        self._heads: list[Bytes] = []
 
-    @property
-    def device(self) -> str:
-        """Device id, or UNNAMED."""
-        return UNNAMED if isinstance(self.header, str) else self.header.device
+    def add(self, places: list[tuple[int, int, int]], heads: Bytes) -> None:
+        """Rows of file, offset and size, with the first HEAD_SIZE bytes of each."""
+        self._places.append(np.array(places, dtype=np.int64).reshape(-1, 3))
+        self._heads.append(heads)
+        self.count += len(places)
+
+    def places(self) -> Ints:
+        """File, offset and size of all rows, as columns."""
+        none = np.zeros((0, 3), dtype=np.int64)
+        return np.concatenate([none, *self._places])
+
+    def heads(self) -> Bytes:
+        """The first bytes of all rows."""
+        return np.concatenate([np.zeros((0, HEAD_SIZE), dtype=np.uint8), *self._heads])
 
 
 def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
     """Files behind the paths that a user gave, each once, in order of name.
 
-    A lake inside a given folder is not input: its packs are what was read before.
+    A lake inside a given folder is not input: its packs are what was read before. A given
+    folder that is inside a lake is.
 
     Raises:
         TelemetryError: a path does not exist, or there is no segment behind any of them.
@@ -73,12 +106,18 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
         if path.is_dir():
             inside = (p for p in path.rglob("*") if p.suffix in (SEGMENT_SUFFIX, PACK_SUFFIX))
             files = sorted(p.resolve() for p in inside if p.is_file())
-            found.update(dict.fromkeys(p for p in files if not p.is_relative_to(lake)))
+            given_place = path.resolve()
+            found.update(dict.fromkeys(p for p in files if not _in_lake(p, given_place, lake)))
+        elif path.suffix == BUNDLE_SUFFIX:
+            raise TelemetryError(_bundle(path))
         elif path.exists():
             found[path.resolve()] = None
         else:
             raise TelemetryError(f"{path}: no such file or folder")
     if not found:
+        for path in given:
+            if path.is_dir() and next(path.rglob("*" + BUNDLE_SUFFIX), None):
+                raise TelemetryError(_bundle(path))
         names = ", ".join(str(path) for path in given)
         raise TelemetryError(
             f"{names}: no black-box segments (*{SEGMENT_SUFFIX}, *{PACK_SUFFIX}) in it"
@@ -86,34 +125,240 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
     return list(found)
 
 
-def scan(files: Iterable[Path]) -> Iterator[Found]:
-    """Read headers only; a pack gives one entry per segment in it."""
-    for path in files:
+def _in_lake(file: Path, given: Path, lake: Path) -> bool:
+    """Whether a file is of this lake, or in the packs of another, below the given folder."""
+    if file.is_relative_to(lake):
+        return not given.is_relative_to(lake)
+    other = file.parent.parent
+    packed = file.parent.name == "packs" and (other / "manifest.json").is_file()
+    return packed and not given.is_relative_to(other)
+
+
+def find_files_or_agents(paths: Iterable[Path], lake: Path) -> None:
+    """Check that there is something to read behind the paths, before anything is made.
+
+    Raises:
+        TelemetryError: as `find_files`.
+    """
+    plain = [path for path in paths if not (path / AGENT_STORE).is_file()]
+    if plain:
+        find_files(plain, lake)
+
+
+def _bundle(path: Path) -> str:
+    return (
+        f"{path}: bundles of a stick are for the agent: run drupelet stick on it, then ingest"
+        f" the agent's folder"
+    )
+
+
+def export_agents(paths: Iterable[Path], folder: Path) -> list[Path]:
+    """The paths, with each agent's folder replaced by one with the segments that it holds.
+
+    Raises:
+        TelemetryError: an agent's folder cannot be read.
+    """
+    told = []
+    for at, path in enumerate(paths):
+        if not (path / AGENT_STORE).is_file():
+            told.append(path)
+            continue
+        from drupelet_host.log_view import LogView
+
+        target = folder / f"agent-{at}"
+        target.mkdir(parents=True, exist_ok=True)
         try:
-            size = path.stat().st_size
-            with open(path, "rb") as file:
+            view = LogView(path)
+            try:
+                view.export_telemetry(target)
+            finally:
+                view.close()
+        except (DrupeletError, sqlite3.Error) as refused:
+            raise TelemetryError(f"{path}: cannot read the agent's folder: {refused}") from None
+        told.append(target)
+    return told
+
+
+def scan(files: Iterable[Path]) -> Listing:
+    """Read the heads of all segments at once; see `scan_batches`."""
+    return next(iter(scan_batches(files, None)))
+
+
+def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listing]:
+    """Read heads only; a pack gives one row per segment in it.
+
+    Args:
+        files: segment files and packs.
+        rows_max: a listing ends with the file with which it has so many rows; None: one listing.
+
+    Raises:
+        TelemetryError: a file cannot be read.
+    """
+    names: list[str] = []
+    rows = _Rows()
+    for path in files:
+        names.append(str(path))
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
                 if path.suffix == PACK_SUFFIX:
-                    yield from _scan_pack(str(path), file.read())
+                    _scan_pack(handle, len(names) - 1, rows)
                 else:
-                    source = Source(str(path), 0, size)
-                    yield Found(source, read_header(file.read(BOX_HEADER_SIZE)))
+                    place = (len(names) - 1, 0, os.fstat(handle).st_size)
+                    rows.add([place], _padded(os.pread(handle, HEAD_SIZE, 0)))
+            finally:
+                os.close(handle)
         except OSError as refused:
             raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
+        if rows_max is not None and rows.count >= rows_max:
+            yield _listing(names, rows)
+            names, rows = [], _Rows()
+    if rows_max is None or names:
+        yield _listing(names, rows)
 
 
-def _scan_pack(path: str, data: bytes) -> Iterator[Found]:
-    at = 0
-    while at < len(data):
-        start = at + PACK_LENGTH.size
-        size = PACK_LENGTH.unpack_from(data, at)[0] if start <= len(data) else 0
-        if not 0 < size <= min(SEGMENT_SIZE_MAX, len(data) - start):
-            # Nothing behind a bad length can be trusted to be where it seems to be.
-            reason = f"pack: bad length at {at}"
-            yield Found(Source(path, at, len(data) - at, reason), reason)
+def _padded(head: bytes) -> Bytes:
+    return np.frombuffer(head.ljust(HEAD_SIZE, b"\0"), dtype=np.uint8).reshape(1, HEAD_SIZE)
+
+
+def _scan_pack(handle: int, file: int, rows: _Rows) -> None:
+    """One row per segment of a pack, window by window."""
+    end = os.fstat(handle).st_size
+    base = 0
+    unpack = PACK_LENGTH.unpack_from
+    while base < end:
+        window = os.pread(handle, WINDOW_SIZE, base)
+        at = 0
+        places: list[tuple[int, int, int]] = []
+        limit = len(window) - PACK_LENGTH.size - HEAD_SIZE
+        last = base + len(window) >= end
+        good = True
+        while at <= limit or (last and at < len(window)):
+            start = at + PACK_LENGTH.size
+            size = unpack(window, at)[0] if start <= len(window) else 0
+            good = BOX_HEADER_SIZE <= size <= min(SEGMENT_SIZE_MAX, end - base - start)
+            if not good:
+                break
+            places.append((file, base + start, size))
+            at = start + size
+        _gather(window, base, places, rows)
+        if good and at == 0:
             return
-        header = read_header(data[start : start + BOX_HEADER_SIZE])
-        yield Found(Source(path, start, size), header)
-        at = start + size
+        base += at
+        if not good:
+            start = at + PACK_LENGTH.size
+            head = window[start : start + BOX_HEADER_SIZE]
+            if _cut_segment(head, window[at:start], end - base):
+                # The pack ends within a segment: what is there of it is read.
+                begin = base + PACK_LENGTH.size
+                _gather(window, base - at, [(file, begin, end - begin)], rows)
+                return
+            base = _skip(handle, file, base, end, rows)
+
+
+def _cut_segment(head: bytes, length: bytes, left: int) -> bool:
+    """Whether a segment begins here whose stated length goes beyond the end of its pack."""
+    if left < PACK_LENGTH.size + BOX_HEADER_SIZE or isinstance(read_header(head), str):
+        return False
+    told: int = PACK_LENGTH.unpack(length)[0]
+    return left - PACK_LENGTH.size < told <= SEGMENT_SIZE_MAX
+
+
+def _gather(window: bytes, base: int, places: list[tuple[int, int, int]], rows: _Rows) -> None:
+    """Add the rows of these places of a window that begins at `base` of its file."""
+    if not places:
+        return
+    data = np.frombuffer(window, dtype=np.uint8)
+    begins = np.array([offset for _, offset, _ in places]) - base
+    index = begins[:, None] + np.arange(HEAD_SIZE)
+    short = index >= len(data)
+    heads = data[np.minimum(index, len(data) - 1)]
+    heads[short] = 0
+    rows.add(places, heads)
+
+
+def _skip(handle: int, file: int, bad: int, end: int, rows: _Rows) -> int:
+    """Note the bytes that a bad length makes unreadable; where the next segment is, or the end.
+
+    What follows a bad length is found again by its header, whose CRC must agree.
+    """
+    at = bad + 1
+    following = end
+    while at < end:
+        window = os.pread(handle, WINDOW_SIZE, at)
+        place = window.find(codes.MAGIC)
+        while place >= 0:
+            start = at + place
+            if start - PACK_LENGTH.size > bad and _is_segment(handle, start, end):
+                following = start - PACK_LENGTH.size
+                break
+            place = window.find(codes.MAGIC, place + 1)
+        if following < end or len(window) < WINDOW_SIZE:
+            break
+        at += len(window) - len(codes.MAGIC)
+    rows.reason[rows.count] = f"pack: bad length at {bad}"
+    rows.add([(file, bad, following - bad)], np.zeros((1, HEAD_SIZE), dtype=np.uint8))
+    return following
+
+
+def _is_segment(handle: int, start: int, end: int) -> bool:
+    """Whether a length that fits and a whole header lie there."""
+    told = os.pread(handle, PACK_LENGTH.size + BOX_HEADER_SIZE, start - PACK_LENGTH.size)
+    size = PACK_LENGTH.unpack_from(told)[0] if len(told) >= PACK_LENGTH.size else 0
+    fits = BOX_HEADER_SIZE <= size <= min(SEGMENT_SIZE_MAX, end - start)
+    return fits and not isinstance(read_header(told[PACK_LENGTH.size :]), str)
+
+
+def _listing(names: list[str], rows: _Rows) -> Listing:
+    """Parse all heads at once; those that fail get their reason one by one."""
+    heads, places = rows.heads(), rows.places()
+    half, word = heads.view("<u2"), heads.view("<u4")
+    size = places[:, 2].copy()
+    ok = (size >= BOX_HEADER_SIZE) & (word[:, 0] == int.from_bytes(codes.MAGIC, "little"))
+    ok &= (half[:, 2] & 0xFF) == codes.VERSION
+    ok &= _header_crcs(heads) == word[:, 7]
+    ok[list(rows.reason)] = False
+    for row in np.flatnonzero(~ok).tolist():
+        if row not in rows.reason:
+            told = read_header(heads[row, : min(int(size[row]), BOX_HEADER_SIZE)].tobytes())
+            rows.reason[row] = told if isinstance(told, str) else "header"
+    wall = half[:, 10].astype(np.int64)
+    wall |= half[:, 11].astype(np.int64) << 16 | half[:, 12].astype(np.int64) << 32
+    known = ((half[:, 2] >> 8 & codes.WALL_KNOWN) > 0) & (wall >= codes.WALL_MS_MIN)
+    spread = half[:, 13].astype(np.int64)
+    sure = known & (spread != codes.UNCERTAINTY_UNKNOWN)
+    return Listing(
+        files=names,
+        file=places[:, 0].copy(),
+        offset=places[:, 1].copy(),
+        size=size,
+        ok=ok,
+        reason=rows.reason,
+        device=np.ascontiguousarray(heads[:, 8:16]).view(">u8").reshape(-1).astype(np.uint64),
+        boot=half[:, 3].astype(np.int64),
+        number=word[:, 4].astype(np.int64),
+        wall_ms=np.where(known, wall, NONE),
+        wall_uncertainty_ms=np.where(sure, spread * codes.UNCERTAINTY_UNIT_MS, NONE),
+        header_crc=word[:, 7].astype(np.int64),
+        first_crc=np.where(size >= HEAD_SIZE, word[:, 11], 0).astype(np.int64),
+    )
+
+
+def _header_crcs(heads: Bytes) -> Ints:
+    """CRC-32 of the first 28 bytes of each row."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, table >> 1 ^ np.uint32(0xEDB88320), table >> 1)
+    sums = np.full(len(heads), 0xFFFFFFFF, dtype=np.uint32)
+    for at in range(BOX_HEADER_SIZE - 4):
+        sums = table[(sums ^ heads[:, at]) & 0xFF] ^ sums >> 8
+    found: Ints = (~sums).astype(np.int64)
+    return found
+
+
+def names_of(devices: npt.NDArray[np.uint64]) -> list[str]:
+    """Device ids as text."""
+    return [device_name(int(device).to_bytes(8, "big")) for device in devices]
 
 
 def append_to_pack(pack: bytearray, data: bytes) -> int:
@@ -124,9 +369,13 @@ def append_to_pack(pack: bytearray, data: bytes) -> int:
     return offset
 
 
-def content_crc(data: bytes) -> int:
-    """CRC-32 over a whole segment: tells copies with equal headers apart."""
-    return zlib.crc32(data)
+def find_names(paths: Iterable[Path]) -> dict[str, dict[str, str]]:
+    """What the names.json files directly in the given folders say."""
+    found: dict[str, dict[str, str]] = {}
+    for path in paths:
+        if (path / NAMES_FILE).is_file():
+            found.update(read_names(path / NAMES_FILE))
+    return found
 
 
 def read_names(path: Path) -> dict[str, dict[str, str]]:
@@ -153,7 +402,7 @@ def clean_names(told: dict[str, dict[str, object]]) -> dict[str, dict[str, str]]
     """Bring device ids to the form of the tables, and carriers to one string."""
     names = {}
     for device, facts in told.items():
-        carriers = facts.get("carrier", "")
+        carriers = facts.get("carrier", facts.get("carriers", ""))
         listed = carriers if isinstance(carriers, list) else [carriers]
         names[device_name(bytes.fromhex(device).ljust(8, b"\0"))] = {
             "name": str(facts.get("name", "")),

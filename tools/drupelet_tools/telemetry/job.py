@@ -1,9 +1,9 @@
 """Ingest: headers first, then one `mapInArrow` pass in which the workers write the tables.
 
-The driver reads headers, leaves out what the lake has already, and deals devices out to
-groups. Each worker decodes its group, writes Parquet files under a name that no other attempt
-uses, and yields one row that says what it wrote. The driver then replaces the manifest, which
-is what makes the files count. Killed before that, an ingest has changed nothing.
+The driver reads heads, leaves out what the lake has already, and deals boots out to groups.
+Each worker decodes its group, writes Parquet files under a name that no other attempt uses, and
+yields one row that says what it wrote. The driver then replaces the manifest, which is what
+makes the files count. Killed before that, an ingest has changed nothing.
 
 On a cluster, the lake and the inputs must lie where every worker can reach them under the same
 path, and this package must be installed there.
@@ -11,173 +11,211 @@ path, and this package must be installed there.
 
 from __future__ import annotations
 
-import heapq
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import SparkSession
 
-from drupelet_tools.telemetry import inputs, worker
+from drupelet_tools.telemetry import clocks, inputs, worker
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.lake import Lake, Part, create_lake, locked, publish, supersede
+from drupelet_tools.telemetry.lake import Lake, Part, create_lake, locked, publish, write_table
 from drupelet_tools.telemetry.lake import sweep as sweep_lake
+from drupelet_tools.telemetry.plan import ENTRY, Unnamed, make_plan
+from drupelet_tools.telemetry.schemas import TABLES
 
-# More groups than cores evens out devices of different size; a task costs some 77 ms.
-GROUPS_PER_CORE = 4
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 PART_COLUMN = "part"
+# Segments that the driver plans at a time, 0.4 kB of memory for each.
+BATCH_SEGMENTS = 1 << 17
 
 
-@dataclass(slots=True)
-class _Work:
-    """What the workers have to do for one device."""
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What every worker is told: the lake, the run, whether to write single events."""
 
-    device: str
-    old: list[dict[str, Any]] = field(default_factory=list)
-    new: list[inputs.Source] = field(default_factory=list)
+    lake: str
+    run: str
+    events: bool
 
-    @property
-    def size(self) -> int:
-        """Bytes to decode."""
-        known: int = sum(row["size"] for row in self.old)
-        return known + sum(source.size for source in self.new)
+    def work(self, at: int, attempt: int) -> str:
+        """Do the plan of one number; the part, or the error, as JSON."""
+        name = f"{self.run}-{at}-{attempt}-{secrets.token_hex(3)}"
+        try:
+            told = worker.run_group(self.lake, _plan_path(self.run, at), name, self.events)
+        except (OSError, TelemetryError) as refused:
+            told = {"error": str(refused)}
+        return json.dumps(told)
+
+
+# Runs a task for the plans 0..n-1 and gives the answers in any order.
+Runner = Callable[[Task, int], Sequence[str]]
+
+
+def run_here(task: Task, plans: int) -> Sequence[str]:
+    """A runner without Spark: one plan after the other in this process."""
+    return [task.work(at, 0) for at in range(plans)]
+
+
+def on_spark(session: SparkSession) -> Runner:
+    """A runner that gives each plan to a task of one Spark job."""
+
+    def run(task: Task, plans: int) -> Sequence[str]:
+        # A range with one row per partition deals the plans out without a shuffle.
+        rows = session.range(0, plans, 1, plans).mapInArrow(_tasks(task), f"{PART_COLUMN} string")
+        return [row[PART_COLUMN] for row in rows.collect()]
+
+    return run
+
+
+def _tasks(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that each worker runs over its plan numbers."""
+
+    def run_plans(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        for batch in batches:
+            context = TaskContext.get()
+            attempt = context.taskAttemptId() if context else 0
+            answers = [task.work(at, attempt) for at in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({PART_COLUMN: pa.array(answers, pa.string())})
+
+    return run_plans
 
 
 def ingest(
     paths: Iterable[Path],
     lake: Path,
     names: dict[str, dict[str, Any]],
-    spark: SparkSession | Callable[[], SparkSession],
+    spark: SparkSession | Callable[[], SparkSession] | None,
+    events: bool = False,
 ) -> dict[str, int]:
     """Bring what is new under `paths` into the lake and return counts.
 
     Args:
-        paths: segment files, packs, or folders of them.
+        paths: segment files, packs, folders of them, or an agent's folder.
         lake: the lake's folder; made if it is not there.
         names: device id in hex -> `name`, `carrier`, `board`.
-        spark: a session, or what gives one (called only if there is something to decode).
+        spark: a session, or what gives one (called only if there is something to decode);
+            None works without Spark in this process.
+        events: whether to write the table `events` for what is new.
 
     Returns:
-        `segments` and `repeated` as found, `new` taken in, `devices` decoded, and of those
-        devices all `events` and `quarantined` places.
+        `segments` and `repeated` as found, `new` taken in, `devices` with news, and of the
+        news the `events` and the `quarantined` places.
 
     Raises:
         TelemetryError: a path or the lake is missing, unreadable or not writable.
     """
     root = lake.resolve()
-    files = inputs.find_files(paths, root)
+    given = [Path(path) for path in paths]
+    inputs.find_files_or_agents(given, root)
     state = create_lake(root)
     with locked(root):
+        state = create_lake(root)
         sweep_lake(state)
-        found, repeated, work = _plan(files, state)
-        state.names.update(inputs.clean_names(names))
-        parts = _run(root, work, spark) if work else []
-        supersede(state, parts)
+        run = secrets.token_hex(6)
+        folders = inputs.export_agents(given, root / "plans" / run)
+        files = inputs.find_files(folders, root)
+        state.names.update({**inputs.find_names(folders), **inputs.clean_names(names)})
+        counts = _ingest_batches(state, files, Task(str(root), run, events), _Lazy(spark))
+        sweep_lake(state)
+    return counts
+
+
+def _ingest_batches(state: Lake, files: list[Path], task: Task, runner: _Lazy) -> dict[str, int]:
+    """Take in batch after batch, each of which counts as soon as it is done."""
+    found = repeated = 0
+    devices: set[str] = set()
+    fresh: list[Part] = []
+    for at, listing in enumerate(inputs.scan_batches(files, BATCH_SEGMENTS)):
+        step = replace(task, run=f"{task.run}-{at}")
+        plan = make_plan(listing, state, runner.parallelism)
+        del listing
+        found += plan.found
+        repeated += plan.repeated
+        devices |= plan.devices
+        parts = _run(state.root, plan.groups, step, runner)
+        parts += _unnamed(state.root, step.run, plan.unnamed)
+        state.parts += parts
+        fresh += parts
         publish(state)
-    repeated += sum(part.counts["repeated"] for part in parts)
+    if fresh:
+        clocks.renew(state, task.run)
+        publish(state)
+    repeated += _total(fresh, "_repeated")
     return {
         "segments": found,
         "repeated": repeated,
         "new": found - repeated,
-        "devices": sum(1 for entry in work if entry.device != inputs.UNNAMED),
-        "events": sum(part.counts["events"] for part in parts),
-        "quarantined": sum(part.counts["quarantine"] for part in parts),
+        "devices": len(devices),
+        "events": _total(fresh, "_events"),
+        "quarantined": _total(fresh, "quarantine"),
     }
 
 
-def _plan(files: list[Path], lake: Lake) -> tuple[int, int, list[_Work]]:
-    """Segments found, those that the lake holds already, and the work for the rest."""
-    rows = lake.read("sources").to_pylist()
-    whole = {_header_key(row) for row in rows if not row["damaged"]}
-    contents = {(row["device"], row["content_crc"], row["size"]) for row in rows}
-    damaged = {_header_key(row) for row in rows if row["damaged"]}
-    found = repeated = 0
-    work: dict[str, _Work] = {}
-    for entry in inputs.scan(files):
-        found += 1
-        key = _found_key(entry)
-        if key in whole or (key in damaged and _content_key(entry) in contents):
-            repeated += 1
-            continue
-        work.setdefault(entry.device, _Work(entry.device)).new.append(entry.source)
-    for row in rows:
-        if row["device"] in work:
-            work[row["device"]].old.append(row)
-    return found, repeated, list(work.values())
+def _total(parts: list[Part], name: str) -> int:
+    return sum(part.counts.get(name, 0) for part in parts)
 
 
-def _header_key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return (row["device"], row["boot"], row["number"], row["header_crc"], row["size"])
+class _Lazy:
+    """A runner that brings Spark up when the first plan is there."""
+
+    # Before Spark is up nothing tells how many cores it will have; more groups than cores
+    # even out, and one more costs some 20 ms.
+    parallelism = 4
+
+    def __init__(self, spark: SparkSession | Callable[[], SparkSession] | None) -> None:
+        self._spark = spark
+
+    def __call__(self, task: Task, plans: int) -> Sequence[str]:
+        if self._spark is None:
+            return run_here(task, plans)
+        session = self._spark() if callable(self._spark) else self._spark
+        return on_spark(session)(task, plans)
 
 
-def _found_key(entry: inputs.Found) -> tuple[Any, ...]:
-    head = entry.header
-    if isinstance(head, str):
-        return (inputs.UNNAMED, None, None, None, entry.source.size)
-    return (head.device, head.boot, head.number, head.crc, entry.source.size)
+def _plan_path(run: str, at: int) -> str:
+    return f"plans/{run}-{at}.arrow"
 
 
-def _content_key(entry: inputs.Found) -> tuple[str, int, int]:
-    data = entry.source.read()
-    return (entry.device, inputs.content_crc(data), len(data))
-
-
-def _deal(work: list[_Work], groups: int) -> list[list[_Work]]:
-    """Deal devices out to groups of about equal size; a device is never split."""
-    dealt: list[list[_Work]] = [[] for _ in range(min(groups, len(work)))]
-    load = [(0, at) for at in range(len(dealt))]
-    for entry in sorted(work, key=lambda entry: (-entry.size, entry.device)):
-        size, at = heapq.heappop(load)
-        dealt[at].append(entry)
-        heapq.heappush(load, (size + entry.size, at))
-    return dealt
-
-
-def _run(
-    root: Path, work: list[_Work], spark: SparkSession | Callable[[], SparkSession]
-) -> list[Part]:
-    session = spark if isinstance(spark, SparkSession) else spark()
-    groups = _deal(work, session.sparkContext.defaultParallelism * GROUPS_PER_CORE)
-    run = secrets.token_hex(6)
-    plans = [f"plans/{run}-{at}.json" for at in range(len(groups))]
+def _run(root: Path, groups: list[pa.Table], task: Task, runner: Runner) -> list[Part]:
+    if not groups:
+        return []
     try:
-        for plan, group in zip(plans, groups, strict=True):
-            (root / plan).write_text(json.dumps([asdict(entry) for entry in group]), "utf-8")
+        for at, group in enumerate(groups):
+            entries = group.cast(_ON_DISK).unify_dictionaries().combine_chunks()
+            with (
+                pa.OSFile(str(root / _plan_path(task.run, at)), "wb") as file,
+                pa.ipc.new_file(file, _ON_DISK) as out,
+            ):
+                out.write_table(entries)
     except OSError as refused:
         raise TelemetryError(f"{root}: cannot write the lake: {refused.strerror}") from None
-    # A range with one row per partition deals the plans out without a shuffle.
-    rows = (
-        session.range(0, len(groups), 1, len(groups))
-        .mapInArrow(_task(str(root), run), f"{PART_COLUMN} string")
-        .collect()
-    )
-    answers = [json.loads(row[PART_COLUMN]) for row in rows]
+    plans = len(groups)
+    groups.clear()  # what the workers read is in the files
+    pa.default_memory_pool().release_unused()
+    answers = [json.loads(answer) for answer in runner(task, plans)]
     for answer in answers:
         if "error" in answer:
             raise TelemetryError(f"a worker could not go on: {answer['error']}")
     return sorted((Part(**answer) for answer in answers), key=lambda part: part.id)
 
 
-def _task(lake: str, run: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that each worker runs over its plan numbers."""
+_ON_DISK = ENTRY.set(0, pa.field("file", pa.dictionary(pa.int32(), pa.string())))
 
-    def run_plans(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            answers = []
-            for at in batch.column(0).to_pylist():
-                context = TaskContext.get()
-                attempt = context.taskAttemptId() if context else 0
-                name = f"{run}-{at}-{attempt}-{secrets.token_hex(3)}"
-                try:
-                    answer = worker.run_group(lake, f"plans/{run}-{at}.json", name)
-                except OSError as refused:
-                    answer = {"error": str(refused)}
-                answers.append(json.dumps(answer))
-            yield pa.RecordBatch.from_pydict({PART_COLUMN: pa.array(answers, pa.string())})
 
-    return run_plans
+def _unnamed(root: Path, run: str, unnamed: Unnamed) -> list[Part]:
+    """A part for the places that no device can be given."""
+    if not unnamed.sources:
+        return []
+    part = Part(id=f"{run}-unnamed")
+    for table, rows in (("quarantine", unnamed.quarantine), ("sources", unnamed.sources)):
+        part.counts[table] = len(rows)
+        write_table(root / part.path(table), pa.Table.from_pylist(rows, schema=TABLES[table]))
+    return [part]

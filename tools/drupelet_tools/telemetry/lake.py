@@ -1,193 +1,194 @@
-"""The lake: Parquet parts, raw packs and one manifest that says which of them count.
+"""The lake: Parquet parts, packs of small files, and one manifest that says which of them count.
 
     LAKE/manifest.json       replaced atomically; what it does not name does not exist
     LAKE/parts/<id>-<table>.parquet
-    LAKE/packs/<id>.dbxpack  the segments themselves, each behind its 32-bit length
+    LAKE/packs/<id>.dbxpack  segments that came as files of their own, each behind its length
     LAKE/plans/              work lists of the running ingest
     LAKE/lock                held by the running ingest
 
-A part holds the rows of several devices. When a device has news, it is decoded again from its
-packs into a new part, and older parts stop counting for it (`live` in the manifest).
-Files that no manifest names are removed when the next ingest starts.
+Parts are only added. When a boot that a part holds has news, a later part holds all rows of that
+boot anew and says so in its table `renewed`; the earlier rows stop counting. Files that no
+manifest names are removed when the next ingest starts.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.schemas import (
+    BOOT_TABLES,
+    DEVICES,
+    SCHEMA_VERSION,
+    TABLES,
+    WALL_TABLES,
+)
 
-SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
-
-
-def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
-    return pa.schema(list(columns))
-
-
-_TEXT, _INT, _LONG, _FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
-
-TABLES: dict[str, pa.Schema] = {
-    "segments": _schema(
-        ("device", _TEXT),
-        ("boot", _INT),
-        ("number", _LONG),
-        ("first_ms", _LONG),
-        ("last_ms", _LONG),
-        ("wall_offset_ms", _LONG),
-        ("wall_uncertainty_ms", _LONG),
-        ("blocks", _INT),
-        ("blocks_bad", _INT),
-        ("copies", _INT),
-        ("events", _LONG),
-    ),
-    "state_time": _schema(
-        ("device", _TEXT),
-        ("boot", _INT),
-        ("state", _INT),
-        ("name", _TEXT),
-        ("ms", _LONG),
-        ("source", _TEXT),
-    ),
-    "traffic": _schema(
-        ("device", _TEXT),
-        ("boot", _INT),
-        ("carrier", _TEXT),
-        ("direction", _TEXT),
-        ("kind", _TEXT),
-        ("unit", _TEXT),
-        ("value", _LONG),
-    ),
-    "messages": _schema(
-        ("device", _TEXT),
-        ("message", _TEXT),
-        ("event", _TEXT),
-        ("boot", _INT),
-        ("boot_ms", _LONG),
-        ("wall_ms", _LONG),
-        ("wall_uncertainty_ms", _LONG),
-        ("peer", _INT),
-        ("count", _LONG),
-        ("sends_max", _LONG),
-    ),
-    "health": _schema(
-        ("device", _TEXT),
-        ("boot", _INT),
-        ("last_ms", _LONG),
-        ("reset_cause", _INT),
-        ("heap_limit", _LONG),
-        ("heap_low", _LONG),
-        ("battery_first_mv", _INT),
-        ("battery_last_mv", _INT),
-        ("battery_low_mv", _INT),
-        ("errors", _LONG),
-        ("blocks_lost", _LONG),
-        ("segments_missing", _LONG),
-        ("epoch_ms", _LONG),
-        ("board_kind", _INT),
-        ("flash_programs", _LONG),
-        ("flash_erases", _LONG),
-        ("messages_created", _LONG),
-        ("messages_delivered", _LONG),
-        ("duplicates", _LONG),
-        ("retransmits", _LONG),
-        ("refused", _LONG),
-        ("damaged_frames", _LONG),
-        ("malformed_records", _LONG),
-        ("events_lost", _LONG),
-    ),
-    "quarantine": _schema(
-        ("device", _TEXT),
-        ("boot", _INT),
-        ("number", _LONG),
-        ("block", _INT),
-        ("file", _TEXT),
-        ("offset", _LONG),
-        ("reason", _TEXT),
-    ),
-    "sources": _schema(
-        ("device", _TEXT),
-        ("boot", _INT),
-        ("number", _LONG),
-        ("header_crc", _LONG),
-        ("content_crc", _LONG),
-        ("size", _LONG),
-        ("damaged", _FLAG),
-        ("file", _TEXT),
-        ("offset", _LONG),
-        ("pack", _TEXT),
-        ("pack_offset", _LONG),
-        ("reason", _TEXT),
-    ),
-}
-DEVICES = _schema(("device", _TEXT), ("name", _TEXT), ("carriers", _TEXT), ("board", _TEXT))
+FOLDERS = ("parts", "packs", "plans")
 
 
 @dataclass(slots=True)
 class Part:
-    """Files of one decoded group. `live` are those of its devices for which it still counts."""
+    """Files of one decoded group: rows by table (a table without rows has no file).
+
+    `origin` names the content of a part that did not come from segments.
+    """
 
     id: str
-    devices: list[str]
-    live: list[str]
     counts: dict[str, int] = field(default_factory=dict)
-    pack: str = ""
+    packs: list[str] = field(default_factory=list)
+    origin: str = ""
 
     def path(self, table: str) -> str:
         """Path of a table's file inside the lake."""
         return f"parts/{self.id}-{table}.parquet"
 
+    def has(self, table: str) -> bool:
+        """Whether there is a file for a table."""
+        return self.counts.get(table, 0) > 0
+
 
 @dataclass(slots=True)
 class Lake:
-    """A lake folder and its manifest as last read. `packs` are the raw packs that count."""
+    """A lake folder and its manifest as last read."""
 
     root: Path
     parts: list[Part] = field(default_factory=list)
-    packs: list[str] = field(default_factory=list)
     names: dict[str, dict[str, str]] = field(default_factory=dict)
+    clocks: str = ""
 
-    def read(self, table: str) -> pa.Table:
-        """Rows of one table that count, in order of device."""
+    def read(
+        self, table: str, columns: list[str] | None = None, where: pc.Expression | None = None
+    ) -> pa.Table:
+        """Rows of one table that count, in order of device and boot.
+
+        Args:
+            table: a name in `schemas.TABLES`.
+            columns: only these, wall times as the devices' own clocks say; all without.
+            where: only rows for which this holds.
+
+        Raises:
+            TelemetryError: a file of the lake cannot be read.
+        """
         schema = TABLES[table]
-        pieces = [_read_part(self.root / part.path(table), part) for part in self.parts]
-        whole = pa.concat_tables([schema.empty_table(), *pieces])
-        return whole.sort_by("device")
+        if table == "clocks":
+            pieces = [self._file(self.clocks, None, None)] if self.clocks else []
+        else:
+            pieces = list(self._pieces(table, columns, where))
+        names = columns or schema.names
+        wanted = pa.schema([schema.field(name) for name in names])
+        whole = pa.concat_tables(
+            [wanted.empty_table(), *(piece.select(names).cast(wanted) for piece in pieces)]
+        )
+        if table in WALL_TABLES and columns is None:
+            whole = fill_wall(whole, self)
+        keys = [(name, "ascending") for name in ("device", "boot") if name in names]
+        return whole.sort_by(keys) if keys else whole
+
+    def each(self, table: str, columns: list[str]) -> Iterator[pa.Table]:
+        """The rows of `read`, part by part and as the devices' own clocks say."""
+        for piece in self._pieces(table, columns, None):
+            yield piece.select(columns).cast(pa.schema([TABLES[table].field(n) for n in columns]))
+
+    def _pieces(
+        self, table: str, columns: list[str] | None, where: pc.Expression | None
+    ) -> Iterator[pa.Table]:
+        for at, part in enumerate(self.parts):
+            if not part.has(table):
+                continue
+            gone = self.renewed_after(at) if table in BOOT_TABLES else None
+            needed = columns
+            if columns is not None and gone is not None and gone.num_rows:
+                needed = [*columns, *(key for key in ("device", "boot") if key not in columns)]
+            piece = self._file(part.path(table), needed, where)
+            if gone is not None and gone.num_rows and piece.num_rows:
+                piece = without_boots(piece, gone)
+            yield piece
+
+    def renewed_after(self, at: int) -> pa.Table:
+        """Boots whose rows in the part of this index stopped counting."""
+        later = [part for part in self.parts[at + 1 :] if part.has("renewed")]
+        pieces = [self._file(part.path("renewed"), None, None) for part in later]
+        return pa.concat_tables([TABLES["renewed"].empty_table(), *pieces])
+
+    def _file(self, path: str, columns: list[str] | None, where: pc.Expression | None) -> pa.Table:
+        try:
+            return pq.read_table(self.root / path, columns=columns, filters=where)
+        except (OSError, pa.ArrowInvalid) as broken:
+            first = str(broken).splitlines()[0]
+            raise TelemetryError(
+                f"{self.root / path}: cannot read this part of the lake: {first};"
+                f" ingest the segments into a new folder"
+            ) from None
 
     def read_devices(self) -> pa.Table:
         """One row per device: id, name, carriers, board; the board's own word where no names
         file says what it is."""
-        told = {row["device"]: row["board_kind"] for row in self.read("health").to_pylist()}
+        told: dict[str, int | None] = {}
+        health = self.read("health", ["device", "board_kind"])
+        for device, kind in zip(
+            health["device"].to_pylist(), health["board_kind"].to_pylist(), strict=True
+        ):
+            told[device] = told.get(device) if kind is None else kind
+        for table in ("messages", "battery", "traffic"):
+            if any(part.origin and part.has(table) for part in self.parts):
+                for device in pc.unique(self.read(table, ["device"])["device"]).to_pylist():
+                    told.setdefault(device, None)
         rows = []
         for device in sorted(told):
             facts = self.names.get(device, {})
-            board = facts.get("board") or codes.BOARD_KINDS.get(told[device], "")
+            board = facts.get("board") or codes.BOARD_KINDS.get(told[device] or 0, "")
             name = facts.get("name") or device
             carriers = facts.get("carriers", "")
             rows.append({"device": device, "name": name, "carriers": carriers, "board": board})
         return pa.Table.from_pylist(rows, schema=DEVICES)
 
 
-def _read_part(path: Path, part: Part) -> pa.Table:
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as broken:
-        raise TelemetryError(f"{path}: cannot read this part of the lake: {broken}") from None
-    if len(part.live) == len(part.devices):
+def without_boots(rows: pa.Table, gone: pa.Table) -> pa.Table:
+    """The rows whose device and boot are not in `gone`, in their order."""
+    # The join carries row numbers only: it takes no lists.
+    keys = rows.select(["device", "boot"]).append_column("_row", pa.array(np.arange(len(rows))))
+    kept = keys.join(gone, ["device", "boot"], join_type="left anti")["_row"]
+    return rows.take(kept.take(pc.array_sort_indices(kept.combine_chunks())))
+
+
+def fill_wall(table: pa.Table, lake: Lake) -> pa.Table:
+    """Wall times by `clocks`, for the boots that it names."""
+    if not lake.clocks or table.num_rows == 0:
         return table
-    return table.filter(pc.is_in(table["device"], value_set=pa.array(part.live, pa.string())))
+    clocks = lake.read("clocks").rename_columns(
+        ["device", "boot", "_offset", "_spread", "_from", "_jumps"]
+    )
+    rows = table.append_column("_row", pa.array(np.arange(table.num_rows)))
+    rows = rows.join(clocks, ["device", "boot"], join_type="left outer").sort_by("_row")
+    told = pc.is_valid(rows["_jumps"])
+    if "wall_ms" in table.column_names:
+        fresh = {"wall_ms": pc.add(rows["boot_ms"], rows["_offset"])}
+    else:
+        fresh = {"wall_offset_ms": rows["_offset"], "wall_source": rows["_from"]}
+        fresh["clock_jump"] = pc.greater(rows["_jumps"], 0)
+    fresh["wall_uncertainty_ms"] = rows["_spread"]
+    for name, values in fresh.items():
+        place = table.schema.get_field_index(name)
+        if place >= 0:
+            table = table.set_column(place, name, pc.if_else(told, values, rows[name]))
+    return table
 
 
 def open_lake(root: Path) -> Lake:
@@ -204,13 +205,15 @@ def open_lake(root: Path) -> Lake:
             f"{root}: no lake here; make one with: drupelet telemetry ingest PATH --lake {root}"
         ) from None
     except (OSError, ValueError) as broken:
-        raise TelemetryError(f"{path}: cannot read the manifest: {broken}") from None
-    if told.get("schema_version") != SCHEMA_VERSION:
+        raise TelemetryError(
+            f"{path}: cannot read the manifest: {broken}; ingest into a new folder"
+        ) from None
+    if not isinstance(told, dict) or told.get("schema_version") != SCHEMA_VERSION:
         raise TelemetryError(
             f"{path}: written by another version; ingest the segments into a new folder"
         )
     parts = [Part(**part) for part in told["parts"]]
-    return Lake(root, parts, list(told["packs"]), dict(told["names"]))
+    return Lake(root, parts, dict(told["names"]), told["clocks"])
 
 
 def create_lake(root: Path) -> Lake:
@@ -220,7 +223,7 @@ def create_lake(root: Path) -> Lake:
         TelemetryError: the folder cannot be made or written.
     """
     try:
-        for folder in (root, root / "parts", root / "packs", root / "plans"):
+        for folder in (root, *(root / name for name in FOLDERS)):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as refused:
         raise TelemetryError(f"{root}: cannot write the lake: {refused.strerror}") from None
@@ -245,49 +248,99 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def publish(lake: Lake) -> None:
-    """Make the lake's state the one that counts: a durable temporary file, then a rename."""
+    """Make the lake's state the one that counts: a durable temporary file, then a rename.
+
+    Raises:
+        TelemetryError: the lake's folder cannot be written.
+    """
     told = {
         "schema_version": SCHEMA_VERSION,
         "parts": [asdict(part) for part in lake.parts],
-        "packs": lake.packs,
         "names": lake.names,
+        "clocks": lake.clocks,
     }
     path = lake.root / MANIFEST
     temporary = path.with_suffix(".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(told, file, indent=1, sort_keys=True)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    folder = os.open(lake.root, os.O_RDONLY)
     try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def supersede(lake: Lake, fresh: Iterable[Part]) -> None:
-    """Take in new parts; older ones stop counting for the devices that these hold."""
-    fresh = list(fresh)
-    renewed = {device for part in fresh for device in part.devices}
-    for part in lake.parts:
-        part.live = [device for device in part.live if device not in renewed]
-    lake.parts = [part for part in lake.parts if part.live] + fresh
-    lake.packs += [part.pack for part in fresh if part.pack]
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(told, file, indent=1, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        folder = os.open(lake.root, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as refused:
+        raise TelemetryError(
+            f"{path}: cannot write it: {refused.strerror}; nothing changed"
+        ) from None
 
 
 def sweep(lake: Lake) -> int:
     """Remove files that the manifest does not name (a killed ingest's, or superseded ones)."""
-    named = {part.path(table) for part in lake.parts for table in TABLES} | set(lake.packs)
+    named = {part.path(table) for part in lake.parts for table in TABLES if part.has(table)}
+    named |= {pack for part in lake.parts for pack in part.packs} | {lake.clocks}
     removed = 0
-    for folder in ("parts", "packs", "plans"):
+    for folder in FOLDERS:
         for path in sorted((lake.root / folder).iterdir()):
             if f"{folder}/{path.name}" not in named:
-                path.unlink()
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+                else:
+                    path.unlink(missing_ok=True)
                 removed += 1
     return removed
 
 
-def write_table(path: Path, table: str, rows: list[dict[str, Any]]) -> None:
-    """Write one table's rows as a Parquet file."""
-    pq.write_table(pa.Table.from_pylist(rows, schema=TABLES[table]), path, compression="zstd")
+def append(
+    root: Path,
+    rows: Mapping[str, Iterable[Mapping[str, Any]]],
+    origin: str,
+    names: Mapping[str, Mapping[str, str]] | None = None,
+) -> bool:
+    """Add rows that do not come from segments, as one part; False: the lake has this origin.
+
+    Args:
+        root: the lake's folder; made if it is not there.
+        rows: by table; missing columns are null.
+        origin: names the content, so that the same is not added twice.
+        names: device -> `name`, `carriers`, `board`.
+
+    Raises:
+        TelemetryError: the lake cannot be written, or a row does not fit its table.
+    """
+    root = root.resolve()
+    lake = create_lake(root)
+    with locked(root):
+        lake = create_lake(root)
+        if any(part.origin == origin for part in lake.parts):
+            return False
+        part = Part(id="import-" + hashlib.sha256(origin.encode()).hexdigest()[:16], origin=origin)
+        for table, listed in rows.items():
+            try:
+                filled = pa.Table.from_pylist(list(listed), schema=TABLES[table])
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as wrong:
+                raise TelemetryError(f"{origin}: {table}: {wrong}") from None
+            part.counts[table] = filled.num_rows
+            if filled.num_rows:
+                write_table(root / part.path(table), filled)
+        lake.parts.append(part)
+        lake.names.update({device: dict(facts) for device, facts in (names or {}).items()})
+        publish(lake)
+    return True
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a small table as a Parquet file, durably.
+
+    Raises:
+        TelemetryError: it cannot be written.
+    """
+    try:
+        pq.write_table(table, path, compression="zstd", store_schema=False)
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    except OSError as refused:
+        raise TelemetryError(f"{path}: cannot write the lake: {refused}") from None

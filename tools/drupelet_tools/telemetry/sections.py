@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
-from drupelet_tools.telemetry import codes
-from drupelet_tools.telemetry.charts import BYTE_KINDS
+from drupelet_tools.telemetry import sections_energy
+from drupelet_tools.telemetry.analyses import span
+from drupelet_tools.telemetry.analyses_sync import BYTE_KINDS
 from drupelet_tools.telemetry.figures import Figures
+from drupelet_tools.telemetry.sections_device import devices as device_pages
+from drupelet_tools.telemetry.sections_html import (
+    DASH,
+    Row,
+    delivered,
+    figure,
+    link,
+    moment,
+    number,
+    percent,
+    seconds,
+    significant,
+    table,
+)
 
-Row = dict[str, Any]
-DASH = "\N{EN DASH}"
+LINES_MAX = 3  # of one kind, before the rest is folded
+LEVELS = {1: "now", 2: "soon", 3: "look"}
 
 COUNTED = """\
 <p class="note"><b>Bytes per message</b> counts everything that crossed a device's links in both
@@ -21,17 +34,22 @@ own included). For the fleet every byte counts once, where it was sent, and is d
 deliveries at members other than the author. Black boxes on their way (telemetry) are counted
 apart; the framing around them stays in the client figure.</p>"""
 
-MODELLED = """\
-<p class="note"><b>Modelled, not measured</b>: time in each power state times the current that a
-table gives for one real board. Low and high are the ends of the table's spread.</p>"""
+MULTIPLIED = """\
+<p class="note"><b>Bandwidth multiplier</b>: everything sent over the messages to deliver; three
+sends and one acknowledgement of a message make 4. By records: sends, offers, requests and
+acknowledgements of single messages, over messages times their receivers. By bytes: client bytes
+sent over the bytes of the messages, each once per receiver.</p>"""
 
 
 def subtitle(found: Figures) -> str:
     """One line under the title."""
     fleet = found["fleet"]
+    left_out = fleet["devices"] - len(found["devices"])
     return (
-        f"{fleet['devices']} devices · {number(fleet['delivered'])} deliveries · "
-        "from the devices' own black boxes"
+        f"{number(fleet['devices'])} devices · {number(fleet['delivered'])} deliveries · "
+        "from the devices' own logs"
+        + (f"; {number(left_out)} devices are only in the sums and in --csv" if left_out else "")
+        + (f" up to {moment(found['now_ms'])} UTC" if found["now_ms"] is not None else "")
     )
 
 
@@ -39,132 +57,100 @@ def body(found: Figures, pictures: dict[str, str]) -> str:
     """All sections, the summary first."""
     parts = [
         _tiles(found),
+        _attention(found),
         _summary(found),
+        sections_energy.life(found, pictures),
         _bytes(found, pictures.get("bytes", "")),
-        _charge(found, pictures.get("charge", "")),
+        sections_energy.charge(found, pictures),
         _latency(found, pictures.get("latency", "")),
+        _repeats(found, pictures.get("sends", "")),
+        _presence(found),
+        _trends(found),
         _health(found),
-        _devices(found),
+        device_pages(found),
     ]
     return "\n".join(parts)
-
-
-def number(value: float | None, digits: int = 0, unit: str = "") -> str:
-    """A figure with thousands separators, or a dash where there is none."""
-    if value is None:
-        return DASH
-    return f"{value:,.{digits}f}{unit}"
-
-
-def significant(value: float | None) -> str:
-    """Three significant digits without an exponent, or a dash."""
-    if value is None:
-        return DASH
-    if value == 0:
-        return "0"
-    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
-    places = max(0, 3 - whole)
-    if abs(value) < 1:
-        places = min(9, 2 - _exponent(value))
-    return f"{value:,.{places}f}"
-
-
-def _exponent(value: float) -> int:
-    return int(f"{abs(value):e}".rpartition("e")[2])
-
-
-def seconds(ms: float | None) -> str:
-    """Milliseconds as seconds, or a dash."""
-    return DASH if ms is None else f"{ms / 1000:,.2f}"
-
-
-def table(
-    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], total: Sequence[str] = ()
-) -> str:
-    """A table whose cells are safe HTML already; heads that start with `<` are text columns."""
-    text = [head.startswith("<") for head in heads]
-    top = "".join(
-        f'<th scope="col"{_class(is_text)}>{escape(head.removeprefix("<"))}</th>'
-        for head, is_text in zip(heads, text, strict=True)
-    )
-    lines = [_line(row, text, "") for row in rows]
-    if total:
-        lines.append(_line(total, text, ' class="total"'))
-    return (
-        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
-        f"<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
-
-
-def _class(is_text: bool) -> str:
-    return ' class="text"' if is_text else ""
-
-
-def _line(cells: Sequence[str], text: list[bool], attribute: str) -> str:
-    first, *rest = cells
-    columns = "".join(
-        f"<td{_class(is_text)}>{cell}</td>" for cell, is_text in zip(rest, text[1:], strict=True)
-    )
-    return f'<tr{attribute}><th scope="row">{first}</th>{columns}</tr>'
-
-
-def _name(device: Row) -> str:
-    return escape(device["name"])
-
-
-def _delivered(row: Row) -> str:
-    if row["expected"] is None:
-        return number(row["delivered"])
-    text = f"{number(row['delivered'])} / {number(row['expected'])}"
-    return text if row["delivered"] == row["expected"] else f'<span class="warn">{text}</span>'
 
 
 def _tiles(found: Figures) -> str:
     fleet = found["fleet"]
     wait = fleet["latency"]
+    both = f"{seconds(wait['p50_ms'])} / {seconds(wait['p90_ms'])}"
+    expected = " / expected" if fleet["expected"] is not None else ""
     tiles = [
-        (
-            "Delivered" + (" / expected" if fleet["expected"] is not None else ""),
-            _delivered(fleet),
-            "",
-        ),
+        (f"Delivered{expected}", delivered(fleet), ""),
         ("Repeats stopped", number(fleet["duplicates"]), ""),
         ("Bytes per message", number(fleet["bytes_per_message"]), "B"),
+        ("Multiplier by bytes", times(fleet["multiplier"]["bytes"]), ""),
         ("Charge, modelled", significant(fleet["mah_modelled"]), "mAh"),
-        ("Latency p50 / p90", f"{seconds(wait['p50_ms'])} / {seconds(wait['p90_ms'])}", "s"),
+        ("Charge per delivered kB", significant(fleet["mah_per_kb"]), "mAh"),
+        ("Shortest life, modelled", number(fleet["shortest_life_days"]), "days"),
+        ("Latency p50 / p90", both if wait["timed"] else DASH, "s"),
+        ("Silent now", number(fleet["silent"]), ""),
     ]
     cells = "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{value} <small>{unit}</small></dd></div>"
-        for name, value, unit in tiles
+        f"<div><dt>{escape(what)}</dt><dd>{value} <small>{unit}</small></dd></div>"
+        for what, value, unit in tiles
+        if value != DASH
     )
     return f'<dl class="tiles">{cells}</dl>'
 
 
+def times(value: float | None) -> str:
+    """A multiplier, or a dash."""
+    return DASH if value is None else f"{value:,.2f}"
+
+
+def _attention(found: Figures) -> str:
+    lines = found["attention"]
+    if not lines:
+        return '<h2>What needs attention first</h2><p class="fine">Nothing stands out.</p>'
+    kinds: dict[tuple[int, str], list[Row]] = {}
+    for line in lines:
+        kinds.setdefault((line["level"], line["kind"]), []).append(line)
+    items = "".join(_lines(level, own) for (level, _), own in kinds.items())
+    return f'<h2>What needs attention first</h2><ol class="attention">{items}</ol>'
+
+
+def _lines(level: int, lines: list[Row]) -> str:
+    """Lines of one kind; of many, the first some and the rest folded away."""
+    told = [f"{link(line)}: {escape(line['what'])}" for line in lines]
+    shown = told if len(told) <= LINES_MAX + 1 else told[:LINES_MAX]
+    items = [f'<li class="level{level}"><b>{LEVELS[level]}</b> {text}</li>' for text in shown]
+    rest = told[len(shown) :]
+    if rest:
+        items.append(
+            f'<li class="level{level}"><b>{LEVELS[level]}</b> <details><summary>{len(rest)} more'
+            f" like the last</summary> {'<br>'.join(rest)}</details></li>"
+        )
+    return "".join(items)
+
+
 def _summary(found: Figures) -> str:
     heads = ["Device", "<Carrier", "Delivered / expected", "Repeats stopped",
-             "Bytes per message (B)", "Overhead per message (B)", "Charge, modelled (mAh)",
-             "Latency p50 (s)", "Latency p90 (s)"]  # fmt: skip
+             "Bytes per message (B)", "Overhead per message (B)", "Multiplier by records",
+             "Multiplier by bytes", "Charge, modelled (mAh)", "Charge per day, modelled (mAh)",
+             "Charge per delivered kB (mAh)", "Latency p50 (s)", "Latency p90 (s)"]  # fmt: skip
     rows = [
         (
-            f'<a href="#device-{escape(row["device"])}">{_name(row)}</a>',
+            link(row),
             escape(row["carriers"]) or DASH,
-            _delivered(row),
+            delivered(row),
             number(row["duplicates"]),
             number(row["bytes_per_message"]),
             number(row["overhead_per_message"]),
+            times(row["multiplier"]["records"]),
+            times(row["multiplier"]["bytes"]),
             significant(row["mah_modelled"]),
+            significant(row["mah_per_day"]),
+            significant(row["mah_per_kb"]),
             seconds(row["latency"]["p50_ms"]),
             seconds(row["latency"]["p90_ms"]),
         )
         for row in found["devices"]
     ]
-    return f"<h2>Summary</h2>{table('One line per device', heads, rows)}{COUNTED}"
-
-
-def _figure(name: str, picture: str, label: str) -> str:
-    if not picture:
-        return ""
-    return f'<div class="chart" id="chart-{name}" role="img" aria-label="{label}">{picture}</div>'
+    told = table("One line per device", heads, rows)
+    return f"<h2>Summary</h2>{told}{COUNTED}{MULTIPLIED}"
 
 
 def _bytes(found: Figures, picture: str) -> str:
@@ -174,127 +160,198 @@ def _bytes(found: Figures, picture: str) -> str:
     heads += [f"{kind.capitalize()} (B)" for kind in kinds]
     rows = [
         (
-            _name(device),
-            line["carrier"],
+            link(device),
+            escape(line["carrier"]),
             line["direction"],
             number(line["bytes"]),
             *(number(line.get(kind, 0)) for kind in kinds),
         )
         for device, line in lines
     ]
-    chart = _figure("bytes", picture, "Bytes on each link by record type, in kilobytes")
+    chart = figure("bytes", picture, "Bytes on each link by record type, in kilobytes")
+    carriers = [
+        (
+            escape(row["carrier"]),
+            number(row["bytes"]),
+            number(row["content"]),
+            number(row["telemetry"]),
+            times(row["multiplier_bytes"]),
+        )
+        for row in found["fleet"]["carriers"]
+    ]
+    told = ["Carrier", "Sent (B)", "Of it messages (B)", "Of it telemetry (B)", "Multiplier"]
     return (
         f"<h2>Bytes by carrier and record type</h2>{chart}"
+        f"{table('Sent by the fleet, per carrier', told, carriers) if carriers else ''}"
         f"{table('Highest counters per boot, summed over boots', heads, rows)}"
         '<p class="note"><b>Overhead per message</b> is everything but messages and segments of '
         "messages: acknowledgements, offers, requests, link records, seal and framing.</p>"
     )
 
 
-def _charge(found: Figures, picture: str) -> str:
-    modelled = [row for row in found["devices"] if row["mah_modelled"] is not None]
-    without = [_name(row) for row in found["devices"] if row["mah_modelled"] is None]
-    chart = _figure("charge", picture, "Modelled charge of each device by power state, in mAh")
-    parts = [f"<h2>Charge by power state</h2>{MODELLED}{chart}"]
-    if modelled:
-        parts.append(_charge_table(modelled))
-    parts += [_currents(board) for board in found["tables"]]
-    if without:
-        named = ", ".join(without)
-        parts.append(f'<p class="note">No current table, so no charge, for: {named}.</p>')
-    return "".join(parts)
-
-
-def _charge_table(devices: list[Row]) -> str:
-    """Charge with the time below it, a column per state that occurs."""
-    names = {row["state"]: row["name"] for device in devices for row in device["charge"]}
-    states = sorted(names, key=lambda state: (state < 0, state))
-    heads = ["Device", "Total (mAh)", "Low (mAh)", "High (mAh)"]
-    heads += [f"{names[state].capitalize()} (mAh, s)" for state in states]
-    rows = []
-    for device in devices:
-        own = {row["state"]: row for row in device["charge"]}
-        cells = [
-            f"{significant(own[state]['mah']) if state >= 0 else DASH}"
-            f"<br><small>{number(own[state]['ms'] / 1000, 1)} s</small>"
-            if state in own
-            else DASH
-            for state in states
-        ]
-        totals = (device[f"mah_modelled{end}"] for end in ("", "_low", "_high"))
-        rows.append([_name(device), *(significant(value) for value in totals), *cells])
-    return table("Modelled charge, and time in the state", heads, rows)
-
-
-def _currents(board: Row) -> str:
-    """The current table of a board, with the source of each figure."""
-    heads = ["Power state", "<Carrier", "Current (mA)", "Low (mA)", "High (mA)", "<Source"]
-    rows = [
-        (
-            escape(codes.STATES[int(state)]),
-            escape(", ".join(row["carriers"])) or "any",
-            significant(row["typical_ma"]),
-            significant(row["low_ma"]),
-            significant(row["high_ma"]),
-            ('<span class="warn">stand-in</span> ' if row["unknown"] else "")
-            + escape(row["source"]),
-        )
-        for state, currents in sorted(board["currents"].items())
-        for row in currents
-    ]
-    leakage = board["leakage"]
-    left_out = f" Board leakage left out: {leakage['source']}." if leakage["unknown"] else ""
-    told = (
-        f"Currents of {board['label']}, {board['voltage_v']} V, table {board['version']}. "
-        f"Sources: {board['source']}.{left_out}"
-    )
-    return f'<p class="note">{escape(told)}</p>' + table("Currents used", heads, rows)
-
-
 def _latency(found: Figures, picture: str) -> str:
     heads = ["At device", "Messages of others", "Delivered, timed", "No delivery on record",
-             "No clock", "p50 (s)", "p90 (s)", "Uncertainty (± s)"]  # fmt: skip
+             "No clock", "p50 (s)", "p90 (s)", "p99 (s)", "p50 (epochs)", "p90 (epochs)",
+             "Uncertainty (± s)"]  # fmt: skip
 
-    def cells(name: str, wait: Row) -> tuple[str, ...]:
+    def cells(first: str, wait: Row) -> tuple[str, ...]:
+        spread = wait["uncertainty_ms"]
         return (
-            name,
+            first,
             number(wait["messages"]),
             number(wait["timed"]),
             number(wait["undelivered"]),
             number(wait["no_clock"]),
-            seconds(wait["p50_ms"]),
-            seconds(wait["p90_ms"]),
-            seconds(wait["uncertainty_ms"]) if wait["uncertainty_ms"] is not None else "unknown",
+            *(seconds(wait[f"{name}_ms"]) for name in ("p50", "p90", "p99")),
+            *(number(wait[f"{name}_epochs"], 1) for name in ("p50", "p90")),
+            seconds(spread) if spread is not None else "unknown",
         )
 
-    rows = [cells(_name(row), row["latency"]) for row in found["devices"]]
-    total = cells("All", found["fleet"]["latency"])
-    chart = _figure("latency", picture, "Share of messages delivered within a time, by device")
+    rows = [cells(link(row), row["latency"]) for row in found["devices"]]
+    whole = found["fleet"]["latency"]
+    chart = figure("latency", picture, "Share of messages delivered within a time, by device")
+    sampled = ""
+    if whole["every"] > 1:
+        sampled = f" Of so many messages one in {whole['every']} was taken."
     return (
         f"<h2>Latency, created to delivered</h2>{chart}"
-        f"{table('Per receiving device', heads, rows, total)}"
+        f"{table('Per receiving device', heads, rows, cells('All', whole))}"
         '<p class="note">Messages are matched across devices by the first four bytes of their '
         "id. Times are compared through each device's wall-clock anchor; the uncertainty is the "
-        "sum of both clocks'. A message without a delivery on record counts as waiting longer "
-        "than all others, so a quantile that falls there shows a dash.</p>"
+        "sum of both clocks'. A message without a delivery on record has waited until the "
+        "receiver's log ends and counts for so long (Kaplan and Meier); a quantile that the "
+        f"deliveries never reach shows a dash.{sampled}</p>"
     )
+
+
+def _repeats(found: Figures, picture: str) -> str:
+    sends = found["fleet"]["sync"]["sends"]
+    heads = ["Sends", "Messages, each once per receiver", "Share"]
+    whole = sum(sends)
+    last = len(sends)
+    rows = [
+        (
+            str(at) if at < last else f"{last} or more",
+            number(count),
+            percent(count / whole if whole else None),
+        )
+        for at, count in enumerate(sends, 1)
+    ]
+    chart = figure("sends", picture, "Messages by how many sends they took")
+    own = ["Device", "Sends", "Of it repeats", "Share of repeats", "Acknowledged to it", "Offers",
+           "Requests", "Duplicates that came", "Share of duplicates"]  # fmt: skip
+    lines = [
+        (
+            link(row),
+            number(row["sync"]["sent"]),
+            number(max(0, row["sync"]["sent"] - row["sync"]["pairs"])),
+            percent(row["retransmit_share"]),
+            number(row["sync"]["acked"]),
+            number(row["sync"]["offered"]),
+            number(row["sync"]["requested"]),
+            number(row["duplicates"]),
+            percent(row["duplicate_share"]),
+        )
+        for row in found["devices"]
+    ]
+    told = table("Sends that a message took to a receiver", heads, rows) if whole else ""
+    return (
+        f"<h2>Retransmissions and duplicates</h2>{chart}{told}"
+        f"{table('Per device, of single messages', own, lines)}"
+    )
+
+
+def _presence(found: Figures) -> str:
+    heads = ["Device", "First sign", "Last sign", "Own schedule", "Quiet for", "Away, times",
+             "Away, share of its time", "Longest away", "<Longest began"]  # fmt: skip
+    rows = []
+    for row in found["devices"]:
+        seen = row["presence"]
+        longest = seen["outage_list"][0] if seen["outage_list"] else None
+        quiet = DASH if seen["silent_ms"] is None else span(seen["silent_ms"])
+        rows.append(
+            (
+                link(row),
+                moment(seen["first_wall_ms"]),
+                moment(seen["last_wall_ms"]),
+                DASH if not seen["period_ms"] else span(seen["period_ms"]),
+                f'<span class="warn">{quiet}</span>' if seen["silent"] else quiet,
+                number(seen["outages"]),
+                percent(seen["out_share"]),
+                span(longest["ms"]) if longest else DASH,
+                moment(longest["from_wall_ms"]) if longest else DASH,
+            )
+        )
+    return (
+        f"<h2>Silent devices and outages</h2>{table('Times are UTC', heads, rows)}"
+        '<p class="note">The schedule is the fleet file\'s, or the median gap between a '
+        "device's own signs. Away: a gap of 24 times the schedule and more. Silent: quiet for "
+        "three times its longest usual gap, measured at the newest time in these logs or at "
+        "the time that was given.</p>"
+    )
+
+
+def _trends(found: Figures) -> str:
+    heads = ["Trend", "Median slope", "Low", "High", "<Unit", "Devices", "Of them with a trend"]
+    rows = [
+        (
+            escape(row["what"]),
+            significant_signed(row["slope"]),
+            significant_signed(row["low"]),
+            significant_signed(row["high"]),
+            escape(row["unit"]),
+            number(row["devices"]),
+            number(row["found"]),
+        )
+        for row in found["trends"]
+    ]
+    far = [
+        (
+            link(row),
+            escape(row["what"]),
+            significant(row["value"]),
+            significant(row["median"]),
+            f"{row['z']:+.1f}",
+        )
+        for row in found["outliers"]
+    ]
+    parts = ["<h2>Trends and outliers</h2>"]
+    if rows:
+        parts.append(table("Median of the devices' slopes, with its 95 % interval", heads, rows))
+    if far:
+        told = ["Device", "<Figure", "Value", "Median of the fleet", "Robust z"]
+        parts.append(table("More than 3.5 robust deviations from the fleet's median", told, far))
+    if not rows and not far:
+        parts.append('<p class="note">Too little time or too few devices for a trend.</p>')
+    return "".join(parts)
+
+
+def significant_signed(value: float | None) -> str:
+    """Three significant digits with a sign, or a dash."""
+    if value is None:
+        return DASH
+    return significant(value) if value < 0 or value == 0 else f"+{significant(value)}"
 
 
 def _health(found: Figures) -> str:
     heads = ["Device", "Boots", "Heap limit (B)", "Heap free, lowest (B)", "Log segments",
-             "Segments missing", "Blocks lost", "Events refused", "Places in quarantine",
+             "Segments missing", "Missing share", "Blocks lost", "Events refused",
+             "Places in quarantine", "Clock jumps", "Clock known within (± s)",
              "Retransmissions", "Messages refused", "Damaged frames", "Errors"]  # fmt: skip
     rows = [
         (
-            _name(row),
+            link(row),
             number(health["boots"]),
             number(health["heap_limit"]),
             number(health["heap_low"]),
             number(health["segments"]),
             number(health["segments_missing"]),
+            percent(row["integrity"]["missing_share"], 2),
             number(health["blocks_lost"]),
             number(health["events_lost"]),
             number(health["quarantined"]),
+            number(row["integrity"]["clock_jumps"]),
+            seconds(health["clock_uncertainty_ms"]),
             number(health["retransmits"]),
             number(health["refused"]),
             number(health["damaged_frames"]),
@@ -306,41 +363,3 @@ def _health(found: Figures) -> str:
     return (
         f"<h2>Health and integrity of the logs</h2>{table('Totals over all boots', heads, rows)}"
     )
-
-
-def _devices(found: Figures) -> str:
-    return "<h2>Devices</h2>" + "".join(_device(row) for row in found["devices"])
-
-
-def _device(row: Row) -> str:
-    facts = [
-        ("Device id", f"<code>{escape(row['device'])}</code>"),
-        ("Carrier", escape(row["carriers"]) or DASH),
-        ("Board of the current table", escape(row["board_label"] or "none")),
-        ("Time in the log (h)", significant(row["hours"])),
-        ("Created here", number(row["created"])),
-        ("Delivered / expected", _delivered(row)),
-        ("Out of order", number(row["out_of_order"])),
-        ("Client bytes, both directions (B)", number(row["client_bytes"])),
-        ("Telemetry bytes, both directions (B)", number(row["telemetry_bytes"])),
-        ("Charge, modelled (mAh)", f"{significant(row['mah_modelled'])}"),
-        ("Flash programs", number(row["health"]["flash_programs"])),
-        ("Flash erases", number(row["health"]["flash_erases"])),
-        ("Reset causes", escape(", ".join(_cause(c) for c in row["health"]["reset_causes"]))),
-    ]
-    if row["health"]["battery_low_mv"] is not None:
-        facts.append(("Battery, lowest (mV)", number(row["health"]["battery_low_mv"])))
-    if row["health"]["reasons"]:
-        facts.append(("Quarantine", escape("; ".join(row["health"]["reasons"]))))
-    counted = [(escape(name), number(value)) for name, value in row["traffic"]["records"].items()]
-    return (
-        f'<details id="device-{escape(row["device"])}" open>'
-        f"<summary>{_name(row)}</summary>"
-        f"{table('Facts', ['Fact', 'Value'], facts)}"
-        f"{table('Frames and records', ['Kind', 'Count'], counted) if counted else ''}"
-        "</details>"
-    )
-
-
-def _cause(value: int | None) -> str:
-    return "not logged" if value is None else str(value)

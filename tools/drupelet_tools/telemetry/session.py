@@ -32,7 +32,11 @@ JAVA_VERSION_MIN = 17
 LOCAL_MASTER = "local[2]"
 # The slowest session seen on two loaded cores took 62 s; a first job another 16 s.
 START_TIMEOUT_S = 150
+# Each executor of a cluster on this machine is one more JVM.
+CLUSTER_START_TIMEOUT_S = 250
+LOCAL_CLUSTER = "local-cluster"
 STOP_TIMEOUT_S = 10
+FOLDER_PREFIX = "drupelet-spark-"
 
 LOG4J = """\
 rootLogger.level = error
@@ -87,6 +91,8 @@ def configuration(folder: Path, master: str) -> SparkConf:
     if master.startswith("local"):
         conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
         conf.set("spark.driver.extraJavaOptions", " ".join(java))
+    if master.startswith(LOCAL_CLUSTER):
+        conf.set("spark.executor.extraJavaOptions", " ".join(java))
     return conf
 
 
@@ -95,16 +101,22 @@ class Session:
 
     def __init__(self, master: str = LOCAL_MASTER) -> None:
         self.master = master
-        self._folder = Path(tempfile.mkdtemp(prefix="drupelet-spark-"))
+        _sweep()
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._spark: SparkSession | None = None
         self._error: TelemetryError | None = None
+        # Where the executors of a cluster on this machine keep their logs.
+        self._work: Path | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._thread.start()
 
-    def wait(self, timeout_s: float = START_TIMEOUT_S) -> SparkSession:
+    def wait(self, timeout_s: float | None = None) -> SparkSession:
         """The session, warmed up. Raises TelemetryError if it did not come up."""
+        if timeout_s is None:
+            local = self.master.startswith("local[") or self.master == "local"
+            timeout_s = START_TIMEOUT_S if local else CLUSTER_START_TIMEOUT_S
         self._thread.join(timeout_s)
         if self._error is not None:
             raise self._error
@@ -128,6 +140,8 @@ class Session:
         self._thread.join(STOP_TIMEOUT_S if graceful else 1)
         _forget_gateway()
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self._work is not None:
+            shutil.rmtree(self._work, ignore_errors=True)
 
     def _end_process(self) -> None:
         process = self._process
@@ -153,6 +167,8 @@ class Session:
             finally:
                 del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
             context = SparkContext(gateway=gateway, conf=conf)
+            if self.master.startswith(LOCAL_CLUSTER):
+                self._work = Path(_find_spark_home()) / "work" / context.applicationId
             # It prints a traceback for every connection that a JVM that is ended leaves open.
             server: Any = context._accumulatorServer
             server.handle_error = lambda *_: None
@@ -218,6 +234,24 @@ def _warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
+def _sweep() -> None:
+    """Remove the folders of sessions whose process was killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        if owner.isdigit() and not _lives(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def _forget_gateway() -> None:
     """Make the next context of this process launch a JVM of its own."""
     gateway = SparkContext._gateway
@@ -229,6 +263,37 @@ def _forget_gateway() -> None:
         gateway.shutdown()
 
 
+class Remote:
+    """A session of a Spark Connect server: there is no JVM to start or to end here."""
+
+    def __init__(self, url: str) -> None:
+        self.master = url
+        self._spark: SparkSession | None = None
+
+    def wait(self) -> SparkSession:
+        """The session. Raises TelemetryError if the server does not answer."""
+        try:
+            self._spark = SparkSession.builder.remote(self.master).getOrCreate()
+        except (PySparkException, ImportError, ValueError) as refused:
+            first = (str(refused).splitlines() or [type(refused).__name__])[0]
+            raise TelemetryError(
+                f"{self.master}: no Spark Connect session: {first};"
+                f" it needs a server there and pyspark's connect extra here"
+            ) from None
+        return self._spark
+
+    def stop(self, graceful: bool = True) -> None:  # noqa: ARG002
+        """Leave the server."""
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+
 def start_early(master: str = LOCAL_MASTER) -> Session:
     """Start a session in the background; it must be stopped with `stop()`."""
     return Session(master)
+
+
+def connect(master: str) -> Session | Remote:
+    """A session of its own, or, for sc://host, of a Spark Connect server."""
+    return Remote(master) if master.startswith("sc://") else Session(master)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from drupelet_tools.telemetry import session
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.lake import TABLES, Lake, open_lake
+from drupelet_tools.telemetry.lake import Lake, open_lake
+from drupelet_tools.telemetry.schemas import BOOT_TABLES, TABLES, WALL_TABLES
 
 ROWS_MAX = 10_000  # what a terminal can want; larger results are for a job of one's own
 
@@ -25,7 +25,7 @@ def run(statement: str, lake: Path, master: str) -> tuple[list[str], list[tuple[
     state = open_lake(lake.resolve())
     if not state.parts:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
-    running = session.start_early(master)
+    running = session.connect(master)
     try:
         return select(running.wait(), state, statement)
     finally:
@@ -49,20 +49,68 @@ def register(spark: SparkSession, lake: Lake) -> None:
     """Make a view of each table; rows that no longer count are left out."""
     for table in TABLES:
         _view(spark, lake, table).createOrReplaceTempView(table)
-    devices: pa.Table = lake.read_devices()
-    spark.createDataFrame(devices).createOrReplaceTempView("devices")
+    spark.createDataFrame(lake.read_devices()).createOrReplaceTempView("devices")
 
 
 def _view(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
-    whole = [part for part in lake.parts if len(part.live) == len(part.devices)]
-    frames = []
-    if whole:
-        frames.append(spark.read.parquet(*(str(lake.root / part.path(table)) for part in whole)))
-    for part in lake.parts:
-        if part not in whole:
-            frame = spark.read.parquet(str(lake.root / part.path(table)))
-            frames.append(frame.where(frame["device"].isin(part.live)))
+    """The rows of a table that count, as `Lake.read` gives them."""
+    if table == "clocks":
+        frames = [spark.read.parquet(str(lake.root / lake.clocks))] if lake.clocks else []
+    else:
+        frames = _frames(spark, lake, table)
+    if not frames:
+        return spark.createDataFrame(TABLES[table].empty_table())
     union = frames[0]
     for frame in frames[1:]:
         union = union.unionByName(frame)
+    if table in WALL_TABLES and lake.clocks:
+        return _with_clocks(union, spark.read.parquet(str(lake.root / lake.clocks)))
     return union
+
+
+def _frames(spark: SparkSession, lake: Lake, table: str) -> list[DataFrame]:
+    """One frame for the parts that count whole, and one for each that does not."""
+    whole = []
+    frames = []
+    for at, part in enumerate(lake.parts):
+        if not part.has(table):
+            continue
+        path = str(lake.root / part.path(table))
+        gone = lake.renewed_after(at) if table in BOOT_TABLES else None
+        if gone is None or gone.num_rows == 0:
+            whole.append(path)
+        else:
+            boots = spark.createDataFrame(gone)
+            frames.append(spark.read.parquet(path).join(boots, ["device", "boot"], "left_anti"))
+    if whole:
+        frames.insert(0, spark.read.parquet(*whole))
+    return frames
+
+
+def _with_clocks(frame: DataFrame, clocks: DataFrame) -> DataFrame:
+    """Wall times by `clocks`, for the boots that it names."""
+    told = clocks.select(
+        "device",
+        "boot",
+        functions.col("wall_offset_ms").alias("_offset"),
+        functions.col("wall_uncertainty_ms").alias("_spread"),
+        functions.col("source").alias("_from"),
+        functions.col("jumps").alias("_jumps"),
+    )
+    joined = frame.join(functions.broadcast(told), ["device", "boot"], "left_outer")
+    fresh = {
+        "wall_ms": functions.expr("boot_ms + _offset") if "boot_ms" in frame.columns else None,
+        "wall_offset_ms": functions.col("_offset"),
+        "wall_source": functions.col("_from"),
+        "clock_jump": functions.expr("_jumps > 0"),
+        "wall_uncertainty_ms": functions.col("_spread"),
+    }
+    named = functions.col("_jumps").isNotNull()
+    columns = []
+    for name in frame.columns:
+        new = fresh.get(name)
+        old = functions.col(name)
+        columns.append(
+            old if new is None else functions.when(named, new).otherwise(old).alias(name)
+        )
+    return joined.select(*columns)

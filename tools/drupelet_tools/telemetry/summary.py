@@ -1,249 +1,97 @@
-"""One device's log to rows of the tables: what each boot did, and for how long.
-
-Totals come from the cumulative counters that a board writes from time to time, so a lost
-block costs resolution and not totals. Events fill in what is later than the last counter.
-Rows are plain dictionaries whose keys are the columns in `lake.TABLES`.
-"""
+"""Segments to rows of the tables in this process, without a lake: for tests and small tools."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from drupelet_tools.telemetry import codes
-from drupelet_tools.telemetry.decode import Damage, Ints, Log, Segment
+from drupelet_tools.telemetry import codes, decode
+from drupelet_tools.telemetry.decode import NONE, Chunk, Entries, Header, read_header
+from drupelet_tools.telemetry.fold import fold
+from drupelet_tools.telemetry.partials import add_up, join_boots
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 
+_TEXT_NONE = ("wall_source",)
+
+
+@dataclass(slots=True)
+class Log:
+    """Copies of segments, sorted out: checked blocks, and what each unit is."""
+
+    chunk: Chunk
+    headers: list[Header]
+    units: list[tuple[str, int]]
+
+
+def read(copies: Sequence[bytes]) -> Log:
+    """Check copies of segments whose headers are good, of any devices and in any order."""
+    parsed = []
+    for at, data in enumerate(copies):
+        header = read_header(data)
+        assert isinstance(header, Header), header
+        parsed.append((header.device, header.boot, header.number, -len(data), at, header, data))
+    parsed.sort(key=lambda row: row[:5])
+    units = sorted({row[:2] for row in parsed})
+    families = sorted({row[:3] for row in parsed})
+    distinct: list[tuple[Any, ...]] = []
+    for row in parsed:
+        if not any(row[:3] == other[:3] and row[6] == other[6] for other in distinct[-8:]):
+            distinct.append(row)
+    headers = [row[5] for row in distinct]
+    sizes = np.array([len(row[6]) for row in distinct], dtype=np.int64)
+    entries = Entries(
+        unit=np.array([units.index(row[:2]) for row in distinct], dtype=np.int64),
+        number=np.array([row[2] for row in distinct], dtype=np.int64),
+        family=np.array([families.index(row[:3]) for row in distinct], dtype=np.int64),
+        boot=np.array([row[1] for row in distinct], dtype=np.int64),
+        wall_ms=_known([one.wall_ms for one in headers]),
+        wall_uncertainty_ms=_known([one.wall_uncertainty_ms for one in headers]),
+        size=sizes,
+        at=np.cumsum(sizes) - sizes,
+        data=np.frombuffer(b"".join(row[6] for row in distinct), dtype=np.uint8),
+    )
+    return Log(decode.check(entries), headers, units)
+
+
+def _known(values: Sequence[int | None]) -> decode.Ints:
+    return np.array([NONE if one is None else one for one in values], dtype=np.int64)
+
 
 def summarise(log: Log) -> Tables:
-    """Rows of every table for one device."""
-    tables: Tables = {
-        "segments": [_segment_row(log.device, segment) for segment in log.segments],
-        "state_time": [],
-        "traffic": [],
-        "messages": messages(log),
-        "health": [],
-        "quarantine": [quarantine_row(damage) for damage in log.damages],
-    }
-    for boot, segments in _by_boot(log.segments).items():
-        part = log.of_boot(boot)
-        counters = highest_counters(part)
-        tables["state_time"] += state_time(part, boot)
-        tables["traffic"] += traffic(log.device, boot, counters)
-        tables["health"].append(health(part, boot, segments, counters))
+    """Rows of every table."""
+    tables: Tables = {}
+    for table, columns in fold(join_boots([add_up(log.chunk)])).items():
+        names = list(columns)
+        values = [np.asarray(columns[name]).tolist() for name in names]
+        tables[table] = [
+            _row(log, dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)
+        ]
+    tables["quarantine"] = [
+        {
+            "device": log.headers[damage.entry].device,
+            "boot": log.headers[damage.entry].boot,
+            "number": log.headers[damage.entry].number,
+            "block": damage.block,
+            "reason": damage.reason,
+        }
+        for damage in log.chunk.damages
+    ]
     return tables
 
 
-def _by_boot(segments: list[Segment]) -> dict[int, list[Segment]]:
-    boots: dict[int, list[Segment]] = {}
-    for segment in segments:
-        boots.setdefault(segment.header.boot, []).append(segment)
-    return boots
-
-
-def quarantine_row(damage: Damage) -> Row:
-    """What could not be used, and why."""
-    return {
-        "device": damage.device,
-        "boot": damage.boot,
-        "number": damage.number,
-        "block": damage.block,
-        "file": damage.file,
-        "offset": damage.offset,
-        "reason": damage.reason,
-    }
-
-
-def _segment_row(device: str, segment: Segment) -> Row:
-    return {
-        "device": device,
-        "boot": segment.header.boot,
-        "number": segment.header.number,
-        "first_ms": segment.first_ms,
-        "last_ms": segment.last_ms,
-        "wall_offset_ms": segment.wall_offset_ms,
-        "wall_uncertainty_ms": segment.wall_uncertainty_ms,
-        "blocks": segment.blocks,
-        "blocks_bad": segment.blocks_bad,
-        "copies": segment.copies,
-        "events": segment.events,
-    }
-
-
-def counter_values(log: Log) -> Ints:
-    """The 48-bit value in each COUNTER record (other records give nonsense)."""
-    return log.b << 32 | log.c
-
-
-def highest_counters(log: Log) -> dict[int, int]:
-    """Highest value of each counter index in one boot's log."""
-    chosen = log.code == codes.COUNTER
-    highest = np.zeros(256, dtype=np.int64)
-    np.maximum.at(highest, log.a[chosen], counter_values(log)[chosen])
-    return {int(index): int(highest[index]) for index in np.unique(log.a[chosen])}
-
-
-def state_time(log: Log, boot: int) -> list[Row]:
-    """Milliseconds of one boot in each power state, and those that nothing accounts for.
-
-    Each state's time is its highest counter plus what events show after that counter was
-    written. Time from the boot to the last event that neither covers is STATE_UNKNOWN.
-    """
-    if len(log.time_ms) == 0:
-        return []
-    states, starts, ends = _intervals(log)
-    last_ms = int(log.time_ms.max())
-    known, since = _state_counters(log)
-    rows = []
-    total = 0
-    for state, name in enumerate(codes.STATES):
-        mine = states == state
-        after = since.get(state, 0)
-        tail = int(np.clip(ends[mine] - np.maximum(starts[mine], after), 0, None).sum())
-        counted = known.get(state, 0)
-        total += counted + tail
-        if counted + tail:
-            rows.append(_state_row(log.device, boot, state, name, counted, tail))
-    if last_ms > total:
-        rows.append(
-            _state_row(log.device, boot, codes.STATE_UNKNOWN, "unknown", 0, last_ms - total)
-        )
-    return rows
-
-
-def _state_row(device: str, boot: int, state: int, name: str, counted: int, tail: int) -> Row:
-    source = "counter" if not tail else "event" if not counted else "counter and event"
-    return {
-        "device": device,
-        "boot": boot,
-        "state": state,
-        "name": name,
-        "ms": counted + tail,
-        "source": "none" if state == codes.STATE_UNKNOWN else source,
-    }
-
-
-def _intervals(log: Log) -> tuple[Ints, Ints, Ints]:
-    """Power states entered, with start and end; a state ends unknown where blocks are lost.
-
-    Segment and block boundaries play no part: only time and lost blocks end an interval.
-    """
-    time_ms, stretch = log.time_ms, log.stretch
-    entered = np.flatnonzero(log.code == codes.STATE)
-    following = np.append(entered[1:], len(time_ms) - 1)
-    stretch_last = np.searchsorted(stretch, stretch[entered], side="right") - 1
-    stop = np.minimum(following, stretch_last)
-    return log.a[entered], time_ms[entered], time_ms[stop]
-
-
-def _state_counters(log: Log) -> tuple[dict[int, int], dict[int, int]]:
-    """Highest counter per state, and the time since boot up to which it is complete."""
-    chosen = np.flatnonzero((log.code == codes.COUNTER) & (log.a < len(codes.STATES)))
-    if len(chosen) == 0:
-        return {}, {}
-    values = counter_values(log)
-    newest = chosen[-1]
-    known: dict[int, int] = {}
-    since: dict[int, int] = {}
-    for state in range(len(codes.STATES)):
-        mine = chosen[log.a[chosen] == state]
-        known[state] = int(values[mine].max()) if len(mine) else 0
-        # A counter that did not change is not written again: with nothing lost since, it
-        # stands as of the newest one.
-        first_known = log.stretch[mine[-1]] if len(mine) else log.stretch[0]
-        if first_known == log.stretch[newest]:
-            since[state] = int(log.time_ms[newest])
-        else:
-            since[state] = int(log.time_ms[mine[-1]]) if len(mine) else 0
-    return known, since
-
-
-def traffic(device: str, boot: int, counters: dict[int, int]) -> list[Row]:
-    """One row per carrier, direction and kind that was counted."""
-    rows = []
-    for index, value in sorted(counters.items()):
-        carrier, rest = divmod(index - codes.TRAFFIC_BASE, 32)
-        if index < codes.TRAFFIC_BASE or carrier >= len(codes.CARRIERS) or not value:
-            continue
-        direction, kind = divmod(rest, 16)
-        name, unit = codes.TRAFFIC_KINDS[kind]
-        rows.append(
-            {
-                "device": device,
-                "boot": boot,
-                "carrier": codes.CARRIERS[carrier],
-                "direction": codes.DIRECTIONS[direction],
-                "kind": name,
-                "unit": unit,
-                "value": value,
-            }
-        )
-    return rows
-
-
-def messages(log: Log) -> list[Row]:
-    """First occurrence and count of each lifecycle event of each message at this device."""
-    chosen = np.flatnonzero(np.isin(log.code, list(codes.MESSAGE_EVENTS)))
-    if len(chosen) == 0:
-        return []
-    key = log.c[chosen] << 8 | log.code[chosen]
-    _, first, inverse, count = np.unique(
-        key, return_index=True, return_inverse=True, return_counts=True
-    )
-    sends = np.zeros(len(first), dtype=np.int64)
-    np.maximum.at(sends, inverse, np.where(log.code[chosen] == 13, log.b[chosen], 0))
-    rows = []
-    for at, repeats, sends_max in zip(chosen[first], count, sends, strict=True):
-        segment = log.segments[log.segment[at]]
-        offset = segment.wall_offset_ms
-        rows.append(
-            {
-                "device": log.device,
-                "message": f"{int(log.c[at]):08x}",
-                "event": codes.MESSAGE_EVENTS[int(log.code[at])],
-                "boot": int(log.boot[at]),
-                "boot_ms": int(log.time_ms[at]),
-                "wall_ms": None if offset is None else int(log.time_ms[at]) + offset,
-                "wall_uncertainty_ms": segment.wall_uncertainty_ms,
-                "peer": int(log.a[at]),
-                "count": int(repeats),
-                "sends_max": int(sends_max),
-            }
-        )
-    return rows
-
-
-def health(log: Log, boot: int, segments: list[Segment], counters: dict[int, int]) -> Row:
-    """Memory, battery, reset cause, errors and losses of one boot."""
-    row: Row = {"device": log.device, "boot": boot}
-    row["last_ms"] = int(log.time_ms.max()) if len(log.time_ms) else None
-    row["blocks_lost"] = sum(segment.blocks_bad for segment in segments)
-    row["segments_missing"] = _segments_missing(segments)
-    row["heap_low"] = _lowest(log.c[log.code == codes.HEAP_LOW])
-    millivolts = log.b[log.code == codes.BATTERY]
-    row["battery_first_mv"] = int(millivolts[0]) if len(millivolts) else None
-    row["battery_last_mv"] = int(millivolts[-1]) if len(millivolts) else None
-    row["battery_low_mv"] = _lowest(millivolts)
-    causes = log.a[log.code == codes.BOOT]
-    row["reset_cause"] = int(causes[0]) if len(causes) else None
-    row["errors"] = int((log.code == codes.ERROR).sum())
-    for index, name in codes.DESCRIPTOR_FIELDS.items():
-        told = np.flatnonzero((log.code == codes.DESCRIPTOR) & (log.a == index))
-        values = log.b if name == "board_kind" else log.c
-        row[name] = int(values[told[-1]]) if len(told) else None
-    for index, name in codes.HEALTH_COUNTERS.items():
-        row[name] = counters.get(index, 0)
-    return row
-
-
-def _lowest(values: Ints) -> int | None:
-    return int(values.min()) if len(values) else None
-
-
-def _segments_missing(segments: list[Segment]) -> int:
-    """Holes between the lowest and the highest segment number of one boot."""
-    numbers = [segment.header.number for segment in segments]
-    return max(numbers) - min(numbers) + 1 - len(numbers)
+def _row(log: Log, row: Row) -> Row:
+    device, boot = log.units[row.pop("unit")]
+    if "measure" in row:
+        row["unit"] = row.pop("measure")
+    if "message" in row:
+        row["message"] = f"{row['message']:08x}"
+        row["event"] = codes.MESSAGE_EVENTS[row["event"] + min(codes.MESSAGE_EVENTS)]
+    for name, value in row.items():
+        if value == NONE or (name in _TEXT_NONE and value == ""):
+            row[name] = None
+    return {"device": device, "boot": boot, **row}

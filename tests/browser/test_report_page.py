@@ -1,0 +1,132 @@
+"""The report in a real browser: nothing from a network, no error, charts drawn, usable."""
+
+import struct
+
+import pytest
+
+from browser import chromium
+from drupelet_tools.telemetry import report
+from drupelet_tools.telemetry.analyses_plan import battery_plan
+from telemetry import fleet, fleet_rows
+
+pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")
+
+DRAWN = "document.querySelectorAll('.chart[data-drawn=yes]').length"
+PLACES = "document.querySelectorAll('.chart').length"
+PHONE, DESK = 390, 1280
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Path of the page by name: a demo's four devices and a fleet of a hundred."""
+    folder = tmp_path_factory.mktemp("pages")
+    small = fleet_rows.demo_lake(folder / "small")
+    report.write_report(small, folder / "small.html", fleet.results())
+    large = fleet_rows.large_lake(folder / "large", 100)
+    report.write_report(large, folder / "large.html", plan=battery_plan("18650"))
+    return {name: folder / f"{name}.html" for name in ("small", "large")}
+
+
+@pytest.fixture(scope="module")
+def address():
+    with chromium.browser() as told:
+        yield told
+
+
+@pytest.fixture
+def tab(address):
+    page = chromium.Page(address)
+    yield page
+    page.close()
+
+
+def opened(tab, path, **more):
+    tab.open(path.as_uri(), **more)
+    tab.until(f"{DRAWN} === {PLACES} && {PLACES} > 0")
+    return tab
+
+
+def test_a_hundred_devices_fit_in_two_megabytes(pages):
+    assert pages["large"].stat().st_size <= 2_000_000
+
+
+@pytest.mark.parametrize(("name", "charts"), [("small", 5), ("large", 7)])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_the_page_draws_its_charts_and_asks_for_nothing(tab, pages, name, charts, width, tmp_path):
+    opened(tab, pages[name], width=width, mobile=width == PHONE)
+    assert tab.evaluate(PLACES) == charts
+    assert tab.requests == [pages[name].as_uri()]
+    assert (tab.said, tab.thrown) == ([], [])
+    # Each chart has marks on it, inside of the page's width.
+    marks = tab.evaluate(
+        "[...document.querySelectorAll('.chart')].map(place => "
+        "place.querySelectorAll('.mark-rect path, .mark-line path, .mark-symbol path').length)"
+    )
+    assert min(marks) > 0
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    inside = "[...document.querySelectorAll('.chart svg')].every(svg => {"
+    inside += "const box = svg.getBoundingClientRect();"
+    inside += "return box.width > 200 && box.right <= innerWidth + 1; })"
+    assert tab.evaluate(inside)
+    tab.screenshot(tmp_path / "page.png")
+    data = (tmp_path / "page.png").read_bytes()
+    assert struct.unpack(">II", data[16:24]) == (width, 900)
+    assert len(data) > 20_000  # not an empty sheet
+
+
+def test_without_scripts_the_still_pictures_and_tables_are_there(tab, pages):
+    tab.open(pages["small"].as_uri(), scripts=False)
+    tree = tab.call("DOM.getDocument")["root"]["nodeId"]
+    found = {
+        what: len(tab.call("DOM.querySelectorAll", nodeId=tree, selector=what)["nodeIds"])
+        for what in (".chart svg", "table", "#devices details[open]")
+    }
+    assert found[".chart svg"] == 5
+    assert found["#devices details[open]"] == 4
+    assert found["table"] > 15
+    assert tab.said == []
+
+
+def test_a_devices_page_opens_when_it_is_asked_for(tab, pages):
+    opened(tab, pages["large"], width=DESK)
+    assert tab.evaluate("document.querySelectorAll('#devices details[open]').length") == 0
+    tab.evaluate("document.querySelector('tbody a[href=\"#device-d0000007\"]').click()")
+    tab.until("document.getElementById('device-d0000007').open")
+    assert tab.evaluate(
+        "Math.abs(document.getElementById('device-d0000007').getBoundingClientRect().top) < 200"
+    )
+    tab.evaluate(
+        "(field => { field.value = 'NODE-03'; field.dispatchEvent(new Event('input')); })"
+        "(document.getElementById('find'))"
+    )
+    shown = "[...document.querySelectorAll('#devices details')].filter(p => !p.hidden).length"
+    assert tab.evaluate(shown) == 10
+
+
+def test_a_table_sorts_by_the_head_that_is_pressed(tab, pages):
+    opened(tab, pages["large"], width=DESK)
+    charge = "[...document.querySelector('h2 + .scroll, .scroll').querySelectorAll('tbody tr')]"
+    charge += ".map(row => parseFloat(row.children[8].textContent.replace(/,/g, '')))"
+    before = tab.evaluate(charge)
+    press = "document.querySelector('.scroll thead').rows[0].children[8].click()"
+    tab.evaluate(press)
+    assert tab.evaluate(charge) == sorted(before, reverse=True) != before
+    tab.evaluate(press)
+    assert tab.evaluate(charge) == sorted(before)
+
+
+def test_dark_and_paper(tab, pages, tmp_path):
+    opened(tab, pages["small"], width=DESK, dark=True)
+    colour = "getComputedStyle(document.body).backgroundColor"
+    assert tab.evaluate(colour) == "rgb(21, 24, 27)"
+    ink = "getComputedStyle(document.querySelector('.chart .role-axis-title text')).fill"
+    assert tab.evaluate(ink) == "rgb(196, 202, 209)"
+    tab.open(pages["small"].as_uri())
+    tab.until(f"{DRAWN} === {PLACES}")
+    tab.pdf(tmp_path / "page.pdf")
+    data = (tmp_path / "page.pdf").read_bytes()
+    assert data.startswith(b"%PDF") and len(data) > 50_000
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    hidden = "getComputedStyle(document.querySelector('.scroll')).overflowX"
+    assert tab.evaluate(hidden) == "visible"
+    assert (tab.said, tab.thrown) == ([], [])

@@ -1,0 +1,408 @@
+"""The ingest without Spark: killed anywhere, fed anything, always the same tables once."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from drupelet_tools.bench import corpus, corpus_files
+from drupelet_tools.telemetry import crc, inputs, job, lake, schemas, session, worker
+from drupelet_tools.telemetry.command import app
+from drupelet_tools.telemetry.errors import TelemetryError
+from telemetry import box_writer as box
+from telemetry import fleet, kill_child
+from telemetry.reference_decode import Copy, decode, read_header
+from telemetry.reference_summary import summarise
+from telemetry.test_decode import spoil
+from telemetry.test_job import content
+
+KILLS = 8
+
+
+def ingest(paths, root, **options):
+    return job.ingest([paths] if not isinstance(paths, list) else paths, root, {}, None, **options)
+
+
+@pytest.fixture(scope="module")
+def boxes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("boxes")
+    corpus_files.write(folder / "in", corpus_files.Corpus(120_000, 8, 3, damage=True, seed=5))
+    ingest(folder / "in", folder / "lake", events=True)
+    return folder
+
+
+# --- exactly once ---
+
+
+def test_killed_at_any_point_and_run_again_the_tables_are_the_same(boxes, tmp_path):
+    started = time.monotonic()
+    ingest(boxes / "in", tmp_path / "timed", events=True)
+    whole_s = time.monotonic() - started
+    rng = random.Random(4)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["telemetry.kill_child"])
+    root = tmp_path / "lake"
+    killed = 0
+    for _ in range(KILLS):
+        child = context.Process(target=kill_child.ingest, args=([str(boxes / "in")], str(root)))
+        child.start()
+        time.sleep(rng.random() * whole_s)
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        killed += child.exitcode == -signal.SIGKILL
+    assert killed > KILLS // 2
+    ingest(boxes / "in", root, events=True)
+    assert content(root) == content(boxes / "lake")
+    assert ingest(boxes / "in", root, events=True)["new"] == 0
+    named = {
+        part.path(t) for part in lake.open_lake(root).parts for t in part.counts if part.has(t)
+    }
+    there = {f"parts/{path.name}" for path in (root / "parts").iterdir()}
+    assert there - named <= {lake.open_lake(root).clocks}, "what the killed ones left is swept"
+
+
+def test_a_second_run_decodes_only_what_is_new(boxes, tmp_path, monkeypatch):
+    files = sorted((boxes / "in").glob("*.dbxpack"))
+    ingest(files[:2], tmp_path / "lake")
+    looked_at = []
+    check = worker.decode.check
+
+    def count(entries):
+        looked_at.append(len(entries))
+        return check(entries)
+
+    monkeypatch.setattr(worker.decode, "check", count)
+    told = ingest(files, tmp_path / "lake")
+    assert told["repeated"] > told["new"] > 0
+    assert sum(looked_at) <= 2 * told["new"], "known segments are not read again"
+    looked_at.clear()
+    assert ingest(files, tmp_path / "lake")["new"] == 0
+    assert looked_at == []
+
+
+def test_how_a_group_is_dealt_and_cut_plays_no_part(boxes, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "CHUNK_BLOCKS", 37)
+    monkeypatch.setattr(job, "BATCH_SEGMENTS", 1)
+    monkeypatch.setattr("drupelet_tools.telemetry.plan.GROUP_BYTES_MIN", 1)
+    monkeypatch.setattr("drupelet_tools.telemetry.plan.GROUP_BYTES_MAX", 100_000)
+    ingest(boxes / "in", tmp_path / "lake", events=True)
+    assert len(lake.open_lake(tmp_path / "lake").parts) > 5
+    assert content(tmp_path / "lake") == content(boxes / "lake")
+
+
+def random_events(rng, count):
+    """Any events in any order, with counters that grow."""
+    now = 0
+    found = [(0, box.BOOT, rng.randrange(5), 1, 0), (0, box.DESCRIPTOR, 1, 0, 99_999)]
+    counters = {}
+    for _ in range(count):
+        now += rng.randrange(2_000)
+        kind = rng.random()
+        if kind < 0.4:
+            found.append(box.state(now, rng.randrange(8)))
+        elif kind < 0.7:
+            index = rng.choice([0, 1, 2, 3, 8, 10, 65, 66, 100, 150])
+            counters[index] = counters.get(index, 0) + rng.randrange(1_000)
+            found.append(box.counter(now, index, counters[index]))
+        elif kind < 0.9:
+            word = rng.randrange(50)
+            found.append((now, rng.randrange(10, 18), rng.randrange(4), rng.randrange(5), word))
+        else:
+            code = rng.choice([30, 31, 33, 99])
+            found.append((now, code, rng.randrange(4), rng.randrange(3_000, 4_000), 7))
+    return found
+
+
+def random_fleet(rng, folder):
+    folder.mkdir()
+    number = 0
+    for device in range(rng.randrange(1, 4)):
+        for boot in range(1, rng.randrange(2, 5)):
+            events = random_events(rng, rng.randrange(5, 700))
+            sizes = {"per_block": rng.choice([41, 41, 7]), "per_segment": rng.choice([8, 8, 3])}
+            wall = {"wall_ms": 1_795_000_000_000 + boot * 10**9, "uncertainty_ms": 20}
+            name = bytes([0xD0 + device, 1, 2, 3])
+            for data in box.segments(name, boot, events, **sizes, **wall):
+                chance = rng.random()
+                if chance < 0.1:
+                    continue
+                spoilt = bytearray(data)
+                if chance < 0.35:
+                    spoilt[rng.randrange(32, len(spoilt))] ^= 4
+                if chance > 0.9:
+                    del spoilt[rng.randrange(33, len(spoilt)) :]
+                for _ in range(2 if 0.3 < chance < 0.4 else 1):
+                    (folder / f"{number:05}.dbx").write_bytes(spoilt)
+                    number += 1
+    return sorted(folder.glob("*.dbx"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pieces_give_what_a_plain_decoder_gives_for_the_whole(seed, tmp_path):
+    """Another decoder, a device at a time and without pieces, is the judge."""
+    rng = random.Random(seed)
+    files = random_fleet(rng, tmp_path / "in")
+    logs = {}
+    for path in files:
+        data = path.read_bytes()
+        head = read_header(data)
+        logs.setdefault(head.device, []).append(Copy(str(path), data, head))
+    rng.shuffle(files)
+    pieces = rng.choice([1, 2, 3])
+    for at in range(pieces):
+        if files[at::pieces]:
+            ingest(files[at::pieces], tmp_path / "lake")
+    state = lake.open_lake(tmp_path / "lake")
+    state.clocks = ""  # the plain decoder knows nothing of other devices
+    wanted = {}
+    for copies in logs.values():
+        for table, rows in summarise(decode(copies)).items():
+            wanted.setdefault(table, []).extend(rows)
+    for table, rows in wanted.items():
+        # Which of equal files came first, and how often, depends on the pieces.
+        names = set(rows[0] if rows else ()) - {"file", "copies"}
+        found = [{n: row[n] for n in sorted(names)} for row in state.read(table).to_pylist()]
+        told = [{n: row[n] for n in sorted(names)} for row in rows]
+        assert sorted(map(repr, found)) == sorted(map(repr, told)), table
+
+
+# --- what is given ---
+
+
+def test_small_files_are_packed_and_a_lake_can_be_made_of_its_packs(tmp_path):
+    (tmp_path / "in").mkdir()
+    fleet.write(tmp_path / "in")
+    first = ingest(tmp_path / "in", tmp_path / "lake")
+    packs = list((tmp_path / "lake" / "packs").iterdir())
+    assert 1 <= len(packs) <= 4 < first["new"]
+    ingest(tmp_path / "lake" / "packs", tmp_path / "again")
+    assert content(tmp_path / "again") == content(tmp_path / "lake")
+    for row in lake.open_lake(tmp_path / "lake").read("sources").to_pylist():
+        with open(tmp_path / "lake" / row["pack"], "rb") as pack:
+            pack.seek(row["pack_offset"])
+            with open(row["file"], "rb") as file:
+                assert pack.read(row["size"]) == file.read()
+
+
+def test_a_bad_length_in_a_pack_costs_only_what_it_covers(tmp_path):
+    datas = box.segments(b"\1\2\3\4", 1, box.Duty().run(800).events)
+    assert len(datas) > 5
+    pack = bytearray()
+    places = [inputs.append_to_pack(pack, data) for data in datas]
+    pack[places[2] - 2] = 0xFF
+    (tmp_path / "a.dbxpack").write_bytes(pack)
+    told = ingest(tmp_path / "a.dbxpack", tmp_path / "lake")
+    assert (told["new"], told["quarantined"]) == (len(datas), 1)
+    rows = lake.open_lake(tmp_path / "lake").read("quarantine").to_pylist()
+    assert [(row["offset"], row["reason"]) for row in rows] == [
+        (places[2] - 4, f"pack: bad length at {places[2] - 4}")
+    ]
+    numbers = lake.open_lake(tmp_path / "lake").read("segments")["number"].to_pylist()
+    assert numbers == [n for n in range(1, len(datas) + 1) if n != 3]
+
+
+def test_a_pack_that_ends_within_a_segment_gives_what_is_there(tmp_path):
+    data = box.segments(b"\1\2\3\4", 1, box.Duty().run(200).events)[0]
+    pack = bytearray()
+    inputs.append_to_pack(pack, data)
+    inputs.append_to_pack(pack, data[:16] + b"\x09" + data[17:])  # a bad header crc
+    inputs.append_to_pack(pack, box.segments(b"\5\2\3\4", 1, box.Duty().run(200).events)[0])
+    (tmp_path / "a.dbxpack").write_bytes(pack[:-700])
+    told = ingest(tmp_path / "a.dbxpack", tmp_path / "lake")
+    assert told["quarantined"] == 2
+    rows = lake.open_lake(tmp_path / "lake").read("segments").to_pylist()
+    assert [(row["device"], row["blocks"], row["blocks_bad"]) for row in rows] == [
+        ("01020304", 8, 0), ("05020304", 7, 1),
+    ]  # fmt: skip
+
+
+def test_events_on_request(boxes):
+    state = lake.open_lake(boxes / "lake")
+    events = state.read("events")
+    assert events.num_rows == sum(state.read("segments")["events"].to_pylist())
+    assert events.schema.equals(schemas.TABLES["events"])
+    boots = {
+        (boot.device.hex(), boot.boot): boot for boot in corpus.fleet(120_000, 8, 5)
+    }  # fmt: skip
+    rows = events.slice(0, 2_000).to_pylist()
+    for row in rows:
+        boot = boots[row["device"], row["boot"]]
+        at = (row["number"] * 8 + row["block"]) * 41
+        place = at + int(np.searchsorted(boot.time_ms[at : at + 41], row["boot_ms"]))
+        while (boot.code[place], boot.a[place]) != (row["code"], row["a"]):
+            place += 1
+        assert boot.time_ms[place] == row["boot_ms"]
+        assert (boot.b[place], boot.c[place]) == (row["b"], row["c"])
+
+
+def test_the_crc_of_a_run_of_blocks_and_of_each():
+    rng = np.random.default_rng(1)
+    for count in (0, 1, 2, 3, 15, 16, 17, 100):
+        blocks = rng.integers(0, 256, (count, 512), dtype=np.uint8)
+        told = np.array([zlib.crc32(block) for block in blocks], dtype=np.uint32)
+        assert not crc.bad_blocks(blocks, told).any()
+        for bad in range(count):
+            spoilt = blocks.copy()
+            spoilt[bad, rng.integers(512)] ^= 1 << rng.integers(8)
+            assert np.flatnonzero(crc.bad_blocks(spoilt, told)).tolist() == [bad]
+        if count:
+            told[0] ^= 1
+            assert np.flatnonzero(crc.bad_blocks(blocks, told)).tolist() == [0]
+
+
+def test_two_histories_under_one_number_are_not_added_up_in_pieces_either(tmp_path):
+    first = box.segments(b"\1\2\3\4", 1, box.Duty().run(30).events)
+    other = box.segments(b"\1\2\3\4", 1, box.Duty(9).run(50).events)
+    for name, datas in (("a", first), ("b", other)):
+        (tmp_path / name).mkdir()
+        for at, data in enumerate(datas):
+            (tmp_path / name / f"{at}.dbx").write_bytes(data)
+        ingest(tmp_path / name, tmp_path / "lake")
+    state = lake.open_lake(tmp_path / "lake")
+    assert sum(state.read("segments")["events"].to_pylist()) == 90
+    assert set(state.read("quarantine")["reason"].to_pylist()) == {
+        "other bytes under a number already seen"
+    }
+    assert ingest(tmp_path / "b", tmp_path / "lake")["new"] == 0
+
+
+# --- rows of others ---
+
+
+def test_rows_from_elsewhere_are_added_once_and_stay(tmp_path):
+    fleet.write(tmp_path)
+    root = tmp_path / "lake"
+    rows = {"battery": [{"device": "lora-1", "boot": 0, "boot_ms": 5, "wall_ms": 9, "mv": 3_600}]}
+    names = {"lora-1": {"name": "tower", "carriers": "", "board": ""}}
+    assert lake.append(root, rows, "import:1", names)
+    assert not lake.append(root, rows, "import:1", names)
+    ingest(tmp_path, root)
+    state = lake.open_lake(root)
+    assert state.read("battery")["mv"].to_pylist().count(3_600) == 1
+    assert "tower" in state.read_devices()["name"].to_pylist()
+    with pytest.raises(TelemetryError, match="import:2: battery"):
+        lake.append(root, {"battery": [{"device": "x", "boot": "one"}]}, "import:2")
+
+
+# --- bad input at the command line: one line, status 1, nothing changed ---
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def cut_manifest(root):
+    (root / "manifest.json").write_text("{")
+
+
+def old_manifest(root):
+    (root / "manifest.json").write_text(json.dumps({"schema_version": 1, "parts": []}))
+
+
+@pytest.mark.parametrize(
+    ("spoil_lake", "remedy"),
+    [(cut_manifest, "ingest into a new folder"), (old_manifest, "into a new folder")],
+)
+def test_a_bad_manifest(tmp_path, spoil_lake, remedy):
+    fleet.write(tmp_path, only=["A"])
+    ingest(tmp_path, tmp_path / "lake")
+    spoil_lake(tmp_path / "lake")
+    told = run("ingest", tmp_path, "--lake", tmp_path / "lake")
+    assert told.exit_code == 1
+    assert told.stderr.count("\n") == 1
+    assert "manifest.json" in told.stderr and remedy in told.stderr
+
+
+def test_bad_paths_and_files(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "00000001.DRP").write_bytes(b"DRP1")
+    (tmp_path / "file").write_text("not a lake")
+    fleet.write(tmp_path, only=["A"])
+    (tmp_path / "names.json").write_text("[1")
+    for words, remedy in (
+        (("ingest", tmp_path / "none", "--lake", tmp_path / "l"), "no such file"),
+        (("ingest", tmp_path / "empty", "--lake", tmp_path / "l"), "no black-box segments"),
+        (("ingest", tmp_path / "00000001.DRP", "--lake", tmp_path / "l"), "drupelet stick"),
+        (("ingest", tmp_path, "--lake", tmp_path / "file"), "cannot write the lake"),
+        (("ingest", tmp_path, "--lake", tmp_path / "l"), "names.json: not JSON"),
+        (("query", "SELECT 1", "--lake", tmp_path / "empty"), "no lake here"),
+    ):
+        told = run(*words)
+        assert told.exit_code == 1, words
+        assert told.stderr.count("\n") == 1, told.stderr
+        assert remedy in told.stderr, told.stderr
+    assert not (tmp_path / "l" / "manifest.json").exists()
+
+
+def test_a_file_that_becomes_shorter_while_it_is_read_changes_nothing(tmp_path, monkeypatch):
+    fleet.write(tmp_path, only=["A"])
+    path = sorted(tmp_path.glob("*.dbx"))[0]
+    make_plan = job.make_plan
+
+    def cut_first(*given):
+        plan = make_plan(*given)
+        path.write_bytes(path.read_bytes()[:100])
+        return plan
+
+    monkeypatch.setattr(job, "make_plan", cut_first)
+    with pytest.raises(TelemetryError, match="became shorter while it was read; run the ingest"):
+        ingest(tmp_path, tmp_path / "lake")
+    assert not (tmp_path / "lake" / "manifest.json").exists()
+
+
+def test_a_part_that_is_gone_is_named(tmp_path):
+    fleet.write(tmp_path, only=["A"])
+    ingest(tmp_path, tmp_path / "lake")
+    for path in (tmp_path / "lake" / "parts").glob("*-health.parquet"):
+        path.write_bytes(b"PAR1")
+    with pytest.raises(TelemetryError, match=r"-health\.parquet: cannot read this part"):
+        lake.open_lake(tmp_path / "lake").read("health")
+
+
+def test_decoding_imports_no_spark():
+    program = (
+        "import sys; from drupelet_tools.telemetry import job, worker, summary, lake;"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    assert done.returncode == 0
+
+
+def test_a_damaged_copy_is_mended_by_a_later_one(tmp_path):
+    data = box.segments(b"\1\2\3\4", 1, box.Duty().run(200, 9).events)[0]
+    for name, bytes_ in (("a", spoil(data, 2)), ("b", data)):
+        (tmp_path / f"{name}.dbx").write_bytes(bytes_)
+        ingest(tmp_path / f"{name}.dbx", tmp_path / "lake")
+    ingest(tmp_path / "b.dbx", tmp_path / "whole")
+    found, wanted = (lake.open_lake(tmp_path / name) for name in ("lake", "whole"))
+    for table in ("state_time", "traffic", "messages", "health"):
+        assert found.read(table).equals(wanted.read(table)), table
+    assert found.read("segments")["blocks_bad"].to_pylist() == [0]
+    assert found.read("quarantine").num_rows == 1
+
+
+def test_what_a_killed_session_left_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(60)
+    for name in (
+        f"drupelet-spark-{ended.pid}-x",
+        f"drupelet-spark-{os.getpid()}-x",
+        "drupelet-spark-y",
+    ):
+        (tmp_path / name).mkdir()
+    session._sweep()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"drupelet-spark-{os.getpid()}-x",
+        "drupelet-spark-y",
+    ]

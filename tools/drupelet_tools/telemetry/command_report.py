@@ -1,0 +1,303 @@
+"""`drupelet telemetry report`, `import` and `energy`: none of them needs Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from drupelet_tools.telemetry.errors import TelemetryError
+
+if TYPE_CHECKING:
+    from drupelet_tools.telemetry.analyses_plan import FleetPlan
+    from drupelet_tools.telemetry.energy import Board
+
+LakeOption = Annotated[Path, typer.Option("--lake", help="Folder of the lake.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `drupelet telemetry`."""
+    app.command()(report)
+    app.command(name="import")(import_)
+    app.command()(energy)
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Ends the command with one line for each error that the tools raise on purpose."""
+    try:
+        yield
+    except TelemetryError as told:
+        typer.echo(f"drupelet telemetry: {told}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def progress(what: str, total: float | None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr while the block runs, if somebody is looking; call it with each step."""
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+    with bar:
+        task = bar.add_task(what, total=total)
+        yield lambda step: bar.advance(task, step)
+
+
+def report(
+    lake: LakeOption,
+    html: Annotated[Path, typer.Option("--html", help="The page to write.")],
+    results: Annotated[
+        Path | None,
+        typer.Option("--results", help="JSON: device name -> expected, delivered, …"),
+    ] = None,
+    fleet: Annotated[
+        Path | None,
+        typer.Option("--fleet", help="fleet.toml: batteries, temperatures, schedules."),
+    ] = None,
+    battery: Annotated[
+        str | None, typer.Option("--battery", help="One battery for all devices, e.g. 18650.")
+    ] = None,
+    now: Annotated[
+        str | None,
+        typer.Option("--now", help="ISO time from which silence counts; else the lake's newest."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the intervals.")] = 0,
+    csv: Annotated[bool, typer.Option("--csv", help="A .csv beside the page, too.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write one self-contained HTML page from a lake."""
+    with one_line():
+        from drupelet_tools.telemetry import report as page
+
+        told = read_results(results)
+        plan = _plan(fleet, battery)
+        now_ms = _moment_ms(now)
+        with progress("devices", page.device_count(lake)) as advance:
+            found = page.write_report(
+                lake, html, told, plan=plan, now_ms=now_ms, seed=seed, advance=advance
+            )
+        if csv:
+            page.write_csv(html.with_suffix(".csv"), found)
+        typer.echo(json.dumps(found) if as_json else f"report: {html}")
+
+
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="NDJSON or CSV, plain or gzip.")],
+    mapping: Annotated[
+        str, typer.Option("--mapping", help="A mapping file, or the name of a shipped one.")
+    ],
+    lake: LakeOption,
+    skip_unusable: Annotated[
+        bool,
+        typer.Option("--skip-unusable", help="Leave lines that do not fit in quarantine."),
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Bring another system's frames into a lake, all or nothing."""
+    with one_line():
+        from drupelet_tools.telemetry import import_frames
+
+        size = sum(path.stat().st_size for path in files if path.is_file())
+        with progress("reading", size) as advance:
+            told = import_frames.import_files(
+                files, mapping, lake, skip_unusable=skip_unusable, advance=advance
+            )
+        if as_json:
+            counts = {"frames": told.frames, "devices": told.devices, "unusable": told.unusable}
+            typer.echo(json.dumps({**counts, "new": told.new, "rows": told.rows}))
+        elif not told.new:
+            typer.echo("nothing new: the lake has these files already")
+        else:
+            skipped = f", {told.unusable:,} lines in quarantine" if told.unusable else ""
+            typer.echo(f"{told.frames:,} frames of {told.devices:,} devices{skipped}")
+
+
+def energy(
+    check: Annotated[
+        bool, typer.Option("--check", help="The model against published figures.")
+    ] = False,
+    board: Annotated[
+        str | None, typer.Option("--board", help="A board's table with its sources.")
+    ] = None,
+    battery: Annotated[
+        str | None, typer.Option("--battery", help="A battery's table with its sources.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the tables of the energy model, or check it against published figures."""
+    with one_line():
+        if check:
+            _show(*_check_rows(), as_json=as_json)
+        elif board is not None:
+            _show(*_board_rows(board), as_json=as_json)
+        elif battery is not None:
+            _show(*_battery_rows(battery), as_json=as_json)
+        else:
+            _show(*_table_rows(), as_json=as_json)
+
+
+Rows = list[dict[str, Any]]
+
+
+def _check_rows() -> tuple[str, Rows]:
+    from drupelet_tools.telemetry.energy_check import checks
+
+    return "the model against published figures", [
+        {
+            "what": check.what,
+            "kind": check.kind,
+            "published": check.published,
+            "modelled": round(check.modelled, 4),
+            "unit": check.unit,
+            "deviation": round(check.deviation, 4),
+            "source": check.source,
+        }
+        for check in checks()
+    ]
+
+
+def _board_rows(name: str) -> tuple[str, Rows]:
+    from drupelet_tools.telemetry import codes
+    from drupelet_tools.telemetry.energy import load_board
+
+    board: Board = load_board(name)
+    rows = [
+        {
+            "state": codes.STATES[state],
+            "carrier": ", ".join(row.carriers) or "any",
+            "mA": row.typical_ma,
+            "low": row.low_ma,
+            "high": row.high_ma,
+            "known": "stand-in" if row.unknown else "yes",
+            "source": row.source,
+        }
+        for state, currents in sorted(board.currents.items())
+        for row in currents
+    ]
+    leak = board.leakage
+    told = {"mA": leak.typical_ma, "low": leak.low_ma, "high": leak.high_ma}
+    known = "no: left out" if leak.unknown else "yes"
+    rows.append(
+        {"state": "board leakage", "carrier": "any", **told, "known": known, "source": leak.source}
+    )
+    return f"{board.label}, {board.voltage_v} V, table {board.version}", rows
+
+
+def _battery_rows(name: str) -> tuple[str, Rows]:
+    from drupelet_tools.telemetry.batteries import load_battery
+
+    cell = load_battery(name)
+    figures = {
+        "capacity (mAh)": cell.capacity_mah,
+        "usable (share)": cell.usable,
+        "lost by itself (share a year)": cell.self_discharge_year,
+        "factor by load": cell.by_load.spread,
+        "factor by temperature": cell.by_temperature.spread,
+    }
+    rows: Rows = [
+        {
+            "figure": what,
+            "typical": told.typical,
+            "low": told.low,
+            "high": told.high,
+            "known": "stand-in" if told.unknown else "yes",
+            "source": told.source,
+        }
+        for what, told in figures.items()
+    ]
+    return f"{cell.label}, {cell.nominal_v:g} V, table {cell.version}, one cell", rows
+
+
+def _table_rows() -> tuple[str, Rows]:
+    from drupelet_tools.telemetry.batteries import battery_names, load_battery
+    from drupelet_tools.telemetry.energy import board_names, load_board
+
+    rows: Rows = []
+    for name in board_names():
+        board = load_board(name)
+        currents = [row for own in board.currents.values() for row in own]
+        stand_ins = sum(row.unknown for row in currents)
+        told = f"{len(currents)} currents, {stand_ins} of them stand-ins"
+        rows.append({"kind": "board", "name": name, "what": board.label, "figures": told,
+                     "version": board.version})  # fmt: skip
+    for name in battery_names():
+        battery = load_battery(name)
+        told = f"{battery.capacity_mah.typical:g} mAh, {battery.nominal_v:g} V"
+        rows.append({"kind": "battery", "name": name, "what": battery.label, "figures": told,
+                     "version": battery.version})  # fmt: skip
+    return "tables of the energy model", rows
+
+
+def _show(title: str, rows: Rows, *, as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row))
+        return
+    sources = list(dict.fromkeys(str(row["source"]) for row in rows if "source" in row))
+    shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name, value in rows[0].items():
+        right = isinstance(value, int | float) or name == "source"
+        shown.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        told = {**row, "source": sources.index(row["source"]) + 1} if sources else row
+        shown.add_row(*(_cell(name, value) for name, value in told.items()))
+    console = Console(file=sys.stdout, highlight=False)
+    console.print(shown)
+    for at, source in enumerate(sources, 1):
+        console.print(f"{at:2}  {source}", markup=False, soft_wrap=False)
+
+
+def _cell(name: str, value: object) -> str:
+    if name == "deviation" and isinstance(value, float):
+        return f"{value:+.1%}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _plan(fleet: Path | None, battery: str | None) -> FleetPlan | None:
+    from drupelet_tools.telemetry import analyses_plan
+
+    if fleet is not None and battery is not None:
+        raise TelemetryError("--fleet and --battery: give one; the fleet file names batteries")
+    if fleet is not None:
+        return analyses_plan.load_plan(fleet)
+    return None if battery is None else analyses_plan.battery_plan(battery)
+
+
+def _moment_ms(now: str | None) -> float | None:
+    if now is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(now)
+    except ValueError:
+        raise TelemetryError(f"--now {now!r}: want an ISO time like 2026-11-21T09:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp() * 1000
+
+
+def read_results(path: Path | None) -> dict[str, dict[str, int]] | None:
+    """Counts by device name, as whoever ran the devices knows them; None without a file."""
+    if path is None:
+        return None
+    try:
+        told = json.loads(path.read_text("utf-8"))
+    except OSError as refused:
+        raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
+    except ValueError as broken:
+        raise TelemetryError(f"{path}: not JSON: {broken}") from None
+    if not isinstance(told, dict) or not all(isinstance(row, dict) for row in told.values()):
+        raise TelemetryError(f"{path}: want device name -> expected, delivered, …")
+    return told

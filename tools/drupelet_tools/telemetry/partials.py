@@ -1,0 +1,586 @@
+"""Checked blocks to what they add up to: one row per stretch of blocks with nothing missing.
+
+A partial says what a stretch of a boot's blocks contributes to the tables: time per power state,
+counters, lows, first and last readings. Partials of one boot are put together in `fold`, however
+the log was cut, so a log can be worked off in pieces of bounded size and at different times.
+All arrays hold many devices; there is no Python step per device, segment or block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from drupelet.limits import BOX_BLOCKS_MAX, EVENTS_PER_BLOCK
+from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.decode import (
+    BLOCK_WORDS,
+    CODE_OFFSET,
+    EVENT_WORDS,
+    EVENTS_END,
+    FIRST_EVENT_WORD,
+    NONE,
+    Chunk,
+    Flags,
+    Ints,
+)
+
+STATES = len(codes.STATES)
+COUNTERS = codes.TRAFFIC_BASE + 32 * len(codes.CARRIERS)
+_DESCRIPTORS = max(codes.DESCRIPTOR_FIELDS) + 1
+_CREATED = min(codes.MESSAGE_EVENTS)
+
+_MOST = np.iinfo(np.int64).max
+
+# What is done with an event, by code.
+_OTHER, _STATE, _MESSAGE, _COUNTER, _RARE = range(5)
+_KIND = np.zeros(256, dtype=np.uint8)
+_KIND[codes.STATE] = _STATE
+_KIND[list(codes.MESSAGE_EVENTS)] = _MESSAGE
+_KIND[codes.COUNTER] = _COUNTER
+_KIND[[codes.HEAP_LOW, codes.BATTERY, codes.BOOT, codes.ERROR, codes.DESCRIPTOR]] = _RARE
+
+
+@dataclass(slots=True)
+class Partials:
+    """Parallel arrays with a row per stretch, in order of (unit, number_from, block_from).
+
+    Times are ms since the boot. `after_own[:, s]` is the time in state s behind the last
+    counter of s in the stretch, `after_any[:, s]` behind its last counter of any state.
+    NONE stands for what is not in the stretch. `counters` are the highest values, 0: none.
+    """
+
+    unit: Ints
+    number_from: Ints
+    block_from: Ints
+    number_to: Ints
+    block_to: Ints
+    first_ms: Ints
+    last_ms: Ints
+    state_first_ms: Ints
+    state_last: Ints
+    state_ms: Ints
+    after_own: Ints
+    after_any: Ints
+    counted_ms: Ints
+    counted_any_ms: Ints
+    counters: Ints
+    heap_low: Ints
+    battery_first_mv: Ints
+    battery_last_mv: Ints
+    battery_low_mv: Ints
+    reset_cause: Ints
+    errors: Ints
+    descriptors: Ints
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def take(self, chosen: Ints | Flags | slice) -> Partials:
+        """Some of the rows."""
+        return Partials(*(getattr(self, one.name)[chosen] for one in fields(self)))
+
+
+def join_partials(pieces: list[Partials]) -> Partials:
+    """All rows of several, brought in order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    whole = Partials(
+        *(np.concatenate([getattr(p, one.name) for p in pieces]) for one in fields(Partials))
+    )
+    return whole.take(np.lexsort((whole.block_from, whole.number_from, whole.unit)))
+
+
+@dataclass(slots=True)
+class Families:
+    """Parallel arrays with a row per segment, in order of (unit, number).
+
+    `good` has a bit per good block, `crcs` a column per block. `offset_ms` is wall clock less
+    ms since boot by the segment's own anchor, with its uncertainty; NONE where not known.
+    """
+
+    unit: Ints
+    number: Ints
+    blocks: Ints
+    good: Ints
+    crcs: npt.NDArray[np.uint32]
+    copies: Ints
+    events: Ints
+    first_ms: Ints
+    last_ms: Ints
+    offset_ms: Ints
+    uncertainty_ms: Ints
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def take(self, chosen: Ints | Flags | slice) -> Families:
+        """Some of the rows."""
+        return Families(*(getattr(self, one.name)[chosen] for one in fields(self)))
+
+
+def join_families(pieces: list[Families]) -> Families:
+    """All rows of several, brought in order; what several say of one segment is put together."""
+    if len(pieces) == 1:
+        return pieces[0]
+    whole = Families(
+        *(np.concatenate([getattr(p, one.name) for p in pieces]) for one in fields(Families))
+    )
+    sure = np.where(whole.uncertainty_ms == NONE, _MOST, whole.uncertainty_ms)
+    sure = np.where(whole.offset_ms == NONE, _MOST, sure)
+    # The best anchor first; without an offset behind those with one.
+    nothing = whole.offset_ms == NONE
+    whole = whole.take(np.lexsort((sure, nothing, whole.number, whole.unit)))
+    key = whole.unit << 32 | whole.number
+    begins = np.flatnonzero(np.concatenate((np.ones(min(1, len(key)), bool), np.diff(key) != 0)))
+    if len(begins) == len(key):
+        return whole
+    first = np.where(whole.first_ms == NONE, _MOST, whole.first_ms)
+    first = np.minimum.reduceat(first, begins)
+    return Families(
+        whole.unit[begins],
+        whole.number[begins],
+        np.maximum.reduceat(whole.blocks, begins),
+        np.bitwise_or.reduceat(whole.good, begins),
+        np.maximum.reduceat(whole.crcs, begins),
+        np.add.reduceat(whole.copies, begins),
+        np.add.reduceat(whole.events, begins),
+        np.where(first == _MOST, NONE, first),
+        np.maximum.reduceat(whole.last_ms, begins),
+        whole.offset_ms[begins],
+        whole.uncertainty_ms[begins],
+    )
+
+
+@dataclass(slots=True)
+class Happenings:
+    """Message events, each once with its count, or battery readings; parallel arrays.
+
+    For a battery reading `what` is the mV and the other columns are 0.
+    """
+
+    unit: Ints
+    what: Ints  # message id << 11 | event << 8 | peer
+    time_ms: Ints
+    number: Ints
+    count: Ints
+    sends_max: Ints
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def take(self, chosen: Ints | Flags | slice) -> Happenings:
+        """Some of the rows."""
+        return Happenings(*(getattr(self, one.name)[chosen] for one in fields(self)))
+
+
+def join_happenings(pieces: list[Happenings]) -> Happenings:
+    """All rows of several, one after the other."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return Happenings(
+        *(np.concatenate([getattr(p, one.name) for p in pieces]) for one in fields(Happenings))
+    )
+
+
+@dataclass(slots=True)
+class Sums:
+    """What a chunk adds up to."""
+
+    partials: Partials
+    families: Families
+    messages: Happenings
+    battery: Happenings
+    events: int
+
+
+@dataclass(slots=True)
+class Boots:
+    """Everything about some whole boots; `units` are their numbers, ascending."""
+
+    units: Ints
+    partials: Partials
+    families: Families
+    messages: Happenings
+    battery: Happenings
+
+
+def split_sums(sums: Sums, limit: int) -> tuple[Sums, Sums]:
+    """What is of the units below `limit`, and the rest; `events` stay with the first."""
+
+    def cut(unit: Ints) -> tuple[slice, slice]:
+        place = int(np.searchsorted(unit, limit))
+        return slice(0, place), slice(place, None)
+
+    cuts = [
+        cut(piece.unit) for piece in (sums.partials, sums.families, sums.messages, sums.battery)
+    ]
+    early, late = (
+        Sums(
+            sums.partials.take(cuts[0][side]),
+            sums.families.take(cuts[1][side]),
+            sums.messages.take(cuts[2][side]),
+            sums.battery.take(cuts[3][side]),
+            0 if side else sums.events,
+        )
+        for side in (0, 1)
+    )
+    return early, late
+
+
+def join_boots(pieces: list[Sums]) -> Boots:
+    """Whole boots from what chunks and earlier ingests say of them."""
+    families = join_families([piece.families for piece in pieces])
+    messages = join_happenings([piece.messages for piece in pieces])
+    battery = join_happenings([piece.battery for piece in pieces])
+    if len(pieces) > 1:
+        messages = _once(messages, [piece.messages for piece in pieces])
+        battery = battery.take(np.lexsort((battery.number, battery.time_ms, battery.unit)))
+    return Boots(
+        np.unique(families.unit),
+        join_partials([piece.partials for piece in pieces]),
+        families,
+        messages,
+        battery,
+    )
+
+
+def _once(messages: Happenings, pieces: list[Happenings]) -> Happenings:
+    """The rows with those of boots that several pieces tell of put together."""
+    told = np.concatenate([np.unique(piece.unit) for piece in pieces])
+    units, times = np.unique(told, return_counts=True)
+    shared = np.isin(messages.unit, units[times > 1])
+    again = messages.take(shared)
+    again = again.take(np.lexsort((again.number, again.time_ms)))
+    whole = join_happenings([messages.take(~shared), first_and_count(again)])
+    # A boot's rows are together in one piece or in `again`, in order.
+    return whole.take(np.argsort(whole.unit, kind="stable"))
+
+
+@dataclass(slots=True)
+class _Events:
+    """The chosen events of a chunk: their block, its stretch, and the event's fields."""
+
+    block: Ints
+    stretch: Ints
+    time_ms: Ints
+    a: Ints
+    b: Ints
+    c: Ints
+
+    def take(self, chosen: Ints | Flags) -> _Events:
+        return _Events(
+            self.block[chosen],
+            self.stretch[chosen],
+            self.time_ms[chosen],
+            self.a[chosen],
+            self.b[chosen],
+            self.c[chosen],
+        )
+
+
+class Reader:
+    """Reads the events of a chunk by kind."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        entries, owner = chunk.entries, chunk.owner
+        self.words = chunk.blocks.view("<u4")
+        self.flat = self.words.reshape(-1)
+        self.unit = entries.unit[owner]
+        self.number = entries.number[owner]
+        self.family = entries.family[owner]
+        head = self.words[:, :3].astype(np.int64)
+        self.count = head[:, 0] >> 8 & 0xFF
+        self.t0_ms = head[:, 1] >> 16 | head[:, 2] << 16
+        self.first_ms, self.last_ms = self._ends()
+        begins = self._begins()
+        self.starts = np.flatnonzero(begins)
+        self.stretch = np.cumsum(begins) - 1
+        self.kind = self._kinds()
+        self.block_of = np.repeat(np.arange(len(self.unit)), EVENTS_PER_BLOCK)
+
+    def _ends(self) -> tuple[Ints, Ints]:
+        """Time of each block's first and last event; t0 where there is none."""
+        count = len(self.count)
+        last = np.maximum(self.count - 1, 0) * EVENT_WORDS + FIRST_EVENT_WORD
+        has = self.count > 0
+        first_dt = np.where(has, self.words[:, FIRST_EVENT_WORD], 0)
+        last_dt = np.where(has, self.words[np.arange(count), last], 0)
+        return self.t0_ms + first_dt, self.t0_ms + last_dt
+
+    def _begins(self) -> Flags:
+        """Which blocks do not go on from the block before.
+
+        A segment with fewer blocks than fit may turn out to be cut when a longer copy comes:
+        what follows it begins a row of its own, and `fold` decides.
+        """
+        position, number = self.chunk.position, self.number
+        follows = np.zeros(len(position), dtype=np.bool_)
+        if len(position):
+            within = (self.family[1:] == self.family[:-1]) & (position[1:] == position[:-1] + 1)
+            across = (self.unit[1:] == self.unit[:-1]) & (number[1:] == number[:-1] + 1)
+            across &= (position[1:] == 0) & (position[:-1] == BOX_BLOCKS_MAX - 1)
+            follows[1:] = within | across
+        return ~follows
+
+    def _kinds(self) -> npt.NDArray[np.uint8]:
+        """What is to be done with each of the 41 places of each block, flat."""
+        kinds = _KIND[self.chunk.blocks[:, CODE_OFFSET : EVENTS_END : EVENT_WORDS * 4]]
+        short = np.flatnonzero(self.count < EVENTS_PER_BLOCK)
+        if len(short):
+            places = np.arange(EVENTS_PER_BLOCK)
+            kinds[short] *= places < self.count[short, None]
+        return kinds.reshape(-1)
+
+    def select(self, kind: int) -> tuple[_Events, npt.NDArray[np.uint8]]:
+        """All events of one kind with their codes, in order."""
+        at = np.flatnonzero(self.kind == kind)
+        block = self.block_of[at]
+        word = at * EVENT_WORDS + block * (BLOCK_WORDS - EVENTS_PER_BLOCK * EVENT_WORDS)
+        word += FIRST_EVENT_WORD
+        time_ms = self.t0_ms[block] + self.flat[word]
+        middle = self.flat[word + 1]
+        found = _Events(
+            block=block,
+            stretch=self.stretch[block],
+            time_ms=time_ms,
+            a=(middle >> 8 & 0xFF).astype(np.int64),
+            b=(middle >> 16).astype(np.int64),
+            c=self.flat[word + 2].astype(np.int64),
+        )
+        return found, (middle & 0xFF).astype(np.uint8)
+
+
+def add_up(chunk: Chunk) -> Sums:
+    """What the blocks of a chunk contribute to the tables."""
+    reader = Reader(chunk)
+    rare, rare_codes = reader.select(_RARE)
+    return Sums(
+        partials=_partials(reader, rare, rare_codes),
+        families=_families(reader),
+        messages=_messages(reader),
+        battery=_battery(reader, rare.take(rare_codes == codes.BATTERY)),
+        events=int(reader.count.sum()),
+    )
+
+
+def _partials(reader: Reader, rare: _Events, rare_codes: npt.NDArray[np.uint8]) -> Partials:
+    starts = reader.starts
+    rows = len(starts)
+    ends = np.append(starts[1:], len(reader.unit)) - 1 if rows else starts
+    position = reader.chunk.position
+    last_ms = reader.last_ms[ends]
+    counters, counted, counted_any = _counters(reader, rows)
+    states = _states(reader, last_ms, counted, counted_any)
+    return Partials(
+        reader.unit[starts],
+        reader.number[starts],
+        position[starts],
+        reader.number[ends],
+        position[ends],
+        reader.first_ms[starts],
+        last_ms,
+        *states,
+        counted,
+        counted_any,
+        counters,
+        *_rare(rare, rare_codes, rows),
+    )
+
+
+def _counters(reader: Reader, rows: int) -> tuple[Ints, Ints, Ints]:
+    """Highest value of each counter, and when each state's and any state's was last written."""
+    events, _ = reader.select(_COUNTER)
+    highest = np.zeros((rows, COUNTERS), dtype=np.int64)
+    if events.a.size and int(events.a.max()) >= COUNTERS:
+        events = events.take(events.a < COUNTERS)
+    np.maximum.at(
+        highest.reshape(-1), events.stretch * COUNTERS + events.a, events.b << 32 | events.c
+    )
+    counted = np.full((rows, STATES), NONE)
+    counted_any = np.full(rows, NONE)
+    of_state = np.flatnonzero(events.a < STATES)
+    stretch, time_ms = events.stretch[of_state], events.time_ms[of_state]
+    # Of several values for one place the last one stays, and events are in order of time.
+    counted[stretch, events.a[of_state]] = time_ms
+    counted_any[stretch] = time_ms
+    return highest, counted, counted_any
+
+
+def _states(
+    reader: Reader, last_ms: Ints, counted: Ints, counted_any: Ints
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """First state's time, last state, and ms per state: all, behind own, behind any counter."""
+    events, _ = reader.select(_STATE)
+    rows = len(last_ms)
+    stretch, start, state = events.stretch, events.time_ms, events.a
+    first_ms, last_state = np.full(rows, NONE), np.full(rows, NONE)
+    first_ms[stretch[::-1]] = start[::-1]
+    last_state[stretch] = state
+    end = last_ms[stretch]
+    if len(start):
+        follows = stretch[1:] == stretch[:-1]
+        end[:-1][follows] = start[1:][follows]
+    known = state < STATES
+    if not known.all():
+        stretch, start, end, state = stretch[known], start[known], end[known], state[known]
+    place = stretch * STATES + state
+
+    def total(since: Ints) -> Ints:
+        weights = np.maximum(end - np.maximum(start, since), 0)
+        sums = np.bincount(place, weights=weights, minlength=rows * STATES)
+        return sums.astype(np.int64).reshape(rows, STATES)
+
+    own, anyone = counted.reshape(-1)[place], counted_any[stretch]
+    return first_ms, last_state, total(start), total(own), total(anyone)
+
+
+def _rare(
+    events: _Events, event_codes: npt.NDArray[np.uint8], rows: int
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
+    """Heap low, battery first, last and low, reset cause, errors, descriptors."""
+
+    def nothing() -> Ints:
+        return np.full(rows, NONE)
+
+    heap, mv_first, mv_last, mv_low, cause = (nothing() for _ in range(5))
+    told = events.take(event_codes == codes.HEAP_LOW)
+    high = np.full(rows, np.iinfo(np.int64).max)
+    np.minimum.at(high, told.stretch, told.c)
+    heap[told.stretch] = high[told.stretch]
+    told = events.take(event_codes == codes.BATTERY)
+    mv_first[told.stretch[::-1]] = told.b[::-1]
+    mv_last[told.stretch] = told.b
+    high[:] = np.iinfo(np.int64).max
+    np.minimum.at(high, told.stretch, told.b)
+    mv_low[told.stretch] = high[told.stretch]
+    told = events.take(event_codes == codes.BOOT)
+    cause[told.stretch[::-1]] = told.a[::-1]
+    told = events.take(event_codes == codes.ERROR)
+    errors = np.bincount(told.stretch, minlength=rows).astype(np.int64)
+    told = events.take(event_codes == codes.DESCRIPTOR)
+    descriptors = np.full((rows, _DESCRIPTORS), NONE)
+    told = told.take(told.a < _DESCRIPTORS)
+    # A board's kind is in b, sizes and times are in c (docs/SPEC.md 6.1).
+    in_b = told.a == next(k for k, name in codes.DESCRIPTOR_FIELDS.items() if name == "board_kind")
+    descriptors[told.stretch, told.a] = np.where(in_b, told.b, told.c)
+    return heap, mv_first, mv_last, mv_low, cause, errors, descriptors
+
+
+def _families(reader: Reader) -> Families:
+    """The segments of a chunk, also those without a single good block."""
+    chunk, entries = reader.chunk, reader.chunk.entries
+    kept = np.ones(len(entries), dtype=np.bool_)
+    kept[list(chunk.left_out)] = False
+    at = np.flatnonzero(kept)
+    begins = np.concatenate((np.ones(min(1, len(at)), np.bool_), np.diff(entries.family[at]) != 0))
+    heads = np.flatnonzero(begins)
+    rows = len(heads)
+    ids = entries.family[at[heads]]
+    row_of = np.searchsorted(ids, reader.family)
+    first = np.full(rows, np.iinfo(np.int64).max)
+    last = np.full(rows, NONE)
+    has = reader.count > 0
+    np.minimum.at(first, row_of[has], reader.first_ms[has])
+    np.maximum.at(last, row_of[has], reader.last_ms[has])
+    first[last == NONE] = NONE
+    good = np.zeros(rows, dtype=np.int64)
+    np.bitwise_or.at(good, row_of, np.int64(1) << chunk.position)
+    crcs = np.zeros((rows, BOX_BLOCKS_MAX), dtype=np.uint32)
+    crcs[row_of, chunk.position] = chunk.crcs
+    offset, spread = _anchors(reader, at, np.cumsum(begins) - 1, row_of, rows)
+    return Families(
+        unit=entries.unit[at[heads]],
+        number=entries.number[at[heads]],
+        blocks=np.maximum.reduceat(chunk.blocks_of[at], heads) if rows else heads,
+        good=good,
+        crcs=crcs,
+        copies=np.diff(np.append(heads, len(at))),
+        events=np.bincount(row_of, weights=reader.count, minlength=rows).astype(np.int64),
+        first_ms=first,
+        last_ms=last,
+        offset_ms=offset,
+        uncertainty_ms=spread,
+    )
+
+
+def _anchors(
+    reader: Reader, at: Ints, row_of_entry: Ints, row_of: Ints, rows: int
+) -> tuple[Ints, Ints]:
+    """Wall offset and uncertainty of each segment by the best header among its copies.
+
+    The anchor belongs to the first block's t0: where that block is lost, it is useless.
+    """
+    t0 = np.full(rows, NONE)
+    first = reader.chunk.position == 0
+    t0[row_of[first]] = reader.t0_ms[first]
+    entries = reader.chunk.entries
+    wall, spread = entries.wall_ms[at], entries.wall_uncertainty_ms[at]
+    rank = np.where(spread == NONE, np.iinfo(np.int64).max, spread)
+    # The best comes last and so stays.
+    order = np.lexsort((np.arange(len(at))[::-1], -rank, row_of_entry))
+    order = order[wall[order] != NONE]
+    offset, uncertainty = np.full(rows, NONE), np.full(rows, NONE)
+    offset[row_of_entry[order]] = wall[order]
+    uncertainty[row_of_entry[order]] = spread[order]
+    usable = (offset != NONE) & (t0 != NONE)
+    return (
+        np.where(usable, offset - np.where(usable, t0, 0), NONE),
+        np.where(usable, uncertainty, NONE),
+    )
+
+
+def _messages(reader: Reader) -> Happenings:
+    events, event_codes = reader.select(_MESSAGE)
+    kind = event_codes.astype(np.int64) - _CREATED
+    sent = event_codes == _SENT
+    return first_and_count(
+        Happenings(
+            unit=reader.unit[events.block],
+            what=events.c << 11 | kind << 8 | events.a,
+            time_ms=events.time_ms,
+            number=reader.number[events.block],
+            count=np.ones(len(kind), dtype=np.int64),
+            sends_max=np.where(sent, events.b, 0),
+        )
+    )
+
+
+_SENT = next(code for code, name in codes.MESSAGE_EVENTS.items() if name == "sent")
+
+
+def first_and_count(rows: Happenings) -> Happenings:
+    """Each (unit, what) once: the first in time, the sum of counts, the highest send count."""
+    if len(rows) == 0:
+        return rows
+    low = int(rows.unit.min())
+    assert int(rows.unit.max()) - low < 1 << 20
+    key = (rows.unit - low) << 43 | rows.what
+    order = np.argsort(key)
+    key = key[order]
+    begins = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    # The sort is not stable, which is faster: the first is found by its place.
+    head = np.minimum.reduceat(order, begins)
+    return Happenings(
+        unit=rows.unit[head],
+        what=rows.what[head],
+        time_ms=np.minimum.reduceat(rows.time_ms[order], begins),
+        number=rows.number[head],
+        count=np.add.reduceat(rows.count[order], begins),
+        sends_max=np.maximum.reduceat(rows.sends_max[order], begins),
+    )
+
+
+def _battery(reader: Reader, events: _Events) -> Happenings:
+    zeros = np.zeros(len(events.b), dtype=np.int64)
+    return Happenings(
+        reader.unit[events.block],
+        events.b,
+        events.time_ms,
+        reader.number[events.block],
+        zeros,
+        zeros,
+    )

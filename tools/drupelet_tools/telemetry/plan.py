@@ -1,0 +1,235 @@
+"""What an ingest has to do: segments that are new, sorted out by boot and dealt to groups.
+
+Only heads have been read so far. A copy of a segment that the lake has whole is left out here,
+before a row of it exists.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from drupelet_tools.telemetry.decode import NONE, Flags, Ints
+from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.inputs import UNNAMED, Listing, names_of
+from drupelet_tools.telemetry.lake import Lake
+
+# A smaller group is not worth a task; a larger one is dealt out further.
+GROUP_BYTES_MIN = 1 << 20
+GROUP_BYTES_MAX = 256 << 20
+GROUPS_MAX = 4096
+# Files below this go into a pack of the lake: an inbox of thousands is slow to read again.
+SMALL_FILE_BYTES = 1 << 20
+
+_KEY = ["device", "boot", "number", "size", "header_crc", "first_crc"]
+ENTRY = pa.schema(
+    [
+        ("file", pa.string()),
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+        ("device", pa.string()),
+        ("boot", pa.int64()),
+        ("number", pa.int64()),
+        ("wall_ms", pa.int64()),
+        ("wall_uncertainty_ms", pa.int64()),
+        ("header_crc", pa.int64()),
+        ("first_crc", pa.int64()),
+        ("unit", pa.int64()),
+        ("family", pa.int64()),
+        ("alternate", pa.bool_()),  # the copy before it seems to be the same
+        ("renewed", pa.bool_()),  # the lake has some of this boot
+        ("small", pa.bool_()),  # of a small file: it goes into a pack of the lake
+    ]
+)
+
+
+@dataclass(slots=True)
+class Unnamed:
+    """Places without a readable header, which no device can be given: rows for two tables."""
+
+    quarantine: list[dict[str, Any]] = field(default_factory=list)
+    sources: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Plan:
+    """Counts of what was found, tables of entries per group, and what no device can be given."""
+
+    found: int
+    repeated: int
+    devices: set[str]
+    groups: list[pa.Table]
+    unnamed: Unnamed
+
+
+def make_plan(listing: Listing, lake: Lake, parallelism: int) -> Plan:
+    """Work out what is new and deal it to groups of about equal size; a boot is never split.
+
+    Raises:
+        TelemetryError: a damaged place or the lake cannot be read.
+    """
+    mine = [UNNAMED, *names_of(np.unique(listing.device[listing.ok]))]
+    columns = [*_KEY, "damaged", "content_crc"]
+    known = lake.read("sources", columns, pc.field("device").isin(mine))
+    unnamed = _unnamed(listing, known)
+    rows = np.flatnonzero(listing.ok)
+    entries = _entries(listing, rows)
+    found = len(listing)
+    # A large fleet's listing takes as much memory as what follows.
+    del listing, rows
+    entries = _leave_known(entries, known)
+    repeated = found - len(unnamed.sources) - entries.num_rows
+    entries = _sorted(entries)
+    if known.num_rows and entries.num_rows:
+        entries = _mark_renewed(entries, known)
+    devices = set(pc.unique(entries["device"]).to_pylist()) if entries.num_rows else set()
+    return Plan(found, repeated, devices, _deal(entries, parallelism), unnamed)
+
+
+def _entries(listing: Listing, rows: Ints) -> pa.Table:
+    devices, index = np.unique(listing.device[rows], return_inverse=True)
+    names = pa.array(names_of(devices), pa.string())
+    ends = np.zeros(len(listing.files), dtype=np.int64)
+    np.maximum.at(ends, listing.file, listing.offset + listing.size)
+    file = listing.file[rows]
+    columns = {
+        "file": pa.DictionaryArray.from_arrays(file.astype(np.int32), pa.array(listing.files)),
+        "offset": listing.offset[rows],
+        "size": listing.size[rows],
+        "device": pa.DictionaryArray.from_arrays(index.astype(np.int32), names).cast(pa.string()),
+        "boot": listing.boot[rows],
+        "number": listing.number[rows],
+        "wall_ms": listing.wall_ms[rows],
+        "wall_uncertainty_ms": listing.wall_uncertainty_ms[rows],
+        "header_crc": listing.header_crc[rows],
+        "first_crc": listing.first_crc[rows],
+        "small": ends[file] < SMALL_FILE_BYTES,
+    }
+    return pa.table(columns)
+
+
+def _leave_known(entries: pa.Table, known: pa.Table) -> pa.Table:
+    """Without the copies that the lake has whole, or has just as damaged."""
+    if known.num_rows == 0 or entries.num_rows == 0:
+        return entries
+    known = known.set_column(1, "boot", pc.cast(known["boot"], pa.int64()))
+    whole = known.filter(pc.invert(known["damaged"])).select(_KEY)
+    entries = entries.join(whole, _KEY, join_type="left anti")
+    damaged = known.filter(known["damaged"])
+    if damaged.num_rows == 0 or entries.num_rows == 0:
+        return entries
+    entries = entries.append_column("row", pa.array(np.arange(entries.num_rows)))
+    again = entries.join(damaged.select([*_KEY, "content_crc"]), _KEY, join_type="inner")
+    same = set()
+    contents: dict[int, int] = {}
+    for row in again.select(["row", "file", "offset", "size", "content_crc"]).to_pylist():
+        if row["row"] not in contents:
+            contents[row["row"]] = _content_crc(row["file"], row["offset"], row["size"])
+        if contents[row["row"]] == row["content_crc"]:
+            same.add(row["row"])
+    fresh = pc.invert(pc.is_in(entries["row"], value_set=pa.array(sorted(same), pa.int64())))
+    return entries.filter(fresh).drop_columns("row")
+
+
+def _content_crc(file: str, offset: int, size: int) -> int:
+    """CRC-32 over a whole place of a file: tells damaged copies apart."""
+    try:
+        with open(file, "rb") as opened:
+            opened.seek(offset)
+            return zlib.crc32(opened.read(size))
+    except OSError as refused:
+        raise TelemetryError(f"{file}: cannot read it: {refused.strerror}") from None
+
+
+def _sorted(entries: pa.Table) -> pa.Table:
+    """In order of unit, number and rank, with `unit`, `family` and `alternate`.
+
+    The longer copy ranks first; of equal ones the first by name of its file.
+    """
+    rows = entries.num_rows
+    if rows == 0:
+        return entries
+    keys = [("device", "ascending"), ("boot", "ascending"), ("number", "ascending")]
+    keys += [("size", "descending"), ("header_crc", "ascending"), ("first_crc", "ascending")]
+    file = entries["file"].unify_dictionaries().combine_chunks()
+    order = np.argsort(np.array(file.dictionary.to_pylist()))
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order))
+    entries = entries.append_column("name", pa.array(rank[file.indices.to_numpy()]))
+    entries = entries.sort_by([*keys, ("name", "ascending"), ("offset", "ascending")])
+    entries = entries.drop_columns("name").combine_chunks()
+    device = entries["device"].combine_chunks().dictionary_encode().indices.to_numpy()
+    same_unit = _same(device) & _same(entries["boot"].to_numpy())
+    same_family = same_unit & _same(entries["number"].to_numpy())
+    alternate = same_family.copy()
+    for name in ("size", "header_crc", "first_crc"):
+        alternate &= _same(entries[name].to_numpy())
+    entries = entries.append_column("unit", pa.array(np.cumsum(~same_unit) - 1))
+    entries = entries.append_column("family", pa.array(np.cumsum(~same_family) - 1))
+    entries = entries.append_column("alternate", pa.array(alternate))
+    return entries.append_column("renewed", pa.array(np.zeros(rows, dtype=np.bool_)))
+
+
+def _same(values: Any) -> Flags:  # noqa: ANN401 - an array of any type
+    """Which values equal the one before."""
+    return np.concatenate(([False], values[1:] == values[:-1]))
+
+
+def _mark_renewed(entries: pa.Table, known: pa.Table) -> pa.Table:
+    boots = known.select(["device", "boot"]).group_by(["device", "boot"]).aggregate([])
+    held = set(zip(boots["device"].to_pylist(), boots["boot"].to_pylist(), strict=True))
+    unit = entries["unit"].to_numpy()
+    first = np.flatnonzero(~_same(unit))
+    heads = entries.take(pa.array(first))
+    keys = zip(heads["device"].to_pylist(), heads["boot"].to_pylist(), strict=True)
+    renewed = np.array([key in held for key in keys], dtype=np.bool_)
+    place = entries.schema.get_field_index("renewed")
+    return entries.set_column(place, "renewed", pa.array(renewed[unit]))
+
+
+def _deal(entries: pa.Table, parallelism: int) -> list[pa.Table]:
+    if entries.num_rows == 0:
+        return []
+    size = entries["size"].to_numpy()
+    total = int(size.sum())
+    groups = max(parallelism, -(-total // GROUP_BYTES_MAX))
+    groups = min(groups, max(1, total // GROUP_BYTES_MIN), GROUPS_MAX)
+    before = np.cumsum(size) - size
+    unit = entries["unit"].to_numpy()
+    # A unit belongs to the group in which it begins.
+    first = np.flatnonzero(~_same(unit))
+    group_of_unit = before[first] * groups // total
+    group = group_of_unit[unit]
+    edges = [0, *(np.flatnonzero(group[1:] != group[:-1]) + 1).tolist(), entries.num_rows]
+    ordered = entries.select(ENTRY.names)
+    return [ordered.slice(low, high - low) for low, high in pairwise(edges)]
+
+
+def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
+    """Rows for the places that are no segment and that the lake has not noted yet."""
+    found = Unnamed()
+    mine = known.filter(pc.equal(known["device"], UNNAMED))
+    seen = set(zip(mine["content_crc"].to_pylist(), mine["size"].to_pylist(), strict=True))
+    for row, reason in sorted(listing.reason.items()):
+        file = listing.files[int(listing.file[row])]
+        offset, size = int(listing.offset[row]), int(listing.size[row])
+        content = _content_crc(file, offset, size)
+        if (content, size) in seen:
+            continue
+        seen.add((content, size))
+        place = {"device": UNNAMED, "file": file, "offset": offset}
+        found.quarantine.append({**place, "reason": reason})
+        found.sources.append({**place, "size": size, "content_crc": content, "damaged": True})
+    return found
+
+
+def null_if_none(values: Ints) -> pa.Array:
+    """Whole numbers as an Arrow array; NONE becomes null."""
+    missing = values == NONE
+    return pa.array(values, mask=missing) if missing.any() else pa.array(values)
