@@ -92,6 +92,7 @@ class Device:
     def recover(self) -> None:
         """Take up the log after a reboot: what we wrote last, and how many readings there are."""
         store = self.node.store
+        self.own = store.dropped(self._readings)
         handle = store.next(0)
         while handle:
             self._recovered = handle
@@ -268,7 +269,17 @@ class Device:
         sleeper = self.sleeper
         now_ms = self.clock.now_ms()
         sleeper.go_on(self.node, [link for _transport, link in self._live], now_ms)
+        seal = self._live_seal()
+        if seal is not None:
+            sleeper.go_on_seal(seal)
         self._due_ms = (now_ms + sleeper.due_ms) & 0x3FFFFFFF
+
+    def _live_seal(self) -> "Seal | None":
+        """The seal whose keys go through deep sleep: that of the first live link."""
+        for seal, link in self.seals:
+            if not link.visits:
+                return seal
+        return None
 
     def rest_ms(self) -> int:
         """How long the device may sleep deeply from now on; 0: something keeps it awake."""
@@ -293,7 +304,9 @@ class Device:
         self.box.state(now_ms, _DEEP_SLEEP)
         self.drain()
         links = [link for _transport, link in self._live]
-        self.sleeper.sleep(self.node, links, self.box, now_ms, rest_ms, self._left_ms(now_ms))
+        left_ms = self._left_ms(now_ms)
+        seal = self._live_seal()
+        self.sleeper.sleep(self.node, links, seal, self.box, now_ms, rest_ms, left_ms)
 
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""

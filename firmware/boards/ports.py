@@ -56,3 +56,13 @@ class RtcPort(Protocol):
 
     def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> None:
         """Keep `buf[:size]` and `due_ms`, lose all RAM, boot again after `wait_ms`."""
+
+
+class ConsolePort(Protocol):
+    """Where a board without keys is spoken to."""
+
+    def line(self, size_max: int) -> bytes:
+        """Wait for the next line, newline included; b"" at the end of input."""
+
+    def say(self, line: str) -> None:
+        """One line of JSON."""

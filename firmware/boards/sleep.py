@@ -6,8 +6,13 @@ then `due_ms` tells when the next reading is due. docs/SPEC.md 10.3 has the byte
 
 from drupelet._compat import const
 from drupelet.errors import OK
-from drupelet.limits import RTC_SIZE_MAX, SNAPSHOT_SHORT_SIZE, WAKE_STATE_SIZE_MAX
-from drupelet.memory import crc32_into, equal, get_u16, put_u16
+from drupelet.limits import (
+    RTC_SIZE_MAX,
+    SNAPSHOT_KEYS_SIZE,
+    SNAPSHOT_SHORT_SIZE,
+    WAKE_STATE_SIZE_MAX,
+)
+from drupelet.memory import crc32_into, equal, fill, get_u16, put_u16
 from drupelet.schedule import elapsed_ms
 from drupelet.snapshot import Snapshot
 
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from drupelet.link import Link
     from drupelet.node import Node
     from drupelet.ports import StorePort
+    from drupelet.seal import Seal
 
 # Behind the snapshot, in memory with more room: size u16 and the black box, then a crc32.
 _BOX_AT = const(WAKE_STATE_SIZE_MAX + 2)
@@ -45,7 +51,7 @@ class Sleeper:
         self._contact_ms = contact_ms
         self._buf = bytearray(min(max(rtc.size, WAKE_STATE_SIZE_MAX), RTC_SIZE_MAX))
         self._woke_ms = self._heard_ms = 0
-        self._contacted = False
+        self._contacted = self._form_long = False
 
     # --- at a wake ---
 
@@ -55,6 +61,7 @@ class Sleeper:
         size = self._rtc.load_into(self._buf)
         if size:
             self.slept_ms = self._rtc.slept_ms
+            self._form_long = size > SNAPSHOT_SHORT_SIZE
             self.resumed = self._snapshot.read(self._buf, size, store) == OK
         self._rtc.forget()  # good once: before anything is sent
         return self.resumed
@@ -63,6 +70,13 @@ class Sleeper:
         """Set clocks, back-off and plan as they were."""
         if self.resumed:
             self._snapshot.apply(self._buf, node.core, links, self.plan, now_ms, self.slept_ms)
+
+    def go_on_seal(self, seal: "Seal") -> None:
+        """Have a link's keys go on in their epoch: a wake without a write for it."""
+        if self.resumed and self._form_long:
+            from drupelet.seal_sleep import import_from
+
+            import_from(seal, self._buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE)
 
     def go_on_box(self, box: "BlackBox", now_ms: int) -> bool:
         """Have the black box go on in its block; False: it begins anew, what it held is lost."""
@@ -115,16 +129,24 @@ class Sleeper:
     # --- asleep ---
 
     def sleep(
-        self, node: "Node", links: "list[Link]", box: "BlackBox", now_ms: int, wait_ms: int,
-        due_ms: int,
+        self, node: "Node", links: "list[Link]", seal: "Seal | None", box: "BlackBox",
+        now_ms: int, wait_ms: int, due_ms: int,
     ) -> None:  # fmt: skip
-        """Deep sleep: does not return, unless the store fails; then there is none."""
+        """Deep sleep: does not return, unless the store fails; then there is none.
+
+        `seal`: whose keys go on at the next wake; those of other links begin an epoch.
+        """
         core = node.core
         if core.store.barrier() != OK:
             return
         buf = self._buf
         size = 0
         if self._rtc.size >= WAKE_STATE_SIZE_MAX:
+            fill(buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE, 0)
+            if seal is not None:
+                from drupelet.seal_sleep import export_into
+
+                export_into(seal, buf, self._snapshot.keys_at)
             room = self._snapshot.state_room(core.members.peers)
             state_size = core.window.pack(room)
             size = self._snapshot.write(buf, core, links, self.plan, state_size, now_ms)

@@ -1,21 +1,30 @@
 """The socket for a stick: one visit each time a stick is plugged in."""
 
-from drupelet_transports.visit import Visit
+from drupelet.errors import OK
+from drupelet_transports.sealed_visit import SealedVisit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.device import Device
     from drupelet.link import Link
+    from drupelet.seal import Seal
     from drupelet_transports.stick import Stick
 
 
 class Socket:
-    """Look at it in every turn; the frame and the log are the device's."""
+    """Look at it in every turn; the frame and the log are the device's, `buf` is its seals'."""
 
-    def __init__(self, stick: "Stick") -> None:
-        self.links: "list[tuple[bytes, Link]]" = []  # peer id and link of whom the stick reaches
+    def __init__(self, stick: "Stick", buf: bytearray) -> None:
+        self._links: "list[tuple[bytes, Link]]" = []  # peer id and link of whom the stick reaches
+        self._seals: "dict[bytes, Seal]" = {}
         self._stick = stick
+        self._buf = buf
         self._visited = False
+
+    def add(self, peer_id: bytes, link: "Link", seal: "Seal") -> None:
+        """Reach one more peer by stick."""
+        self._links.append((peer_id, link))
+        self._seals[peer_id] = seal
 
     def look(self, device: "Device") -> None:
         """Visit a stick that was not there before, then say that it may be unplugged."""
@@ -25,13 +34,16 @@ class Socket:
         if self._visited:
             return
         self._visited = True
-        visit = Visit(self._stick, device.frame, device.clock.now_ms, device.drain)
-        for peer_id, link in self.links:
+        visit = SealedVisit(
+            self._stick, self._seals, device.frame, device.clock.now_ms, device.drain, self._buf
+        )
+        for peer_id, link in self._links:
             visit.take_in(link, peer_id)
         device.consume()
-        for peer_id, link in self.links:
+        for peer_id, link in self._links:
             visit.hand_out(link, peer_id)
-        device.node.save(device.clock.now_ms())
+        if device.node.save(device.clock.now_ms()) == OK:
+            visit.saved()
         device.say(
             '{"event":"stick","read":%d,"frames_read":%d,"truncated":%d,"wrote":%d,'
             '"frames_wrote":%d,"failed":%d}'

@@ -15,14 +15,14 @@ from typing import Any
 
 from drupelet.errors import DrupeletError
 from drupelet.schedule import elapsed_ms
-from drupelet_host import clock, config, mailbox, stick_visit
+from drupelet_host import clock, config, key_actions, mailbox, stick_visit
 from drupelet_host.config import Config, Peer
-from drupelet_host.lines import CARRIERS, UP, Brokers, Line, Waiter
+from drupelet_host.keys import LIVE
+from drupelet_host.lines import CARRIERS, REVOKED, UP, Brokers, Line, Waiter
 from drupelet_host.member import Delivered, Member
 from drupelet_host.output import Output, payload_text
 from drupelet_host.parse import split_body
 from drupelet_transports.base import TransportError
-from drupelet_transports.loopback import require_loopback
 from drupelet_transports.url import parse_url
 
 # How soon a letter, a request, a plugged stick or SIGTERM is noticed.
@@ -34,6 +34,8 @@ CONTACT_MS_MAX = 4000
 CONTACT_POLL_MS = 20
 # By-request sticks have no path to watch.
 STICK_BY_REQUEST = "stick:"
+# Requests about keys; the agent holds the chains, so it changes them.
+KEY_ACTIONS = {"rotate": key_actions.rotate, "revoke": key_actions.revoke}
 # A stick carries bsp-1 at once: nobody answers an offer, and its bytes cost nothing.
 STICK_STATUS = {"profile": "bsp-1", "mode": "batch", "mode_now": "batch"}
 
@@ -54,7 +56,7 @@ class Agent:
         live = [peer for peer in config.peers if self._is_live(peer)]
         self.member = Member(config, restored)
         now_ms = clock.now_ms()
-        self.brokers = Brokers(config.id)
+        self.brokers = Brokers()
         self.lines = [self._line(peer, now_ms) for peer in live]
         self.stopping = False
         self._patient = patient
@@ -78,13 +80,17 @@ class Agent:
             raise TransportError(
                 f"peer {peer.name}: {peer.url}: the agent knows serial, mqtt and stick carriers"
             )
-        if url.scheme == "mqtt":
-            require_loopback(url.host)
         return True
 
     def _line(self, peer: Peer, now_ms: int) -> Line:
         live = self.member.live_link(peer, CARRIERS[peer.carrier], now_ms)
-        return Line(peer, live, self.brokers, self._carrier_told, self.member.drain_box)
+        return Line(
+            peer, live, self.brokers, self._carrier_told, self.member.drain_box,
+            self.member.sealing.live, self._save_now,
+        )  # fmt: skip
+
+    def _save_now(self) -> None:
+        self.member.save(clock.now_ms())
 
     # --- life ---
 
@@ -113,6 +119,7 @@ class Agent:
                 line.drop()
             self.brokers.close()
             self.member.store.close()
+            self.member.sealing.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -130,11 +137,12 @@ class Agent:
             self.brokers.maintain(now_ms)
             for line in self.lines:
                 line.maintain(now_ms)
-            down = [line for line in self.lines if line.state != UP]
+            down = [line for line in self.lines if line.state not in (UP, REVOKED)]
             if not down:
                 return
             for line in down:
-                if line.url.scheme == "serial" or elapsed_ms(now_ms, begun_ms) > CONTACT_MS_MAX:
+                absent = line.url.scheme == "serial" or line.refused
+                if absent or elapsed_ms(now_ms, begun_ms) > CONTACT_MS_MAX:
                     raise TransportError(f"{line.reason} (--wait starts without it)")
             self._waiter.wait(self.lines, CONTACT_POLL_MS)
 
@@ -158,6 +166,8 @@ class Agent:
         if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:
             self._epoch_from_ms = now_ms
             self._letters_wait = True
+            self._look_for_clones()
+            self._instruct()
             self.member.epoch(now_ms)
             self._events()
             self._write_status()
@@ -227,6 +237,8 @@ class Agent:
                 result = self.visit(Path(request.argument))
             elif request.kind == "reload":
                 result = self.reload()
+            elif request.kind in KEY_ACTIONS:
+                result = self.change_keys(request.kind, request.argument)
             else:
                 result = {"error": f"this agent does not know the request {request.kind!r}"}
             self.member.store.write(
@@ -234,6 +246,33 @@ class Agent:
                 json.dumps(result), request.entry,
             )  # fmt: skip
             self.member.commit()
+
+    def change_keys(self, kind: str, name: str) -> dict[str, Any]:
+        """Rotate or revoke a peer's keys; what was done, or `error` with one line."""
+        try:
+            done = KEY_ACTIONS[kind](self.config, self.member.sealing, name)
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self._instruct()
+        self.output.event("keys", f"{kind} {name}", action=kind, **done)
+        return done
+
+    def _instruct(self) -> None:
+        """Give the lines what their peers are to be told, and forget what they know."""
+        self.member.sealing.tick()
+        for line in self.lines:
+            line.instruct(self.member.sealing.issuer(line.peer.id, LIVE))
+
+    def _look_for_clones(self) -> None:
+        """Tell of devices that use the keys of another, now and in `drupelet doctor` later."""
+        for peer_id, count in self.member.clones().items():
+            name = self.config.names().get(peer_id.hex(), peer_id.hex())
+            self.output.event(
+                "alarm",
+                f"{name}: two devices use its keys, or an older copy of it was put back;"
+                f" `drupelet revoke {name}` if it was cloned",
+                peer=name, id=peer_id.hex(), clones=count,
+            )  # fmt: skip
 
     def visit(self, path: Path) -> dict[str, Any]:
         """Visit a stick; the report's fields, or `error` with one line."""
@@ -348,6 +387,7 @@ class Agent:
                     "heard_ms": line.heard_ms if line else 0,
                     "outstanding": node.outstanding(self.member.numbers[peer.id]),
                     **(line.live.status() if line else STICK_STATUS),
+                    "seals": self.member.sealing.status(peer.id),
                 }
             )
         return {
@@ -393,4 +433,5 @@ def visit_alone(config: Config, path: Path) -> dict[str, Any]:
         member.close(clock.now_ms())
     finally:
         member.store.close()
+        member.sealing.close()
     return report.fields

@@ -18,15 +18,22 @@ import typer
 
 import drupelet
 from drupelet.errors import CapacityError, DrupeletError, StorageError
-from drupelet_host import config, database, mailbox, output
+from drupelet_host import (
+    client_commands,
+    config,
+    database,
+    key_commands,
+    mailbox,
+    output,
+    private,
+)
+from drupelet_host.commands import AsJson, Home, ask_agent, home_of, table
 from drupelet_transports.url import parse_url
 
 if TYPE_CHECKING:
     from drupelet_host.log_view import Entry
 
-# How long `drupelet stick` waits for the agent: a full stick of 32 KB bodies takes seconds.
-STICK_WAIT_S = 60.0
-# How often the log is looked at again with --follow, and a request's answer.
+# How often the log is looked at again with --follow.
 LOOK_EVERY_S = 0.1
 COMMANDS_GROUP = "drupelet.commands"
 
@@ -41,21 +48,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Home = Annotated[
-    Path | None,
-    typer.Option(
-        "--home",
-        metavar="DIR",
-        help="The agent's home; by default $XDG_STATE_HOME/drupelet or ~/.local/state/drupelet.",
-        show_default=False,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def _home(home: Path | None) -> Path:
-    return home if home is not None else config.default_home()
-
 
 @app.command()
 def init(
@@ -66,8 +58,8 @@ def init(
     ] = "",
     home: Home = None,
 ) -> None:
-    """Make a home with a drupelet.toml to which peers are added by hand."""
-    folder = _home(home)
+    """Make a home: drupelet.toml, and a folder for keys that only you can read."""
+    folder = home_of(home)
     number = id or os.urandom(4).hex()
     try:
         own_id = bytes.fromhex(number)
@@ -79,7 +71,10 @@ def init(
     except config.ConfigError:
         made.unlink()
         raise
-    print(f"{made}: member {name} ({number}); add a [[peers]] table for each carrier")
+    private.make_folder(folder / "keys")
+    print(
+        f"{made}: member {name} ({number}); next: `drupelet peer add`, then `drupelet provision`"
+    )
 
 
 @app.command()
@@ -98,12 +93,13 @@ def agent(
 ) -> None:
     """Be a member: serve the carriers until SIGTERM or Ctrl-C.
 
-    Prints one line per event (started, restored, delivered, carrier, stick, peers, stopped).
+    Prints one line per event (started, restored, delivered, carrier, stick, peers, keys, alarm,
+    stopped). A peer without keys is refused, unless its cable's URL says plain=1.
     A store that was copied back from a backup is noticed by itself.
     """
     from drupelet_host.agent import Agent
 
-    folder = _home(home)
+    folder = home_of(home)
     settings = config.load(folder)
     with config.lock(folder):
         Agent(settings, output.Output(as_json), wait, restored).run()
@@ -122,7 +118,7 @@ def put(
 ) -> None:  # fmt: skip
     """Publish a message: now if the agent runs, else as soon as it does."""
     payload = _payload(text, file)
-    folder = _home(home)
+    folder = home_of(home)
     settings = config.load(folder)
     connection = database.connect(settings.store_path)
     try:
@@ -170,7 +166,7 @@ def log(
 
     if group not in GROUPS:
         raise typer.BadParameter(f"must be one of {', '.join(GROUPS)}", param_hint="--group")
-    view = LogView(_home(home))
+    view = LogView(home_of(home))
     last = order = 0
     try:
         while True:
@@ -206,7 +202,7 @@ def _show_log(entries: list["Entry"], as_json: bool, follow: bool) -> None:
             after = " ".join(id[:8] for id in shown["dependencies"])
             row = (entry.order, shown["id"][:8], _from(entry), shown["time"], shown["text"], after)
             rows.append(tuple(str(cell) for cell in row))
-        _table(("#", "id", "from", "written (UTC)", "text", "after"), rows)
+        table(("#", "id", "from", "written (UTC)", "text", "after"), rows)
 
 
 @app.command()
@@ -214,7 +210,7 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
     """Show identity, peers and carriers, what is delivered and what is still owed."""
     from drupelet_host.log_view import LogView
 
-    view = LogView(_home(home))
+    view = LogView(home_of(home))
     try:
         said = view.status()
     except sqlite3.Error as error:
@@ -241,7 +237,7 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
         row = (peer["name"], peer["id"], peer["state"], heard, owed, *_spoken(peer), note)
         rows.append(row)
     heads = ("peer", "id", "carrier", "heard", "owed", "profile", "mode", "twice", "trip", "where")
-    _table(heads, rows)
+    table(heads, rows)
 
 
 def _spoken(peer: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -264,21 +260,6 @@ def _ago(wall_ms: int) -> str:
     return f"{seconds} s ago"
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    # Piped output keeps whole lines: a narrow default width would cut them.
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    table = Table(box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(head, overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
-    console.print(table)
-
-
 @app.command()
 def stick(
     path: Annotated[Path, typer.Argument(help="Where the stick is mounted.", show_default=False)],
@@ -286,7 +267,7 @@ def stick(
     as_json: AsJson = False,
 ) -> None:
     """Exchange with a USB stick; wait for "safe to unplug"."""
-    folder = _home(home)
+    folder = home_of(home)
     settings = config.load(folder)
     # The agent may run elsewhere: it gets the whole path.
     where = path.absolute()
@@ -296,7 +277,7 @@ def stick(
 
             report = visit_alone(settings, where)
     except config.LockedError:
-        report = _ask_agent(settings, "stick", str(where))
+        report = ask_agent(settings, "stick", str(where))
     if "error" in report:
         raise DrupeletError(str(report["error"]))
     if as_json:
@@ -313,28 +294,6 @@ def stick(
             print("safe to unplug")
     if not report["safe_to_unplug"]:
         raise typer.Exit(EXIT_FAILED)
-
-
-def _ask_agent(settings: config.Config, kind: str, argument: str) -> dict[str, Any]:
-    connection = database.connect(settings.store_path)
-    try:
-        entry = mailbox.ask(connection, kind, argument)
-        deadline = time.monotonic() + STICK_WAIT_S
-        while time.monotonic() < deadline:
-            answer = mailbox.answer(connection, entry)
-            if answer is not None:
-                result: dict[str, Any] = json.loads(answer)
-                return result
-            if not config.locked(settings.home):
-                break
-            time.sleep(LOOK_EVERY_S / 2)
-        mailbox.withdraw(connection, entry)
-    except sqlite3.Error as error:
-        raise StorageError(database.explain(settings.store_path, error)) from error
-    finally:
-        connection.close()
-    what = argument or kind
-    raise DrupeletError(f"{what}: the agent gave no answer; look at what it prints, then repeat")
 
 
 peer_app = typer.Typer(help="Add and remove peers, also of a running agent.", no_args_is_help=True)
@@ -358,7 +317,7 @@ def peer_add(
     as_json: AsJson = False,
 ) -> None:
     """Know one more peer: written to drupelet.toml, and at once if the agent runs."""
-    folder = _home(home)
+    folder = home_of(home)
     settings = config.load(folder)
     try:
         number = bytes.fromhex(id)
@@ -382,7 +341,7 @@ def peer_remove(
     as_json: AsJson = False,
 ) -> None:
     """Forget a peer. What it sent stays; what was on its way to it is dropped."""
-    folder = _home(home)
+    folder = home_of(home)
     settings = config.load(folder)
     config.remove_peer(folder, name)
     _reload(settings, f"{name} removed", as_json)
@@ -391,7 +350,7 @@ def peer_remove(
 def _reload(settings: config.Config, done: str, as_json: bool) -> None:
     """Have the agent take up what `drupelet.toml` says, if one runs."""
     running = config.locked(settings.home)
-    changed = _ask_agent(settings, "reload", "") if running else {}
+    changed = ask_agent(settings, "reload", "") if running else {}
     if "error" in changed:
         raise DrupeletError(str(changed["error"]))
     if as_json:
@@ -411,7 +370,7 @@ def export_telemetry(
     """Write the devices' black-box segments (*.dbx) and names.json for `drupelet telemetry`."""
     from drupelet_host.log_view import LogView
 
-    view = LogView(_home(home))
+    view = LogView(home_of(home))
     try:
         segments = view.export_telemetry(folder)
     except sqlite3.Error as error:
@@ -431,6 +390,10 @@ def version(as_json: AsJson = False) -> None:
         output.print_json({"version": drupelet.__version__})
     else:
         print(drupelet.__version__)
+
+
+key_commands.register(app)
+client_commands.register(app)
 
 
 def load_commands() -> None:

@@ -8,7 +8,7 @@
     [[peers]]
     name = "board-a"
     id = "a0000001"
-    url = "serial:///dev/ttyACM0?baud=115200"
+    url = "serial:///dev/ttyACM0?baud=115200"   # sealed; "&plain=1": a cable without keys
     mode = "interactive"         # or "batch", or "auto": by what the link measures
     profile = "bsp-1"            # or "compact-1"; what boards and hosts speak, if not given
     budget_bytes_per_epoch = 0   # 0: no bound
@@ -27,6 +27,7 @@ from pathlib import Path
 
 from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet.limits import DESCRIPTOR_SIZE_MAX
+from drupelet_transports.url import parse_url
 
 CONFIG_NAME = "drupelet.toml"
 # A configuration longer than this is not one that a person wrote.
@@ -83,6 +84,11 @@ class Peer:
         return self.profile or ("bsp-1" if is_board else "compact-1")
 
     @property
+    def plain(self) -> bool:
+        """True for a cable without keys (`?plain=1`); every other carrier is sealed."""
+        return self.carrier == "serial" and parse_url(self.url).plain
+
+    @property
     def carrier(self) -> str:
         """The scheme of the URL: serial, mqtt, stick, ..."""
         return self.url.partition(":")[0]
@@ -104,6 +110,11 @@ class Config:
     def store_path(self) -> Path:
         """The SQLite file."""
         return self.home / "store.db"
+
+    @property
+    def keys_path(self) -> Path:
+        """The folder of the keys, for its owner only."""
+        return self.home / "keys"
 
     @property
     def status_path(self) -> Path:

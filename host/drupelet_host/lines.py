@@ -8,17 +8,24 @@ import select
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from drupelet.errors import E_CAPACITY, OK
+from drupelet.amnesty import forget_holds
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL
 from drupelet.schedule import elapsed_ms
 from drupelet_host import clock
 from drupelet_host.config import Peer
+from drupelet_host.keys import KeysError
 from drupelet_host.live import LiveLink
+from drupelet_host.private import BusyError, PrivateError
+from drupelet_host.sealing import RevokedError
 from drupelet_transports.base import Transport, TransportError
+from drupelet_transports.sealed import Sealed
 from drupelet_transports.url import Url, parse_url
 
 if TYPE_CHECKING:
+    from drupelet.seal import Seal
+    from drupelet.seal_issue import Issuer
     from drupelet_transports.mqtt_host import MqttClient
 
 CARRIERS = {"serial": CARRIER_SERIAL, "mqtt": CARRIER_MQTT}
@@ -30,13 +37,13 @@ FRAMES_PER_TURN_MAX = 64
 
 UP = "up"
 DOWN = "down"
+REVOKED = "revoked"
 
 
 class Brokers:
     """The connections to MQTT brokers; peers behind the same broker and prefix share one."""
 
-    def __init__(self, own_id: bytes) -> None:
-        self._own_id = own_id
+    def __init__(self) -> None:
         self._clients: dict[tuple[str, int, str], MqttClient] = {}
 
     def client(self, url: Url) -> "MqttClient":
@@ -45,7 +52,7 @@ class Brokers:
 
         key = (url.host, url.port, url.path)
         if key not in self._clients:
-            self._clients[key] = MqttClient(url.host, url.port, url.path, self._own_id)
+            self._clients[key] = MqttClient(url.host, url.port, url.path)
         return self._clients[key]
 
     def maintain(self, now_ms: int) -> None:
@@ -69,12 +76,15 @@ class Line:
     """One peer on one carrier.
 
     `told` is called with the line whenever it comes up or goes down; `after_frame` after each
-    frame, so that the black box can be emptied before its two blocks are full.
+    frame, so that the black box can be emptied before its two blocks are full. `seal_of` gives
+    the peer's seal, or raises KeysError; a plain cable has none. `save` makes what the node knows
+    durable.
     """
 
     def __init__(
         self, peer: Peer, live: LiveLink, brokers: Brokers, told: Callable[["Line"], None],
-        after_frame: Callable[[], None],
+        after_frame: Callable[[], None], seal_of: Callable[[Peer], "Seal"],
+        save: Callable[[], None],
     ) -> None:  # fmt: skip
         self.peer = peer
         self.live = live
@@ -83,8 +93,14 @@ class Line:
         self.state = ""
         self.reason = ""
         self.heard_ms = 0  # wall clock of the last frame from the peer
+        self.seal: Seal | None = None
+        self.refused = False  # for want of keys
         self._told = told
         self._after_frame = after_frame
+        self._seal_of = seal_of
+        self._save = save
+        self._seal_buf = bytearray(FRAME_SIZE_MAX)
+        self._sealed: Sealed | None = None
         self._brokers = brokers
         self._transport: Transport | None = None
         self._frame_in = bytearray(FRAME_SIZE_MAX)
@@ -96,22 +112,48 @@ class Line:
 
     def maintain(self, now_ms: int) -> None:
         """Open the carrier if it is down and the time has come."""
+        if self.seal is not None and self.seal.closed:
+            self.seal = None
+            self._lost(f"{self.peer.name}: was revoked", now_ms)
         if self._transport is None:
             if self.state and elapsed_ms(now_ms, self._retry_from_ms) < self._retry_ms:
                 return
             try:
                 self._transport = self._open()
-            except TransportError as error:
+            except (TransportError, KeysError, PrivateError, BusyError) as error:
+                self.refused = not isinstance(error, TransportError)
                 self._lost(str(error), now_ms)
+                if isinstance(error, RevokedError):
+                    self._set_state(REVOKED, str(error))
                 return
+            self.refused = False
         if self.url.scheme == "mqtt":
             self._follow_broker()
         else:
             self._set_state(UP, "")
 
     def _open(self) -> Transport:
-        if self.url.scheme == "mqtt":
-            return self._brokers.client(self.url).transport(self.peer.id)
+        made: Transport
+        if self.url.plain:
+            made = self._open_serial()
+        else:
+            self.seal = seal = self._seal_of(self.peer)
+            if self.url.scheme == "mqtt":
+                # Names of a broker's topics are key ids: it learns nothing of who we are.
+                inbox, outbox = f"{seal.kid_in:04x}", f"{seal.kid_out:04x}"
+                client = self._brokers.client(self.url)
+                carrier: Transport = client.transport(inbox.encode(), outbox.encode())
+            else:
+                carrier = self._open_serial()
+            # After a loss the peer must hear of it, also when there is nothing else to say.
+            seal.urgent = seal.urgent or self.live.lost
+            made = self._sealed = Sealed(carrier, seal, clock.now_ms, self._seal_buf)
+        size_max = min(self.live.frame_size_max, made.frame_size_max)
+        if size_max != len(self._frame_out):
+            self._frame_out = bytearray(size_max)
+        return made
+
+    def _open_serial(self) -> Transport:
         from drupelet_transports.serial_host import open_serial
 
         return open_serial(self.url)
@@ -144,8 +186,13 @@ class Line:
         self._unsent = 0
         if self._transport is not None:
             self._transport.close()
-            self._transport = None
+            self._transport = self._sealed = None
             self._damaged = 0
+
+    def instruct(self, issuer: "Issuer | None") -> None:
+        """What the peer is to be told about keys; None for nothing."""
+        if self._sealed is not None:
+            self._sealed.issuer = issuer
 
     def poll_object(self) -> object | None:
         """What to wait on for incoming frames; None while there is nothing."""
@@ -175,6 +222,10 @@ class Line:
             self.link.received(transport.last_wire_size)
             self.live.receive(self._frame_in, size, now_ms)
             self._after_frame()
+            if self.seal is not None and self.seal.peer_lost:
+                forget_holds(self.link)
+                self._save()
+                self.seal.settle()
         return True
 
     def _count_damaged(self, transport: Transport) -> None:
@@ -187,6 +238,8 @@ class Line:
         if transport is None or self.state != UP:
             return False
         for _ in range(FRAMES_PER_TURN_MAX):
+            if transport.pending_size:
+                return False  # a frame that is sealed and then refused costs a number of its epoch
             size = self._unsent or self.link.poll_into(self._frame_out, now_ms)
             if not size:
                 return False
@@ -195,6 +248,11 @@ class Line:
                 self._unsent = size  # the carrier is busy: the same frame goes first next turn
                 return False
             self._unsent = 0
+            if code == E_STORAGE and self.seal is not None:
+                self._lost(
+                    f"{self.peer.name}: its keys cannot be written; look at the disk", now_ms
+                )
+                return False
             if code != OK:
                 if self.url.scheme != "mqtt":
                     self._lost(f"{self.url.text}: the device went away; plug it in again", now_ms)

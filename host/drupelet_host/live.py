@@ -32,14 +32,17 @@ _SALT_SIZE = 4
 # A policy's round trip: sixteenths of an epoch, and where it begins before any was measured.
 _TRIP_SCALE = 16
 _TRIP_AT_FIRST = Policy(BATCH, 1, 0).trip
+# What a seal adds at most: header, salt, a status of 9 bytes and a tag of 16.
+_SEAL_OVERHEAD_MAX = 40
 
 
 def overhead_max(url: Url) -> int:
-    """The most bytes that a carrier adds to a frame."""
+    """The most bytes that a carrier and its seal add to a frame."""
+    sealed = 0 if url.plain else _SEAL_OVERHEAD_MAX
     if url.scheme == "mqtt":
-        # PUBLISH: type, 2 bytes of length, 2 of the topic's, prefix/receiver/sender.
-        return 5 + len(url.path.encode()) + 18
-    return wire_size_max(FRAME_SIZE_MAX) - FRAME_SIZE_MAX
+        # PUBLISH: type, 2 bytes of length, 2 of the topic's, prefix/key id.
+        return 5 + len(url.path.encode()) + 5 + sealed
+    return wire_size_max(FRAME_SIZE_MAX) - FRAME_SIZE_MAX + sealed
 
 
 def budget_of(peer: Peer, url: Url) -> tuple[Budget | None, int]:

@@ -114,7 +114,7 @@ class LogView:
         waiting = self.connection.execute(
             "SELECT count(*) FROM log WHERE state = ?", (STATE_PENDING,)
         ).fetchone()[0]
-        last = self._last_status()
+        last = last_status(self.config.status_path)
         running = config.locked(self.config.home)
         return {
             "name": self.config.name,
@@ -133,13 +133,6 @@ class LogView:
             "counters": last.get("counters", {}),
             "peers": self._peers(last, running),
         }
-
-    def _last_status(self) -> dict[str, Any]:
-        try:
-            value = json.loads(self.config.status_path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}  # no agent ran yet, or it was cut while writing: nothing is known
-        return value if isinstance(value, dict) else {}
 
     def _peers(self, last: dict[str, Any], running: bool) -> list[dict[str, Any]]:
         said = {row["id"]: row for row in last.get("peers", [])}
@@ -161,6 +154,7 @@ class LogView:
                     "duplicates": row.get("duplicates"),
                     "round_trip_ms": row.get("round_trip_ms"),
                     "recovering": row.get("recovering", False),
+                    "seals": row.get("seals", {}),
                 }
             )
         return peers
@@ -196,6 +190,15 @@ class LogView:
             }
             for peer in self.config.peers
         }
+
+
+def last_status(path: Path) -> dict[str, Any]:
+    """What the agent last said about itself; {} when no agent ran yet, or it was cut."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def author_of(payload: bytes) -> str:

@@ -27,6 +27,7 @@ from drupelet_host.config import PEERS_CONFIGURED_MAX, Config, Peer
 from drupelet_host.index import DictIndex
 from drupelet_host.live import MODES, PROFILES, LiveLink
 from drupelet_host.parts_sqlite import PARTS_HOST_MAX
+from drupelet_host.sealing import Sealing
 from drupelet_host.store_sqlite import SqliteStore
 from drupelet_transports.url import parse_url
 
@@ -37,6 +38,8 @@ OFFERS_HOST_MAX = 1024
 # Events and letters handled in one turn, so that carriers are served in between.
 EVENTS_PER_TURN_MAX = 256
 LETTERS_PER_TURN_MAX = 64
+# More sticks than this are not carried between a backup and its use.
+BUNDLES_SKIPPED = 1 << 16
 # Black-box codes and values of the host (docs/SPEC.md: black box).
 _CODE_BOOT = 32
 _CODE_DESCRIPTOR = 34
@@ -44,6 +47,8 @@ _FIELD_EPOCH_MS = 2
 _FIELD_BOARD = 3
 _BOARD_HOST = 9
 _STATE_IDLE = 2
+# Key of the table `meta` with a peer's id in hex behind it: how often a clone of it was seen.
+CLONES = "clones."
 # What NTP keeps a host's clock to; units of 10 ms.
 _WALL_UNCERTAINTY = 5
 
@@ -78,6 +83,7 @@ class Member:
         self.store.open()
         peers = [peer.id for peer in config.peers]
         self.restored = restored.notice(self.store, config.status_path, peers, was_restored)
+        self.sealing = Sealing(config, self.store.store_gen)
         now_ms = clock.now_ms()
         self.boot = self.store.next_boot()
         self.mark = restored.mark(self.store)
@@ -95,8 +101,11 @@ class Member:
         for peer in config.peers:
             self.add_peer(peer)
         self.node.boot(now_ms)
+        if self.restored:
+            self._skip_bundles()
         self._stick_links: dict[bytes, Link] = {}
         self._live_links: dict[bytes, LiveLink] = {}
+        self._clones: dict[tuple[bytes, int], int] = {}
         self._told: dict[bytes, tuple[bool, int]] = {}  # what the store knows of the live links
         self.author = Author(self.node, self.readings)
         self.author.body = bytearray(BODY_SIZE_MAX)
@@ -118,9 +127,17 @@ class Member:
         self._stick_links.pop(id, None)
         self._live_links.pop(id, None)
         self._told.pop(id, None)
+        self.sealing.forget(id)
         restored.drop(self.store, restored.LOST + id.hex())
         restored.drop(self.store, restored.PEER_GEN + id.hex())
         self.node.remove_peer(number)
+
+    def _skip_bundles(self) -> None:
+        """After a loss no bundle may have a number that a peer has read already."""
+        window = self.node.core.window
+        for number in range(len(window.bundles_out)):
+            window.bundles_out[number] += BUNDLES_SKIPPED
+        window.dirty = True
 
     def _recover_author(self) -> None:
         """As `Author.recover`, by two index look-ups instead of a walk over the whole log."""
@@ -254,6 +271,23 @@ class Member:
         self.save(now_ms)
         self.mark = restored.mark(self.store)
 
+    def clones(self) -> dict[bytes, int]:
+        """Peers of which more than one device was seen since the last call, with how often ever.
+
+        What is kept is for `drupelet doctor`; it is durable with the next `save`.
+        """
+        found: dict[bytes, int] = {}
+        for (peer_id, carrier_class), seal in self.sealing.seals().items():
+            key = (peer_id, carrier_class)
+            new = seal.clones - self._clones.get(key, 0)
+            if new > 0:
+                self._clones[key] = seal.clones
+                meta = CLONES + peer_id.hex()
+                count = database.meta_int(self.store.connection, meta, 0) + new
+                restored.put(self.store, meta, count)
+                found[peer_id] = count
+        return found
+
     def drain_box(self) -> None:
         """Move finished black-box blocks into their group; often, so that none overflows."""
         self.node.telemetry(self.telemetry, clock.now_ms(), clock.timestamp8(clock.wall_ms()))
@@ -269,7 +303,7 @@ class Member:
             raise StorageError(self.store.failure or f"{self.store.path}: cannot be written")
 
     def close(self, now_ms: int) -> None:
-        """A clean stop: the black box's last block, cursors, commit."""
+        """A clean stop: the black box's last block, cursors, commit; `sealing` is closed apart."""
         self.node.telemetry_flush(self.telemetry, now_ms, clock.timestamp8(clock.wall_ms()))
         self._keep_contacts()
         self.save(now_ms)

@@ -19,6 +19,8 @@ from drupelet_host.store_sqlite import SqliteStore
 PLACE = "place"
 LOST = "lost."
 PEER_GEN = "peer_gen."
+# No file has this number: the store counts as put back at the next start.
+NOWHERE = 1
 _STORE_GEN_SIZE = 4
 
 

@@ -9,12 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drupelet.errors import DrupeletError
+from drupelet.amnesty import forget_holds
+from drupelet.errors import OK, DrupeletError
 from drupelet.limits import FRAME_SIZE_MAX
-from drupelet_host import clock
+from drupelet.seal import Seal
+from drupelet.seal_issue import Issuer
+from drupelet_host import clock, database, restored
+from drupelet_host.config import Peer
+from drupelet_host.keys import BUNDLE, KeysError
 from drupelet_host.member import Member
+from drupelet_host.private import BusyError, PrivateError
+from drupelet_transports.sealed_visit import SealedVisit
 from drupelet_transports.stick import Stick
-from drupelet_transports.visit import Visit
 
 
 class StickError(DrupeletError):
@@ -52,6 +58,22 @@ class Report:
         return dict(vars(self))
 
 
+class Notice(Issuer):
+    """Has a bundle written although nothing else is due: its status tells of our new store."""
+
+    def __init__(self, issuer: Issuer | None) -> None:  # what is to be told besides, if anything
+        self._issuer = issuer
+
+    @property
+    def rekeyed(self) -> bool:
+        """Never done: the bundle is wanted."""
+        return False
+
+    def due(self, now_ms: int) -> bytes:
+        """See Issuer."""
+        return self._issuer.due(now_ms) if self._issuer is not None else b""
+
+
 def visit(
     member: Member, path: Path, peer_ids: set[bytes], take_events: Callable[[], None]
 ) -> Report:
@@ -69,19 +91,22 @@ def visit(
     for sender in sorted(senders - set(member.numbers)):
         report.problems.append(f"files from {sender.hex()} left alone: no peer in drupelet.toml")
     chosen = sorted(senders & set(member.numbers) | peer_ids)
+    seals = _seals(member, chosen, report)
+    chosen = [peer_id for peer_id in chosen if peer_id in seals]
     report.peers = [member.names[member.numbers[peer_id]] for peer_id in chosen]
-    carrier = Visit(stick, bytearray(FRAME_SIZE_MAX), clock.now_ms, member.drain_box)
+    frame, buf = bytearray(FRAME_SIZE_MAX), bytearray(FRAME_SIZE_MAX)
+    carrier = SealedVisit(stick, seals, frame, clock.now_ms, member.drain_box, buf)
     for peer_id in chosen:
         carrier.take_in(member.stick_link(peer_id), peer_id)
         take_events()
+        _show_again(member, peer_id, seals[peer_id])
     for peer_id in chosen:
-        if carrier.hand_out(member.stick_link(peer_id), peer_id) < 0:
-            name = member.names[member.numbers[peer_id]]
-            report.problems.append(
-                f"nothing written for {name}: the stick is full, read-only or gone"
-            )
+        _hand_out(member, carrier, peer_id, seals[peer_id], report)
     # Bundle numbers and what the bundles hold, before anybody pulls the stick.
     member.save(clock.now_ms())
+    if carrier.saved() != OK:
+        report.problems.append("the keys could not be written: what was read is read again")
+    member.sealing.tick()
     report.bundles_read, report.frames_read = carrier.bundles_in, carrier.frames_in
     report.bundles_written, report.frames_written = carrier.bundles_out, carrier.frames_out
     report.messages = member.node.delivered - before
@@ -89,3 +114,58 @@ def visit(
         report.problems.append(f"{carrier.truncated} files were cut short; their rest comes again")
     report.safe_to_unplug = not carrier.failed
     return report
+
+
+def _seals(member: Member, peer_ids: list[bytes], report: Report) -> dict[bytes, Seal]:
+    """The bundle seals of these peers; who has no keys is reported and left alone.
+
+    Raises StickError when that is all of them.
+    """
+    peers: dict[bytes, Peer] = {peer.id: peer for peer in member.config.peers}
+    seals: dict[bytes, Seal] = {}
+    refused = ""
+    for peer_id in peer_ids:
+        try:
+            seals[peer_id] = member.sealing.bundle(peers[peer_id])
+        except (KeysError, PrivateError, BusyError) as error:
+            refused = refused or str(error)
+            report.problems.append(str(error))
+    if refused and not seals:
+        raise StickError(refused)
+    return seals
+
+
+def _loss_untold(member: Member, peer_id: bytes, seal: Seal) -> bool:
+    """True while the peer may not know that our store lost what we acknowledged.
+
+    `lost.` in the store is 1 then, or 1 more than the epoch in which a bundle told it.
+    """
+    told = database.meta_int(member.store.connection, restored.LOST + peer_id.hex(), 0)
+    if told > 1 and seal.answered >= told - 1:
+        restored.drop(member.store, restored.LOST + peer_id.hex())
+        return False
+    return told > 0
+
+
+def _show_again(member: Member, peer_id: bytes, seal: Seal) -> None:
+    """If the peer has lost its store: what it acknowledged goes to it again."""
+    if seal.peer_lost:
+        forget_holds(member.stick_link(peer_id))
+        member.save(clock.now_ms())
+        seal.settle()
+
+
+def _hand_out(
+    member: Member, carrier: SealedVisit, peer_id: bytes, seal: Seal, report: Report
+) -> None:
+    """Write what is due for a peer, and what it is to be told of keys and of our store."""
+    issuer = member.sealing.issuer(peer_id, BUNDLE)
+    if _loss_untold(member, peer_id, seal):
+        carrier.issuers[peer_id] = Notice(issuer)
+    elif issuer is not None:
+        carrier.issuers[peer_id] = issuer
+    if carrier.hand_out(member.stick_link(peer_id), peer_id) < 0:
+        name = member.names[member.numbers[peer_id]]
+        report.problems.append(f"nothing written for {name}: the stick is full, read-only or gone")
+    elif isinstance(carrier.issuers.get(peer_id), Notice):
+        restored.put(member.store, restored.LOST + peer_id.hex(), seal.out_epoch + 1)

@@ -31,7 +31,8 @@ from drupelet.limits import (
 )
 from drupelet.ports import Buffer
 from drupelet_host import database
-from drupelet_host.parts_sqlite import PARTS_HOST_MAX, SqliteParts, copy_out
+from drupelet_host.parts_sqlite import PARTS_HOST_MAX, copy_out
+from drupelet_host.room_sqlite import SqliteRoom
 
 __all__ = ["PARTS_HOST_MAX", "SqliteStore"]
 
@@ -39,8 +40,6 @@ __all__ = ["PARTS_HOST_MAX", "SqliteStore"]
 MESSAGES_STORED_MAX = 1_000_000
 # Messages whose parents are missing: as many as the agent has message slots.
 PENDING_STORED_MAX = 1024
-# Removed in one go when the store is full, so that a full store does not pay per message.
-RECLAIM_COUNT = 1024
 # Member numbers are one byte on a board; 0 is ourselves and 255 is kept free.
 MEMBER_NUMBER_MAX = 254
 # 8 B header, 13 B for each of 32 peers, 8 B for each of 1,024 messages in slots; rounded up.
@@ -59,7 +58,7 @@ _PUT = (
 )
 
 
-class SqliteStore(SqliteParts):
+class SqliteStore(SqliteRoom):
     """Same calls, codes and attributes as `drupelet.store.FlashStore`.
 
     Args:
@@ -83,17 +82,14 @@ class SqliteStore(SqliteParts):
         self.group = self.source = self.size = self.state = self.edges_size = 0
         self.saved = bytearray(SAVED_SIZE_MAX)
         self.saved_size = 0
-        self.settled_handle = 0
-        self.programs = self.erases = self.refused = self.damaged = self.duplicates = 0
+        self.missing = 0
+        self.programs = self.damaged = self.duplicates = 0
         self.private = False
         self.store_gen = 0
         self.failure = ""
         self._connection: sqlite3.Connection | None = None
         self._members: dict[tuple[int, bytes], int] = {}
-        self._messages = 0
-        self._pending = 0
         self._body = b""
-        self._body_handle = 0
         self._dirty = False
         self._together = False
 
@@ -127,9 +123,7 @@ class SqliteStore(SqliteParts):
                 "SELECT kind, number, key FROM members WHERE key != x''"
             )
         }
-        count = "SELECT count(*) FROM log WHERE state {} ?"
-        self._pending = connection.execute(count.format("="), (STATE_PENDING,)).fetchone()[0]
-        self._messages = connection.execute(count.format("!="), (STATE_PENDING,)).fetchone()[0]
+        self._recount(connection)
         row = connection.execute("SELECT value FROM meta WHERE key = 'wake'").fetchone()
         blob = bytes(row[0]) if row else b""
         self.saved_size = min(len(blob), SAVED_SIZE_MAX)
@@ -268,14 +262,9 @@ class SqliteStore(SqliteParts):
             self._body_handle = 0
             touched = self.write("DELETE FROM log WHERE member_group = ?", number)
             touched = min(touched, self.write("DELETE FROM descriptors WHERE number = ?", number))
-            self._recount()
+            if touched >= 0:
+                self._recount(self.connection)
         return OK if touched >= 0 else E_STORAGE
-
-    def _recount(self) -> None:
-        row = self._row("SELECT count(*), coalesce(sum(state = ?), 0) FROM log", STATE_PENDING)
-        if row:
-            self._pending = row[1]
-            self._messages = row[0] - row[1]
 
     # --- descriptors ---
 
@@ -332,12 +321,14 @@ class SqliteStore(SqliteParts):
             if enters and self.load(known) == OK and self.state == STATE_PENDING:
                 return self.promote(known, state)
             return known
-        if len(body) > BODY_SIZE_MAX or not self._room(state == STATE_PENDING):
+        room = self._room(state == STATE_PENDING) and self._in_quota(group)
+        if len(body) > BODY_SIZE_MAX or not room:
             self.refused += 1
             return E_CAPACITY
         handle = self._add(id, group, source, timestamp, len(body), state, body)
         if handle > 0:
             self._count(state, 1)
+            self._held[group & 7] += 1
         return handle
 
     def _add(self, *values: object) -> int:
@@ -385,6 +376,9 @@ class SqliteStore(SqliteParts):
         self.private = state in (STATE_PRIVATE, _STATE_DELETED_PRIVATE)
         self.state = STATE_DELETED if state in (_STATE_DROPPED, _STATE_DELETED_PRIVATE) else state
         self.edges_size = row[2] if self.state == STATE_DELETED else 0
+        self.missing = 0
+        if self.state == STATE_DELETED:
+            self.missing, self.size = self.size, 0
         return OK
 
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
@@ -474,8 +468,11 @@ class SqliteStore(SqliteParts):
         )
         return row[0] if row else 0
 
-    def delete(self, handle: int, edges: Buffer, size: int) -> int:
-        """Drop a body; its id, its place in the log and its edges stay known."""
+    def delete(self, handle: int, edges: Buffer, size: int, missing: int = 0) -> int:
+        """Drop a body; its id, its place in the log and its edges stay known.
+
+        `missing`: a bit (0..15) for each sharer that is not known to have the message; see `keep`.
+        """
         if self.load(handle) != OK:
             return E_STORAGE
         if self.state in (STATE_DELETED, STATE_INVALID):
@@ -483,34 +480,21 @@ class SqliteStore(SqliteParts):
         state = _STATE_DROPPED if self.state == STATE_PENDING else STATE_DELETED
         if self.state == STATE_PRIVATE:
             state = _STATE_DELETED_PRIVATE
-        return self._empty(handle, state, bytes(edges[:size]))
+        if not self._may_keep(missing):
+            return E_CAPACITY
+        return self._empty(handle, state, bytes(edges[:size]), missing)
 
-    def _empty(self, handle: int, state: int, left: bytes) -> int:
+    def _empty(self, handle: int, state: int, left: bytes, missing: int = 0) -> int:
         if self.load(handle) != OK:
             return E_STORAGE
         self._count(self.state, -1)
         self._count(state, 1)
         self._body_handle = 0
         touched = self.write(
-            "UPDATE log SET state = ?, body = ?, size = 0 WHERE handle = ?", state, left, handle
-        )
+            "UPDATE log SET state = ?, body = ?, size = ? WHERE handle = ?",
+            state, left, missing, handle,
+        )  # fmt: skip
         return OK if touched == 1 else E_STORAGE
-
-    def reclaim(self) -> int:
-        """Remove the oldest settled messages; E_CAPACITY when none is settled."""
-        touched = self.write(
-            "DELETE FROM log WHERE handle IN (SELECT handle FROM log WHERE handle < ?"
-            " AND state != ? ORDER BY handle LIMIT ?)",
-            self.settled_handle,
-            STATE_PENDING,
-            RECLAIM_COUNT,
-        )
-        if touched < 0:
-            return E_STORAGE
-        self._body_handle = 0
-        self._messages -= touched
-        self.erases += touched
-        return OK if touched else E_CAPACITY
 
     def put_part(
         self, part: int, group: int, source: int, id: Buffer, id_at: int, state: int

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from drupelet.errors import StorageError
-from drupelet_host import config, database, mailbox
+from drupelet_host import config, database, mailbox, provision
 from drupelet_host.config import Config, Peer
 from drupelet_host.log_view import LogView
 
@@ -38,7 +38,7 @@ def wait_for(fact: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
     raise AssertionError(f"no {what} within {wait_s} s")
 
 
-def _placed(words: tuple[str, ...], home: Path) -> list[str]:
+def placed(words: tuple[str, ...], home: Path) -> list[str]:
     """The words with --home behind the verb, which has two words in a group of commands."""
     verb = 2 if words[0] == "peer" else 1
     return [*words[:verb], "--home", str(home), *words[verb:]]
@@ -51,13 +51,14 @@ class Home:
         self.path = folder
         self.name = name
         self.id = id
+        self.id = id
         self.process: subprocess.Popen[bytes] | None = None
         config.create(Config(folder, name, id, "orchard", 50, None, peers))
 
     def run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run one command to its end."""
         return subprocess.run(
-            [*COMMAND, *_placed(words, self.path)],
+            [*COMMAND, *placed(words, self.path)],
             capture_output=True, text=True, timeout=WAIT_S, check=False, **options,
         )  # fmt: skip
 
@@ -130,6 +131,15 @@ class Home:
         return time.monotonic() - begun
 
 
+def share_keys(one: Home, other: Home) -> None:
+    """Pair two homes, as `drupelet provision NAME --to HOME` does."""
+    sides = [
+        provision.HomeKeys(home.path / "keys", home.id, peer.id)
+        for home, peer in ((one, other), (other, one))
+    ]
+    provision.provision(sides[0], sides[1], 8, issuer=True)
+
+
 class Cable:
     """Two serial devices that are joined; bytes flow while it is plugged."""
 
@@ -149,8 +159,8 @@ class Cable:
         self._thread = threading.Thread(target=self._relay)
         self._thread.start()
 
-    def url(self, end: int) -> str:
-        return f"serial://{self.devices[end]}?baud=115200"
+    def url(self, end: int, plain: bool = True) -> str:
+        return f"serial://{self.devices[end]}?baud=115200" + ("&plain=1" if plain else "")
 
     def _relay(self) -> None:
         poll = select.poll()

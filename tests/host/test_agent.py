@@ -9,17 +9,20 @@ import pytest
 
 from drupelet_host.broker import Broker
 from drupelet_host.config import Peer
-from host.conftest import Cable, Home, wait_for
+from host.conftest import Cable, Home, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
 A, B = 0xA0000001, 0xB0000002
 
 
 def pair(make_home: MakeHome, url_a: str, url_b: str, mode: str = "interactive") -> list[Home]:
-    return [
+    homes = [
         make_home("a", A, Peer("b", B.to_bytes(4), url_a, mode, 50)),
         make_home("b", B, Peer("a", A.to_bytes(4), url_b, mode, 50)),
     ]
+    if "plain" not in url_a:
+        share_keys(*homes)
+    return homes
 
 
 def assert_same_logs(homes: list[Home], texts: set[str]) -> None:

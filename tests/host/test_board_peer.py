@@ -24,12 +24,13 @@ def test_an_agent_falls_back_to_what_a_board_speaks(
     firmware = tmp_path / "firmware"
     build_set(firmware, "x86", Choice("full"))
     (tmp_path / "flash").mkdir()
+    end = cable.url(0).replace("baud=115200&", "")
     settings = {
         "name": "A", "id": f"{BOARD:08x}", "flash": str(tmp_path / "flash"), "group": "orchard",
         "epoch_ms": 50, "readings_max": READINGS, "rows": None, "heap_limit": 128 * 1024,
         "telemetry_to": [], "peers_max": 2, "messages_max": 24, "offers_max": 24,
         "filter_size": 1024,
-        "peers": [{"id": f"{HOST:08x}", "url": cable.url(0).partition("?")[0], "mode": mode}],
+        "peers": [{"id": f"{HOST:08x}", "url": end, "mode": mode}],
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(settings))
     peer = Peer("A", BOARD.to_bytes(4), cable.url(1), mode, 50, profile="compact-1")

@@ -12,7 +12,7 @@ import pytest
 import drupelet
 from drupelet_host.config import Peer
 from drupelet_host.log_view import author_of
-from host.conftest import COMMAND, Home, wait_for
+from host.conftest import COMMAND, Home, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
 A, B = 0xA0000001, b"\xb0\0\0\2"
@@ -53,6 +53,7 @@ def test_init_put_log_status(tmp_path: Path) -> None:
     home = ["--home", str(tmp_path / "home")]
     made = run("init", *home, "--name", "field", "--group", "orchard", "--id", "0a0b0c0d")
     assert made.returncode == 0
+    assert (tmp_path / "home/keys").stat().st_mode & 0o777 == 0o700
     assert run("put", *home, "hello").returncode == 0
     status = json.loads(run("status", *home, "--json").stdout)
     assert (status["name"], status["id"], status["outbox"]) == ("field", "0a0b0c0d", 1)
@@ -61,6 +62,20 @@ def test_init_put_log_status(tmp_path: Path) -> None:
     assert_refused(run("init", *home, "--name", "b", "--group", "g"), "is there already")
     assert_refused(run("init", "--home", str(tmp_path / "x"), "--name", "b c", "--group", "g"))
     assert not (tmp_path / "x" / "drupelet.toml").exists()
+
+
+def test_what_a_member_tells_of_itself(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    said = json.loads(home.run("id", "--json").stdout)
+    assert said == {
+        "id": "a0000001", "name": "a", "group": "orchard",
+        "pair": "drupelet:a0000001?name=a&group=orchard",
+    }  # fmt: skip
+    plain = home.run("id").stdout.splitlines()
+    assert plain == ["a0000001  a in group orchard", said["pair"]]
+    drawn = home.run("id", "--qr").stdout.splitlines()
+    assert drawn[:2] == plain
+    assert len(drawn) > 12 and set("".join(drawn[2:])) <= set(" █▀▄\x1b[0123456789;m")
 
 
 def test_a_missing_home(tmp_path: Path) -> None:
@@ -91,7 +106,7 @@ def test_a_damaged_store(make_home: MakeHome) -> None:
 
 
 def test_a_serial_device_that_is_not_there(make_home: MakeHome) -> None:
-    home = make_home("a", A, Peer("b", B, "serial:///dev/nothing-here"))
+    home = make_home("a", A, Peer("b", B, "serial:///dev/nothing-here?plain=1"))
     done = home.run("agent")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
@@ -103,6 +118,7 @@ def test_a_serial_device_that_is_not_there(make_home: MakeHome) -> None:
 
 def test_a_broker_that_is_not_there(make_home: MakeHome) -> None:
     home = make_home("a", A, Peer("b", B, "mqtt://127.0.0.1:1/t"))
+    share_keys(home, make_home("b", int.from_bytes(B)))
     done = home.run("agent")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
@@ -112,7 +128,11 @@ def test_a_broker_that_is_not_there(make_home: MakeHome) -> None:
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("mqtt://192.0.2.1:1883/t", "not sealed"),
+        (
+            "mqtt://192.0.2.1:1883/t",
+            "b: no keys, and mqtt goes sealed only; make them with `drupelet",
+        ),
+        ("serial:///dev/nothing-here", "or write plain=1 into the URL of its cable"),
         ("gopher://x", "gopher"),
         ("udp://239.0.0.1:7447", "serial, mqtt and stick"),
     ],
@@ -184,6 +204,7 @@ def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_a_stick_that_is_not_there(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("a", A, Peer("b", B, "stick:"))
+    share_keys(home, make_home("b", int.from_bytes(B)))
     assert_refused(home.run("stick", str(tmp_path / "usb")), "usb", "plug it in")
     home.start()
     assert_refused(home.run("stick", str(tmp_path / "usb")), "usb", "plug it in")

@@ -8,7 +8,7 @@ import pytest
 
 from drupelet_host.broker import Broker
 from drupelet_host.config import Peer
-from host.conftest import WAIT_S, Cable, Home, wait_for
+from host.conftest import WAIT_S, Cable, Home, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
 A, B, C = 0xA0000001, 0xB0000002, 0xC0000003
@@ -83,6 +83,7 @@ def test_compact_frames_behind_a_broker(make_home: MakeHome) -> None:
             make_home("a", A, peer_of("b", B, url, mode="auto", budget_bytes_per_epoch=300)),
             make_home("b", B, peer_of("a", A, url)),
         ]
+        share_keys(*homes)
         for home in homes:
             home.start()
         homes[0].put("x" * 3000)  # ten epochs of the budget at least
@@ -160,6 +161,8 @@ def test_peers_come_and_go_while_the_agent_runs(make_home: MakeHome) -> None:
         a = make_home("a", A, peer_of("b", B, url))
         b = make_home("b", B, peer_of("a", A, url))
         c = make_home("c", C, peer_of("a", A, url))
+        share_keys(a, b)
+        share_keys(a, c)
         for home in (a, b, c):
             home.start()
         exchange([a, b], 2)

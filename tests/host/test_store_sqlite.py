@@ -7,7 +7,8 @@ import pytest
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet_host import database, mailbox
-from drupelet_host.store_sqlite import RECLAIM_COUNT, SqliteStore
+from drupelet_host.room_sqlite import RECLAIM_COUNT
+from drupelet_host.store_sqlite import SqliteStore
 
 
 def id_of(number: int) -> bytes:

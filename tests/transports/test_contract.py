@@ -97,11 +97,12 @@ def _mqtt_ends(first: Client, second: Client) -> Iterator[Ends]:
         time.sleep(0.001)
 
     end = time.monotonic() + DEADLINE_S
+    ends = Ends(first.transport(b"b", b"a"), second.transport(b"a", b"b"), step)
     while not (first.up and second.up):
         assert time.monotonic() < end, "no connection"
         step()
     with closing(first), closing(second):
-        yield Ends(first.transport(B), second.transport(A), step)
+        yield ends
 
 
 @contextmanager
@@ -109,8 +110,8 @@ def mqtt_host_ends() -> Iterator[Ends]:
     broker = Broker()
     broker.start()
     try:
-        first = mqtt_host.MqttClient("localhost", broker.port, "contract", A)
-        second = mqtt_host.MqttClient("localhost", broker.port, "contract", B)
+        first = mqtt_host.MqttClient("localhost", broker.port, "contract")
+        second = mqtt_host.MqttClient("localhost", broker.port, "contract")
         with _mqtt_ends(first, second) as ends:
             yield ends
     finally:
@@ -122,8 +123,8 @@ def mqtt_board_ends() -> Iterator[Ends]:
     broker = Broker()
     broker.start()
     try:
-        first = mqtt_board.MqttClient("localhost", broker.port, "contract", A, lambda: 3)
-        second = mqtt_host.MqttClient("localhost", broker.port, "contract", B)
+        first = mqtt_board.MqttClient("localhost", broker.port, "contract", lambda: 3)
+        second = mqtt_host.MqttClient("localhost", broker.port, "contract")
         with _mqtt_ends(first, second) as ends:
             yield ends
     finally:

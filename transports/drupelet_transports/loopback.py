@@ -1,4 +1,4 @@
-"""The one rule for brokers until links are sealed: on this machine or not at all."""
+"""Brokers that must be on this machine: what shows itself, as the demo, reaches no network."""
 
 from drupelet_transports.base import TransportError
 
@@ -6,7 +6,6 @@ from drupelet_transports.base import TransportError
 def require_loopback(host: str) -> str:
     """The numeric address to connect to, if `host` is this machine; else TransportError.
 
-    Links are not sealed yet: whoever runs or reaches a broker could read and forge every message.
     `localhost` becomes 127.0.0.1 here, so no resolver has a say in where the frames go.
     """
     if host == "localhost":
@@ -14,8 +13,7 @@ def require_loopback(host: str) -> str:
     if host == "::1" or _is_loopback_v4(host):
         return host
     raise TransportError(
-        "broker " + host + " refused: links are not sealed yet, so frames would cross the network"
-        " readable; use a broker on this machine (localhost, 127.0.0.1 or [::1])"
+        "broker " + host + " refused: it is not on this machine; use localhost, 127.0.0.1 or [::1]"
     )
 
 

@@ -1,7 +1,7 @@
 """MQTT carrier of a board: a bounded MQTT 3.1.1 client; runs on MicroPython and CPython.
 
-The client owns the socket; `transport(peer_id)` hands out one carrier per peer. Topics are
-`<prefix>/<receiver 8 hex>/<sender 8 hex>`, QoS 0, never retained, clean session (docs/SPEC.md).
+The client owns the socket; `transport(inbox, outbox)` hands out one carrier per peer. Topics are
+`<prefix>/<key id>`, QoS 0, never retained, clean session (docs/SPEC.md).
 No call blocks: `maintain` moves the connection on and is to be called at least every `wait_ms`.
 Connecting allocates (at most 1 KB); sending and receiving do not.
 """
@@ -17,7 +17,6 @@ from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.memory import copy, equal
 from drupelet.schedule import elapsed_ms
 from drupelet_transports.base import E_CLOSED, Transport
-from drupelet_transports.loopback import require_loopback
 from drupelet_transports.mqtt_packet import (
     CONNACK,
     DISCONNECT,
@@ -52,8 +51,10 @@ _BACKOFF_DOUBLINGS_MAX = const(6)
 _STEADY_MS = const(10000)
 # While a connection is being made, `wait_ms` asks to be back this soon.
 _CONNECT_POLL_MS = const(20)
-# Hexadecimal digits of a device id.
-_HEX_SIZE = const(8)
+# Random bytes of a client id, written in hexadecimal: two devices never have the same one.
+_CLIENT_ID_SIZE = const(8)
+# The longest name behind the prefix: two numbers of 8 hexadecimal digits and what is between.
+_NAME_SIZE_MAX = const(17)
 
 _DOWN = const(0)
 _CONNECTING = const(1)
@@ -87,10 +88,11 @@ def _read(sock: socket.socket, buf: bytearray) -> int:
 class MqttClient:
     """One connection to a broker for all peers of a device.
 
-    `own_id` has 4 bytes. `random_byte` returns 0..255 and only spreads reconnects and client
-    ids. A frame waits inside the client until its peer's transport is asked, so the owner asks
-    all of them in turn. Counters: `connects`, `disconnects`, `retained` and `misdirected`
-    frames that were dropped, `skipped` packets too long to be ours.
+    `random_byte` returns 0..255 and only spreads reconnects and client ids: nothing that a broker
+    sees says who we are. Make the transports before the first `maintain`. A frame waits inside
+    the client until its peer's transport is asked, so the owner asks all of them in turn.
+    Counters: `connects`, `disconnects`, `retained` and `misdirected` frames that were dropped,
+    `skipped` packets too long to be ours.
     """
 
     def __init__(
@@ -98,20 +100,17 @@ class MqttClient:
         host: str,
         port: int,
         prefix: str,
-        own_id: bytes,
         random_byte: "Callable[[], int]",
         keepalive_s: int = 60,
     ) -> None:
-        self._address = require_loopback(host)
+        # No resolver has a say in where this machine is.
+        self._address = "127.0.0.1" if host == "localhost" else host
         self._port = port
         self._random_byte = random_byte
         self._keepalive_s = keepalive_s
         self._head = (prefix + "/").encode()
-        self._own_hex = binascii.hexlify(own_id)
-        self._inbox = self._head + self._own_hex + b"/"
-        salt = bytes([random_byte(), random_byte(), random_byte(), random_byte()])
-        self._client_id = b"d" + self._own_hex + binascii.hexlify(salt)
-        body_size_max = 2 + len(self._inbox) + _HEX_SIZE + FRAME_SIZE_MAX
+        self._client_id = binascii.hexlify(bytes([random_byte() for _ in range(_CLIENT_ID_SIZE)]))
+        body_size_max = 2 + len(self._head) + _NAME_SIZE_MAX + FRAME_SIZE_MAX
         self._reader = PacketReader(body_size_max)
         self._chunk = bytearray(_CHUNK_SIZE)
         self._tx = bytearray(PUBLISH_HEAD_SIZE_MAX + body_size_max)
@@ -123,15 +122,17 @@ class MqttClient:
         self._now_ms = self._since_ms = 0
         self._backoff_ms = 0
         self._failures = 0
+        self._subscribed = 0  # transports whose topic the broker was asked for
         self._at = self._end = 0
         self._tx_at = self._tx_end = 0
         self.connects = self.disconnects = 0
         self.retained = self.misdirected = 0
         self._reset()
 
-    def transport(self, peer_id: bytes) -> "MqttTransport":
-        """The carrier to and from one peer; ask once per peer."""
-        made = MqttTransport(self, binascii.hexlify(peer_id))
+    def transport(self, inbox: bytes, outbox: bytes) -> "MqttTransport":
+        """The carrier to and from one peer; its frames come to `inbox`, ours go to `outbox`."""
+        assert len(inbox) <= _NAME_SIZE_MAX and len(outbox) <= _NAME_SIZE_MAX
+        made = MqttTransport(self, self._head + inbox, self._head + outbox)
         made.poll_object = self._sock
         self._transports.append(made)
         return made
@@ -366,15 +367,25 @@ class MqttClient:
                 self._drop()  # refused; the broker's reason changes nothing here
                 return
             self._state = _SUBSCRIBING
-            self._queue(subscribe_into(self._tx, 1, self._inbox + b"+"))
+            self._subscribed = 0
+            self._subscribe()
         elif kind == SUBACK and state == _SUBSCRIBING:
             if reader.size != 3 or reader.body[2] & 0x80:
                 self._drop()
                 return
-            self._state = _UP
-            self._since_ms = self._now_ms
-            self.connects += 1
+            self._subscribe()
         reader.release()
+
+    def _subscribe(self) -> None:
+        """Ask for the next transport's topic; after the last one the connection is up."""
+        if self._subscribed < len(self._transports):
+            topic = self._transports[self._subscribed].inbox
+            self._subscribed += 1
+            self._queue(subscribe_into(self._tx, self._subscribed, topic))
+            return
+        self._state = _UP
+        self._since_ms = self._now_ms
+        self.connects += 1
 
     def _addressee(self) -> "MqttTransport | None":
         """Whose frame the PUBLISH is that is ready; None when it is to be dropped."""
@@ -383,33 +394,24 @@ class MqttClient:
         if reader.kind & RETAIN:
             self.retained += 1  # the broker's copy of something old: a replay
             return None
-        size = len(self._inbox)
-        start = 2 + size + _HEX_SIZE
+        start = payload_start(body, reader.size)
         payload_size = reader.size - start
-        if (
-            not reader.kind & QOS_MASK
-            and payload_start(body, reader.size) == start
-            and 0 < payload_size <= FRAME_SIZE_MAX
-            and equal(body, 2, self._inbox, 0, size)
-        ):
+        if not reader.kind & QOS_MASK and start > 0 and 0 < payload_size <= FRAME_SIZE_MAX:
             for transport in self._transports:
-                if equal(body, 2 + size, transport.peer_hex, 0, _HEX_SIZE):
+                size = len(transport.inbox)
+                if size == start - 2 and equal(body, 2, transport.inbox, 0, size):
                     return transport
         self.misdirected += 1
         return None
-
-    def topic_to(self, peer_hex: bytes) -> bytes:
-        """The topic that carries frames from this device to a peer."""
-        return self._head + peer_hex + b"/" + self._own_hex
 
 
 class MqttTransport(Transport):
     """One peer behind the broker; see MqttClient."""
 
-    def __init__(self, client: MqttClient, peer_hex: bytes) -> None:
+    def __init__(self, client: MqttClient, inbox: bytes, outbox: bytes) -> None:
         super().__init__(FRAME_SIZE_MAX)
-        self.peer_hex = peer_hex
-        self._topic = client.topic_to(peer_hex)
+        self.inbox = inbox
+        self._topic = outbox
         self._client: MqttClient | None = client
 
     def send(self, frame: bytearray, size: int) -> int:

@@ -20,16 +20,19 @@ from drupelet.errors import E_CAPACITY, OK
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.schedule import elapsed_ms
 from drupelet_transports.base import E_CLOSED, Transport
-from drupelet_transports.loopback import require_loopback
 
 # Frames that may wait for their peer's link; then the oldest goes, as on any lossy carrier.
 _QUEUE_FRAMES_MAX = 256
+# A connection ends at a longer packet; a frame with its topic is shorter by far.
+_PACKET_SIZE_MAX = 4 * FRAME_SIZE_MAX
 # Packets taken from the socket in one call: bounded work while a broker floods us.
 _PACKETS_PER_CALL = 64
 # A broker on this machine accepts at once or not at all.
 _CONNECT_TIMEOUT_S = 2.0
 # From connect to SUBACK.
 _ANSWER_MS_MAX = 10_000
+# Random bytes of a client id: nothing that a broker sees says who we are.
+_CLIENT_ID_SIZE = 8
 # Wait before a new connection: doubles with each failure up to 32 s, plus up to a quarter.
 _BACKOFF_MS = 500
 _BACKOFF_DOUBLINGS_MAX = 6
@@ -45,7 +48,8 @@ class MqttClient:
     """One connection to a broker for all peers of a host.
 
     Counters: `connects`, `disconnects`; `retained` and `misdirected` frames that were dropped;
-    `overflowed` frames that their link did not take in time.
+    `overflowed` frames that their link did not take in time; `skipped` packets too long to be
+    ours, which end the connection.
     """
 
     def __init__(
@@ -53,13 +57,10 @@ class MqttClient:
         host: str,
         port: int,
         prefix: str,
-        own_id: bytes,
         keepalive_s: int = 60,
         queue_frames_max: int = _QUEUE_FRAMES_MAX,
     ) -> None:
-        self._head = f"{prefix}/{own_id.hex()}/"
-        self._prefix = prefix
-        self._own_hex = own_id.hex()
+        self._head = f"{prefix}/"
         self._queue_frames_max = queue_frames_max
         self._peers: dict[str, MqttTransport] = {}
         self._state = "down"
@@ -68,26 +69,30 @@ class MqttClient:
         self._backoff_ms = 0
         self._failures = 0
         self.connects = self.disconnects = 0
-        self.retained = self.misdirected = self.overflowed = 0
+        self.retained = self.misdirected = self.overflowed = self.skipped = 0
         self._paho = paho.Client(
             CallbackAPIVersion.VERSION2,
-            client_id=f"h{own_id.hex()}{secrets.token_hex(4)}",
+            client_id=secrets.token_hex(_CLIENT_ID_SIZE),
             clean_session=True,
             reconnect_on_failure=False,
         )
         self._paho.connect_timeout = _CONNECT_TIMEOUT_S
-        self._paho.connect_async(require_loopback(host), port, keepalive_s)
+        # No resolver has a say in where this machine is.
+        address = "127.0.0.1" if host == "localhost" else host
+        self._paho.connect_async(address, port, keepalive_s)
         self._paho.on_connect = self._on_connect
         self._paho.on_subscribe = self._on_subscribe
         self._paho.on_message = self._on_message
         self._paho.on_disconnect = self._on_disconnect
 
-    def transport(self, peer_id: bytes) -> "MqttTransport":
-        """The carrier to and from one peer; ask once per peer."""
-        topic = f"{self._prefix}/{peer_id.hex()}/{self._own_hex}"
-        made = MqttTransport(self, topic, self._queue_frames_max)
+    def transport(self, inbox: bytes, outbox: bytes) -> "MqttTransport":
+        """The carrier to and from one peer; its frames come to `inbox`, ours go to `outbox`."""
+        made = MqttTransport(self, self._head + outbox.decode(), self._queue_frames_max)
         made.poll_object = self._paho.socket()
-        self._peers[self._head + peer_id.hex()] = made
+        topic = self._head + inbox.decode()
+        self._peers[topic] = made
+        if self._state == "up":
+            self._paho.subscribe(topic, qos=0)
         return made
 
     @property
@@ -135,6 +140,11 @@ class MqttClient:
         info = self._paho.publish(topic, frame, qos=0)
         return OK if info.rc == MQTTErrorCode.MQTT_ERR_SUCCESS else E_CLOSED
 
+    @property
+    def pending_size(self) -> int:
+        """Above 0 while paho holds bytes that the socket did not take yet."""
+        return int(self._paho.want_write())
+
     def pump(self) -> None:
         """Move bytes in both directions without waiting."""
         if self._paho.want_write():
@@ -144,8 +154,17 @@ class MqttClient:
             if sock is None or not _readable(sock.fileno()):
                 break
             self._paho.loop_read()
+            if self._incoming_size() > _PACKET_SIZE_MAX:
+                # paho would gather all of it, up to 256 MiB.
+                self.skipped += 1
+                self._lost = True
+                break
         if self._lost and self._state in ("up", "connecting"):
             self._drop()
+
+    def _incoming_size(self) -> int:
+        """How long the packet says it is that is coming in; 0 between packets."""
+        return int(self._paho._in_packet["remaining_length"])
 
     def forget(self, transport: "MqttTransport") -> None:
         """Drop what arrives for this peer from now on."""
@@ -196,7 +215,10 @@ class MqttClient:
     ) -> None:
         if reason.is_failure:
             return  # the broker closes the connection next, or _ANSWER_MS_MAX passes
-        client.subscribe(self._head + "+", qos=0)
+        if self._peers:
+            client.subscribe([(topic, 0) for topic in self._peers])
+        else:
+            self._came_up()
 
     def _on_subscribe(
         self,
@@ -206,8 +228,10 @@ class MqttClient:
         reasons: list[ReasonCode],
         _properties: object,
     ) -> None:
-        if not reasons or reasons[0].is_failure or self._state != "connecting":
-            return
+        if self._state == "connecting" and not any(reason.is_failure for reason in reasons):
+            self._came_up()
+
+    def _came_up(self) -> None:
         self._state = "up"
         self._since_ms = self._now_ms
         self.connects += 1
@@ -253,6 +277,7 @@ class MqttTransport(Transport):
             return E_CLOSED
         assert 0 < size <= self.frame_size_max
         code = self._client.publish(self._topic, bytes(frame[:size]))
+        self.pending_size = self._client.pending_size
         if code == OK:
             self.last_wire_size = self._wire_size(size)
         return code
@@ -263,6 +288,7 @@ class MqttTransport(Transport):
             return E_CLOSED
         if not self._frames:
             self._client.pump()
+        self.pending_size = self._client.pending_size
         if not self._frames:
             return 0
         data = self._frames.popleft()

@@ -1,6 +1,6 @@
 """Carrier URLs: one string names the carrier, where it is and how it is used.
 
-    serial:///dev/ttyACM0?baud=115200
+    serial:///dev/ttyACM0?baud=115200        (&plain=1: no keys, on a cable only)
     mqtt://localhost:1883/prefix
     stick:///media/usb
     udp://239.0.0.1:7447
@@ -34,6 +34,11 @@ class Url:
         self.port = 0
         self.path = ""
         self.options: dict[str, str] = {}
+
+    @property
+    def plain(self) -> bool:
+        """True for a cable that its owner wants without keys; no other carrier can be."""
+        return "plain" in self.options
 
     def option_number(self, name: str, default: int) -> int:
         """The option as a number above 0, or `default` where the URL has none; TransportError."""
@@ -128,10 +133,12 @@ def _unquote(url: Url, path: str) -> str:
 
 
 def _check(url: Url) -> None:
-    known = ("baud",) if url.scheme == "serial" else ()
+    known = ("baud", "plain") if url.scheme == "serial" else ()
     for name in url.options:
         if name not in known:
             raise _wrong(url.text, "there is no option " + name + ", leave it out")
+    if url.options.get("plain", "1") != "1":
+        raise _wrong(url.text, "write ?plain=1 for a cable without keys, or leave plain out")
     if url.scheme in ("serial", "stick"):
         if url.host or not url.path.startswith("/") or len(url.path) < 2:
             raise _wrong(

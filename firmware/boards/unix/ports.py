@@ -88,6 +88,10 @@ class Console:
                 self._line.extend(byte)
         return b""
 
+    def line(self, size_max: int) -> bytes:
+        """Wait for the next line, at most so long; b"" at end of input."""
+        return self.stream.readline(size_max)
+
     def say(self, line: str) -> None:
         """One line of JSON; a listener that is gone does not stop the board."""
         try:

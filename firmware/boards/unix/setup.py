@@ -12,7 +12,8 @@ from boards.unix.files import BoardFiles
 from boards.unix.ports import Clock, Console, Waiter, random_byte
 from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
-from drupelet.limits import GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
+from drupelet.errors import E_PEER, OK
+from drupelet.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
 from drupelet.link import (
     BATCH,
     CARRIER_MQTT,
@@ -29,9 +30,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from boards.keys import BoardKeys
     from boards.ports import SourcePort
     from boards.sleep import Sleeper
     from drupelet.link import Link
+    from drupelet.seal import Seal
 
 _BOARD_ESP32 = 1
 _BODY_FILES = 24  # long bodies kept at once
@@ -42,6 +45,11 @@ _WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
 def _where(url: str) -> str:
     """What follows `scheme://`, without options; the host checked the URL when it wrote it."""
     return url.split("://")[1].split("?")[0]
+
+
+def _is_plain(url: str) -> bool:
+    """Whether no keys are wanted: only for a cable, and only if its URL says so."""
+    return url.startswith("serial:") and "plain=1" in url
 
 
 def make(config: dict) -> "Board":
@@ -55,6 +63,9 @@ class _Setup:
     def __init__(self, config: dict) -> None:
         self.config = config
         self.id = bytes.fromhex(config["id"])
+        self.console = Console()
+        self.keys: "dict[str, BoardKeys]" = {}
+        self._open_keys()
         self.socket: "Any" = None
         # Code and the carriers' buffers first: they need room in one piece, and the tables take
         # theirs for good.
@@ -86,6 +97,42 @@ class _Setup:
     # What not every board has is loaded only where it is used, bottom up as in `main`: code is
     # heap.
 
+    def _open_keys(self) -> None:
+        """Keys of all peers but those behind plain cables; a board without any waits for some."""
+        sealed = [peer for peer in self.config["peers"] if not _is_plain(peer["url"])]
+        if not sealed:
+            return
+        from boards.aead import Aead
+        from boards.keys import BoardKeys, has_keys
+        from drupelet.seal import SealContext
+
+        self.context = SealContext(Aead(), random_byte, bytes(4))
+        self.seal_buf = bytearray(FRAME_SIZE_MAX)
+        files = BoardFiles(self.config["flash"])
+        ring: "list[BoardKeys]" = []
+        for peer in sealed:
+            keys = BoardKeys(files, self.id, bytes.fromhex(peer["id"]), ring)
+            self.keys[peer["id"]] = keys
+        if not has_keys(ring):
+            from boards.provision import take_keys
+
+            take_keys(self.console, self.id, ring)
+            del sys.modules["boards.provision"]
+
+    def _seal(self, peer: dict, carrier_class: int) -> "Seal | None":
+        """The seal of one peer; None, and said so, when there are no keys or they were revoked."""
+        from drupelet.seal import Seal
+
+        keys = self.keys[peer["id"]]
+        seal = Seal(self.context, keys, carrier_class)
+        code = seal.load()
+        if code == OK:
+            keys.seals.append(seal)
+            return seal
+        why = "revoked" if code == E_PEER else "no keys: see `drupelet provision`"
+        self.console.say('{"event":"refused","peer":"%s","why":"%s"}' % (peer["id"], why))
+        return None
+
     def _open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - three shapes
         """The carrier of one peer: a transport, an MQTT client, or the socket for sticks."""
         scheme = peer["url"].split(":")[0]
@@ -93,6 +140,8 @@ class _Setup:
             __import__("drupelet_transports.framing")
             from drupelet_transports.serial_board import SerialBoard
 
+            if peer["id"] in self.keys:
+                __import__("drupelet_transports.sealed")
             return SerialBoard(_where(peer["url"]))
         if scheme == "mqtt":
             __import__("drupelet_transports.mqtt_packet")
@@ -100,13 +149,14 @@ class _Setup:
 
             broker, prefix = _where(peer["url"]).split("/", 1)
             host, port = broker.rsplit(":", 1)
-            return MqttClient(host, int(port), prefix, self.id, random_byte)
+            __import__("drupelet_transports.sealed")
+            return MqttClient(host, int(port), prefix, random_byte)
         # All peers that are reached by stick share one: a board has one socket for it.
         if self.socket is None:
             from boards.stick import Socket
             from drupelet_transports.stick import Stick
 
-            self.socket = Socket(Stick(_where(peer["url"]), self.id))
+            self.socket = Socket(Stick(_where(peer["url"]), self.id), self.seal_buf)
         return self.socket
 
     def _wake(self, store: FlashStore) -> "Sleeper | None":
@@ -175,7 +225,7 @@ class _Setup:
         box.log(now_ms, CODE_DESCRIPTOR, 3, _BOARD_ESP32, 0, 0)
 
     def _make_board(self) -> None:
-        console = Console()
+        console = self.console
         waiter = Waiter()
         waiter.add(console.stream)
         epoch_ms = self.config["epoch_ms"]
@@ -205,16 +255,34 @@ class _Setup:
     def _add_carrier(self, peer: dict, carrier: "Any") -> None:  # noqa: ANN401 - as above
         scheme = peer["url"].split(":")[0]
         device = self.board.device
+        if scheme == "stick":
+            device.socket = carrier
+        seal = None
+        if not _is_plain(peer["url"]):
+            seal = self._seal(peer, 1 if scheme == "stick" else 0)
+            if seal is None:
+                return
         if scheme == "serial":
             self.board.waiter.add(carrier.poll_object)
-            device.add_live(carrier, self._link(peer, CARRIER_SERIAL))
+            link = self._link(peer, CARRIER_SERIAL)
         elif scheme == "mqtt":
-            transport = carrier.transport(bytes.fromhex(peer["id"]))
-            self.board.clients.append((carrier, transport))
-            device.add_live(transport, self._link(peer, CARRIER_MQTT))
+            client = carrier
+            # All that a broker sees of us are key ids.
+            carrier = client.transport(b"%04x" % seal.kid_in, b"%04x" % seal.kid_out)
+            self.board.clients.append((client, carrier))
+            link = self._link(peer, CARRIER_MQTT)
         else:
-            device.socket = carrier
-            carrier.links.append((bytes.fromhex(peer["id"]), self._link(peer, CARRIER_STICK)))
+            link = self._link(peer, CARRIER_STICK)
+            carrier.add(bytes.fromhex(peer["id"]), link, seal)
+        if seal is not None:
+            device.seals.append((seal, link))
+        if scheme == "stick":
+            return
+        if seal is not None:
+            from drupelet_transports.sealed import Sealed
+
+            carrier = Sealed(carrier, seal, self.clock.now_ms, self.seal_buf)
+        device.add_live(carrier, link)
 
     def _link(self, peer: dict, carrier: int) -> "Link":
         mode = INTERACTIVE if peer["mode"] == "interactive" else BATCH

@@ -1,0 +1,119 @@
+"""A board's keys: the eight chain records of a peer (docs/SPEC.md 11) in one small file.
+
+A change writes the whole file anew beside the old one and renames it: a power cut leaves the one
+or the other. Old chain keys stay in blocks that LittleFS has not reused yet; only a new root,
+provisioned by cable, heals a board that somebody had in hand.
+"""
+
+import binascii
+
+from drupelet._compat import const
+from drupelet.errors import E_PEER, E_STORAGE, OK
+from drupelet.memory import equal
+from drupelet.seal_record import RECORD_SIZE, is_sound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.files import Files
+    from drupelet.seal import Seal
+
+ROWS = const(8)
+# Of one generation: two classes, two directions.
+_CHAINS = const(4)
+
+
+def has_keys(ring: "list[BoardKeys]") -> bool:
+    """Whether a board was provisioned: all four chains of one peer at least, revoked or not."""
+    record = bytearray(RECORD_SIZE)
+    for keys in ring:
+        found = 0
+        for row in range(ROWS):
+            found += keys.load(row, record) == OK
+        if found >= _CHAINS:
+            return True
+    return False
+
+
+class BoardKeys:
+    """The key port of one peer; `ring` holds those of all peers of the board."""
+
+    def __init__(
+        self, files: "Files", own_id: "bytes | bytearray", peer_id: "bytes | bytearray",
+        ring: "list[BoardKeys]",
+    ) -> None:  # fmt: skip
+        self.own_id = own_id
+        self.peer_id = peer_id
+        self.seals: "list[Seal]" = []
+        self._files = files
+        name = binascii.hexlify(peer_id).decode().upper()
+        self._name = name + ".KEY"
+        self._part = name + ".NEW"
+        self._scratch = bytearray(RECORD_SIZE)
+        self._ring = ring
+        ring.append(self)
+
+    def load(self, row: int, out: bytearray) -> int:
+        """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
+        files = self._files
+        if files.size(self._name) < 0:
+            return E_STORAGE
+        file = files.open(self._name, False)
+        if file < 0:
+            return E_STORAGE
+        count = files.read_into(file, row * RECORD_SIZE, out, 0, RECORD_SIZE)
+        files.close(file)
+        return OK if count == RECORD_SIZE and is_sound(out) else E_STORAGE
+
+    def save(self, row: int, record: bytearray) -> int:
+        """Keep record[0:52]; durable when it returns OK."""
+        files = self._files
+        if files.size(self._part) >= 0:
+            files.remove(self._part)  # of a save that was cut
+        old = files.open(self._name, False) if files.size(self._name) >= 0 else -1
+        new = files.open(self._part, True)
+        code = self._copy(old, new, row, record) if new >= 0 else new
+        if old >= 0:
+            files.close(old)
+        if new >= 0:
+            files.close(new)
+        if code == OK:
+            code = files.rename(self._part, self._name)
+        scratch = self._scratch
+        if code == OK and self.load(row, scratch) != OK and record[0]:
+            code = E_STORAGE
+        if code == OK and not equal(scratch, 0, record, 0, RECORD_SIZE):
+            code = E_STORAGE
+        return code
+
+    def _copy(self, old: int, new: int, row: int, record: bytearray) -> int:
+        """Write all rows behind each other, `record` in the place of `row`."""
+        files = self._files
+        scratch = self._scratch
+        for i in range(ROWS):
+            code = OK
+            if i == row:
+                code = files.append(new, record, 0, RECORD_SIZE)
+            else:
+                count = 0
+                if old >= 0:
+                    count = files.read_into(old, i * RECORD_SIZE, scratch, 0, RECORD_SIZE)
+                if count != RECORD_SIZE:
+                    for at in range(RECORD_SIZE):
+                        scratch[at] = 0
+                code = files.append(new, scratch, 0, RECORD_SIZE)
+            if code != OK:
+                return code
+        return files.flush(new)
+
+    def drop(self, row: int) -> int:
+        """Forget the record of `row`."""
+        return self.save(row, bytearray(RECORD_SIZE))
+
+    def revoke(self, id: bytearray, at: int) -> int:
+        """A peer that may says that a device is not to be trusted any more."""
+        for keys in self._ring:
+            if equal(keys.peer_id, 0, id, at, 4):
+                from boards.revoke import mark_revoked
+
+                return mark_revoked(keys)
+        return E_PEER

@@ -1,0 +1,200 @@
+"""A home in one file, and back: configuration, store and keys.
+
+The file is a tar with mode 0600: it holds chain keys, so whoever has it can be this member. What
+comes back is never the member that went on: its store has another `store_gen`, so that the peers
+show it again what it has acknowledged since, and its send chains jump ahead, so that no epoch is
+used twice.
+"""
+
+import io
+import os
+import re
+import sqlite3
+import tarfile
+from contextlib import closing, suppress
+from pathlib import Path
+
+from drupelet.errors import OK, DrupeletError, StorageError
+from drupelet.limits import SEAL_JUMP
+from drupelet.memory import put_u32
+from drupelet.seal_record import RECORD_EPOCH_AT, RECORD_KEY_AT, RECORD_SIZE, finish, step
+from drupelet_host import config, database, private, restored
+from drupelet_host.keys import ROWS, HostKeys, known_peers
+from drupelet_host.store_sqlite import SqliteStore
+
+_KEYS = re.compile(r"keys/[0-9a-f]{8}\.(live|bundle|tell)")
+_STORE = "store.db"
+_KEY_SIZE_MAX = 4096
+# A chunk of the store on its way; a store may be larger than memory.
+_CHUNK_SIZE = 1 << 20
+_KEY_SIZE = 32
+
+
+class BackupError(DrupeletError):
+    """The backup cannot be made or used; the text says why."""
+
+
+def back_up(home: Path, target: Path) -> int:
+    """Write a home to a new file, also while its agent runs; how many files are in it."""
+    settings = config.load(home)
+    if target.exists() or target.is_symlink():
+        raise BackupError(f"{target}: is there already; give another name")
+    part = target.with_name(target.name + ".tmp")
+    copy = home / "backup.tmp"
+    try:
+        with suppress(FileNotFoundError):
+            os.unlink(part)
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as out:
+            os.fchmod(fd, 0o600)
+            with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+                count = _pack(tar, settings, copy)
+            out.flush()
+            os.fsync(fd)
+        os.replace(part, target)
+        private.sync_folder(target.absolute().parent)
+    except OSError as error:
+        raise BackupError(f"{target}: cannot be written ({error.strerror})") from None
+    finally:
+        for path in (part, copy):
+            with suppress(OSError):
+                os.unlink(path)
+    return count
+
+
+def _pack(tar: tarfile.TarFile, settings: config.Config, copy: Path) -> int:
+    names = [config.CONFIG_NAME]
+    _add(tar, config.CONFIG_NAME, (settings.home / config.CONFIG_NAME).read_bytes())
+    if settings.store_path.exists():
+        _copy_store(settings.store_path, copy)
+        info = _info(_STORE, copy.stat().st_size)
+        with copy.open("rb") as file:
+            tar.addfile(info, file)
+        names.append(_STORE)
+    private.check(settings.keys_path)
+    if settings.keys_path.is_dir():
+        for path in sorted(settings.keys_path.iterdir()):
+            name = f"keys/{path.name}"
+            if _KEYS.fullmatch(name):
+                _add(tar, name, private.read(path, _KEY_SIZE_MAX))
+                names.append(name)
+    return len(names)
+
+
+def _info(name: str, size: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    info.mode = 0o600
+    return info
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    tar.addfile(_info(name, len(content)), io.BytesIO(content))
+
+
+def _copy_store(path: Path, copy: Path) -> None:
+    """One consistent state of the store, however busy the agent is."""
+    with suppress(FileNotFoundError):
+        os.unlink(copy)
+    private.create(copy, b"")
+    try:
+        with (
+            closing(database.connect(path, read_only=True)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(path, error)) from error
+
+
+def restore(source: Path, home: Path) -> config.Config:
+    """Make a new home from a backup; raises BackupError and leaves nothing if it cannot."""
+    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+        raise BackupError(f"{home}: is not empty; move it away or choose another --home")
+    made = not home.exists()
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(home, 0o700)
+        private.make_folder(home / "keys")
+        _unpack(source, home)
+        settings = config.load(home)
+        _renew_store(settings)
+        _renew_keys(settings)
+    except (OSError, tarfile.TarError, DrupeletError) as error:
+        _clear(home, made)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise BackupError(f"{source}: cannot be restored ({reason})") from None
+    return settings
+
+
+def _unpack(source: Path, home: Path) -> None:
+    """Write what a backup may hold, and nothing else, whatever the file says."""
+    seen = set()
+    with tarfile.open(source, "r:") as tar:
+        for info in tar:
+            known = info.name in (config.CONFIG_NAME, _STORE) or _KEYS.fullmatch(info.name)
+            if not known or not info.isreg() or info.name in seen:
+                raise BackupError("it holds something that is no part of a home")
+            if info.name != _STORE and info.size > config.CONFIG_SIZE_MAX:
+                raise BackupError("it holds something too long for a home")
+            seen.add(info.name)
+            file = tar.extractfile(info)
+            assert file is not None
+            private.create(home / info.name, b"")
+            with (home / info.name).open("wb") as out:
+                while chunk := file.read(_CHUNK_SIZE):
+                    out.write(chunk)
+                out.flush()
+                os.fsync(out.fileno())
+    if config.CONFIG_NAME not in seen:
+        raise BackupError("it is no backup of a home: there is no drupelet.toml in it")
+
+
+def _renew_store(settings: config.Config) -> None:
+    """Another store_gen: the peers are told that acknowledgements since the backup are void."""
+    if not settings.store_path.exists():
+        return
+    store = SqliteStore(settings.store_path)
+    store.open()
+    try:
+        restored.notice(store, settings.status_path, [peer.id for peer in settings.peers], True)
+        # The member's first start sees to what only it can renew: its bundles' numbers.
+        restored.put(store, restored.PLACE, restored.NOWHERE)
+        if store.barrier() != OK:
+            raise StorageError(store.failure)
+    finally:
+        store.close()
+
+
+def _renew_keys(settings: config.Config) -> None:
+    """No send chain goes on where the backup stood: the member may have used what follows."""
+    record = bytearray(RECORD_SIZE)
+    for peer_id in known_peers(settings.keys_path):
+        keys = HostKeys(settings.keys_path, settings.id, peer_id)
+        try:
+            for row in range(ROWS):
+                if row & 2 or keys.load(row, record) != OK:
+                    continue
+                epoch = int.from_bytes(record[RECORD_EPOCH_AT : RECORD_EPOCH_AT + 4])
+                key_end = RECORD_KEY_AT + _KEY_SIZE
+                record[RECORD_KEY_AT:key_end] = step(
+                    bytes(record[RECORD_KEY_AT:key_end]), epoch, SEAL_JUMP
+                )
+                put_u32(record, RECORD_EPOCH_AT, epoch + SEAL_JUMP)
+                finish(record)
+                if keys.save(row, record) != OK:
+                    raise StorageError(keys.failure)
+        finally:
+            keys.close()
+
+
+def _clear(home: Path, made: bool) -> None:
+    """Take away what a restore left half done; the home was empty before it."""
+    with suppress(OSError):
+        for folder in (home / "keys", home):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                if path.is_file() or path.is_symlink():
+                    path.unlink()
+        (home / "keys").rmdir()
+        if made:
+            home.rmdir()

@@ -1,0 +1,157 @@
+"""Messages of channels in one SQLite file: a channel's keeper on a host, and the store node.
+
+A frame is in the keeper's form (drupelet.channel_keep). Written rows are one transaction until
+`commit`; a host commits before it sends.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from drupelet.channel_keep import compare_ids, put_names
+from drupelet.channel_ports import Buffer, Key
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.wire.sds import Decoder
+
+# A frame on a host: the filter of 10,000 ids that both peers have by default, and content.
+FRAME_SIZE_MAX = 1 << 17
+_APPLICATION_ID = 0x44525332
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS messages (
+    handle INTEGER PRIMARY KEY AUTOINCREMENT,
+    channel BLOB NOT NULL,
+    id BLOB NOT NULL,
+    lamport BLOB NOT NULL,
+    frame BLOB NOT NULL,
+    UNIQUE (channel, id)
+);
+CREATE INDEX IF NOT EXISTS by_time ON messages (channel, lamport, id);
+CREATE TABLE IF NOT EXISTS hints (
+    channel BLOB NOT NULL,
+    hint BLOB NOT NULL,
+    id BLOB NOT NULL,
+    PRIMARY KEY (channel, hint)
+) WITHOUT ROWID;
+"""
+
+
+class ChannelDatabase:
+    """The file. Raises StorageError, one clear line, when it cannot be used."""
+
+    def __init__(self, path: Path | str) -> None:
+        try:
+            self.connection = sqlite3.connect(path)
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            self.connection.execute("PRAGMA synchronous = FULL")
+            [found] = self.connection.execute("PRAGMA application_id").fetchone()
+            if found not in (0, _APPLICATION_ID):
+                raise StorageError(f"{path}: another program's database")
+            self.connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            self.connection.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise StorageError(f"{path}: {error}") from error
+
+    def commit(self) -> None:
+        """Make durable what was written."""
+        self.connection.commit()
+
+    def close(self) -> None:
+        """Commit and let go of the file."""
+        self.connection.commit()
+        self.connection.close()
+
+
+class SqliteKeeper:
+    """A channel's messages, all of them, as `drupelet.channel_ports.KeeperPort`."""
+
+    def __init__(self, database: ChannelDatabase, channel: bytes) -> None:
+        self._connection = database.connection
+        self._channel = channel
+        self.work = bytearray(FRAME_SIZE_MAX)
+        self.left = self.left_far = 0  # nothing ever goes
+        self.horizon = bytearray(8)
+        self.limit = bytearray(8)
+
+    def put(self, key: Key, key_at: int, size: int, pinned: bool) -> int:  # noqa: ARG002
+        """Keep work[:size]; its handle or E_STORAGE."""
+        work = self.work
+        at = 3 + work[1]
+        id = bytes(work[at + 1 : at + 1 + work[at]])
+        try:
+            done = self._connection.execute(
+                "INSERT INTO messages (channel, id, lamport, frame) VALUES (?, ?, ?, ?)",
+                (self._channel, id, lamport_of(work, size), bytes(work[:size])),
+            )
+        except sqlite3.Error:
+            return E_STORAGE
+        handle = done.lastrowid or 0
+        return handle if 0 < handle < 1 << 30 else E_CAPACITY
+
+    def load(self, handle: int) -> int:
+        """The frame into `work`; its size, 0: there is none."""
+        frame = self._frame(handle)
+        self.work[: len(frame)] = frame
+        return len(frame)
+
+    def _frame(self, handle: int) -> bytes:
+        row = self._connection.execute(
+            "SELECT frame FROM messages WHERE handle = ? AND channel = ?", (handle, self._channel)
+        ).fetchone()
+        return row[0] if row else b""
+
+    def find(self, key: Key, key_at: int, id: Buffer, at: int, size: int) -> int:  # noqa: ARG002
+        """Handle of a message by its id, or 0."""
+        row = self._connection.execute(
+            "SELECT handle FROM messages WHERE channel = ? AND id = ?",
+            (self._channel, bytes(id[at : at + size])),
+        ).fetchone()
+        return row[0] if row else 0
+
+    def order(self, handle: int, id: Buffer, at: int, size: int) -> int:
+        """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]."""
+        frame = self._frame(handle)
+        return compare_ids(frame, 0, id, at, size) if frame else -1
+
+    def names_into(self, handle: int, out: bytearray) -> bool:
+        """Write who sent a message and its id to `out`; False: there is none."""
+        frame = self._frame(handle)
+        if frame:
+            put_names(out, frame, 0)
+        return bool(frame)
+
+    def barrier(self) -> int:
+        """Commit what was put."""
+        try:
+            self._connection.commit()
+        except sqlite3.Error:
+            return E_STORAGE
+        return OK
+
+    def pin(self, handle: int, pinned: bool) -> None:
+        """Nothing goes here."""
+
+    def drop(self, handle: int) -> None:
+        """Forget a message: it may come again."""
+        self._connection.execute("DELETE FROM messages WHERE handle = ?", (handle,))
+
+    def next(self, handle: int) -> int:
+        """Handle of the message put after it (0: the first), or 0."""
+        row = self._connection.execute(
+            "SELECT min(handle) FROM messages WHERE channel = ? AND handle > ?",
+            (self._channel, handle),
+        ).fetchone()
+        return row[0] or 0
+
+    def tail(self, count: int) -> int:
+        """The handle behind which are the last `count` messages that were put."""
+        row = self._connection.execute(
+            "SELECT handle FROM messages WHERE channel = ? ORDER BY handle DESC LIMIT 1 OFFSET ?",
+            (self._channel, count),
+        ).fetchone()
+        return row[0] if row else 0
+
+
+def lamport_of(frame: Buffer, size: int) -> bytes:
+    """The Lamport value of a kept frame, 8 bytes big-endian: SQLite compares them as they are."""
+    decoder = Decoder()
+    decoder.open(frame, 0, size)
+    return bytes(reversed(decoder.lamport))

@@ -1,0 +1,98 @@
+"""Transport properties: members learn from each other over which carriers they are reached.
+
+    content: string name = 1; repeated string url = 2
+
+A URL that somebody announced is used only once the owner says so: `new_peers` proposes.
+"""
+
+from dataclasses import dataclass
+
+from drupelet.errors import DrupeletError, PeerError
+from drupelet.node import Node
+from drupelet_host import config
+from drupelet_host.clients.notices import Notices
+from drupelet_host.config import Config, Peer
+from drupelet_host.feeds import PLACES_MAX, place_text
+from drupelet_host.remote_log_wire import fields, put_field
+from drupelet_transports.url import parse_url
+
+CARRIERS_CLIENT_ID = bytes.fromhex(
+    "90b51e4cf7a8263d1bd56f0e9ac27348e5137f9b60d8a2c4719ef03c6b84d25a"
+)
+# A cable's name says nothing to another host; a stick has no place.
+_REACHABLE = ("mqtt",)
+
+
+@dataclass(frozen=True)
+class Carriers:
+    """How a device is reached."""
+
+    name: str
+    urls: tuple[str, ...]
+
+    def encode(self) -> bytes:
+        """As the content of a notice."""
+        out = bytearray()
+        put_field(out, 1, self.name.encode())
+        for url in self.urls:
+            put_field(out, 2, url.encode())
+        return bytes(out)
+
+
+def decode_carriers(content: bytes) -> Carriers:
+    """Read a notice's content; raises PeerError."""
+    name, urls = "", []
+    for number, value in fields(content):
+        if isinstance(value, bytes) and number == 1:
+            name = place_text(value)
+        elif isinstance(value, bytes) and number == 2:
+            urls.append(place_text(value))
+    if not name or len(urls) > PLACES_MAX:
+        raise PeerError("not a device's carriers")
+    return Carriers(name, tuple(urls))
+
+
+class CarrierGroup:
+    """The group of transport properties of one member."""
+
+    def __init__(self, node: Node, descriptor: bytes) -> None:
+        self.notices = Notices(node, CARRIERS_CLIENT_ID, descriptor)
+        self.group = self.notices.group
+
+    def announce(self, device: bytes, carriers: Carriers, timestamp: bytes, now_ms: int) -> None:
+        """Tell the members how we are reached. Raises CapacityError."""
+        self.notices.say(device, carriers.encode(), timestamp, now_ms)
+
+    def known(self) -> dict[bytes, Carriers]:
+        """Device id -> how it is reached."""
+        self.notices.turn()
+        found = {}
+        for device, content in self.notices.latest.items():
+            try:
+                found[device] = decode_carriers(content)
+            except PeerError:
+                self.notices.ignored += 1
+        return found
+
+
+def new_peers(settings: Config, known: dict[bytes, Carriers]) -> list[Peer]:
+    """Members that this host could add as peers: not known yet, and reached over a network."""
+    held = {peer.id for peer in settings.peers} | {settings.id}
+    names = {peer.name for peer in settings.peers} | {settings.name}
+    found = []
+    for device, carriers in sorted(known.items()):
+        url = next((url for url in carriers.urls if _usable(url)), "")
+        if device in held or carriers.name in names or not url:
+            continue
+        names.add(carriers.name)
+        found.append(
+            Peer(carriers.name, device, url, config.MODES[0], settings.epoch_ms, "host", "")
+        )
+    return found
+
+
+def _usable(url: str) -> bool:
+    try:
+        return parse_url(url).scheme in _REACHABLE
+    except DrupeletError:
+        return False

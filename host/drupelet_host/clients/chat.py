@@ -1,0 +1,184 @@
+"""A group of people with invite, join and leave; and the private group of two with their devices.
+
+    payload: kind u8, person [8], and for INVITE the other person [8], for TEXT the text
+
+Who is in the group is computed from a message's own past alone, so every member computes the same
+in whatever order messages come: per person a step count, merged over the dependencies by maximum,
+whose rest by 4 is the state. What a person may not do in its state is invalid, and all that
+depends on it.
+"""
+
+from drupelet.errors import OK
+from drupelet.flashread import STATE_DELETED
+from drupelet.hashes import MessageHash
+from drupelet.limits import ID_SIZE
+from drupelet.node import Node
+from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
+
+CHAT_CLIENT_ID = bytes.fromhex("2e9fc06a5b71d34896f8e2a1047bdc5390c6af1be42d785f6a93b10c87de5f24")
+PERSON_SIZE = 8
+TEXT, INVITE, JOIN, LEAVE = range(4)
+OUTSIDE, INVITED, MEMBER, LEFT = range(4)
+STATES = 4
+# People of one group, and how often one of them may come and go.
+PERSONS_MAX = 256
+STEPS_MAX = 4 * 64
+_REFUSED = -1
+# (what is done, the state of whom it changes) -> the state behind it. All else is refused: leaving
+# declines an invitation, too, and who left may be invited again.
+TRANSITIONS = {
+    (INVITE, OUTSIDE): INVITED,
+    (INVITE, LEFT): INVITED,
+    (JOIN, INVITED): MEMBER,
+    (LEAVE, INVITED): LEFT,
+    (LEAVE, MEMBER): LEFT,
+}
+# Which state the doer must be in.
+ALLOWED = {TEXT: MEMBER, INVITE: MEMBER, JOIN: INVITED}
+Roster = dict[bytes, int]  # person -> steps
+
+
+def _step(steps: int, done: int) -> int:
+    """The steps after something was done to a person, or _REFUSED."""
+    after = TRANSITIONS.get((done, steps % STATES))
+    if after is None or steps >= STEPS_MAX:
+        return _REFUSED
+    return steps + 1 + (after - steps - 1) % STATES
+
+
+def apply(roster: Roster, payload: bytes) -> Roster | None:
+    """The roster after a message whose past has `roster`; None: it is invalid."""
+    kind, person = payload[:1], payload[1 : 1 + PERSON_SIZE]
+    if not kind or kind[0] not in range(4) or len(person) != PERSON_SIZE:
+        return None
+    done = kind[0]
+    rest = payload[1 + PERSON_SIZE :]
+    if done in ALLOWED and roster.get(person, OUTSIDE) % STATES != ALLOWED[done]:
+        return None
+    if done == TEXT:
+        return roster
+    whom = rest if done == INVITE else person
+    if len(whom) != PERSON_SIZE or (done != INVITE and rest):
+        return None
+    steps = _step(roster.get(whom, OUTSIDE), done)
+    if steps == _REFUSED or (whom not in roster and len(roster) >= PERSONS_MAX):
+        return None
+    return {**roster, whom: steps}
+
+
+class ChatClient(DefaultClient):
+    """The client of one chat group. founders: who is in it from the start, in the descriptor."""
+
+    def __init__(self, founders: tuple[bytes, ...]) -> None:
+        super().__init__()
+        self.founders = founders
+        self.refused = 0
+        self._first: Roster = dict.fromkeys(founders, MEMBER)
+        self._rosters: dict[bytes, Roster] = {}  # message id -> the roster behind it
+        self._known: dict[tuple[tuple[bytes, int], ...], Roster] = {}
+        self._heads: set[bytes] = set()
+        self._group_id = b""
+
+    def join(self, node: Node, flags: int = 0) -> int:
+        """Become a member of the group of these founders; its number."""
+        descriptor = b"".join(sorted(self.founders))
+        group = node.join(CHAT_CLIENT_ID, descriptor, flags, self)
+        at = node.core.members.group_slot(group) * ID_SIZE
+        self._group_id = bytes(node.core.members.group_ids[at : at + ID_SIZE])
+        return group
+
+    def validate(self, reader: BodyReader) -> int:
+        """SHARE for what its author may do, else INVALID."""
+        body = bytearray(reader.size)
+        reader.read_into(0, body, 0, len(body))
+        if not self.take(bytes(reader.timestamp), bytes(body)):
+            self.refused += 1
+            return INVALID
+        return SHARE
+
+    def take(self, timestamp: bytes, body: bytes) -> bool:
+        """Judge a message whose dependencies were taken; False: it is invalid."""
+        parents = dependencies_of(body)
+        after = apply(self._past(parents), body[1 + len(parents) * ID_SIZE :])
+        if after is None:
+            return False
+        id = bytearray(ID_SIZE)
+        hashing = MessageHash()
+        hashing.start(self._group_id, 0, timestamp, 0, len(body))
+        hashing.update(body, 0, len(body))
+        hashing.digest_into(id, 0)
+        self._put(bytes(id), parents, after)
+        return True
+
+    def _put(self, id: bytes, parents: list[bytes], after: Roster) -> None:
+        # There are as many rosters as there were steps, not as many as messages.
+        self._rosters[id] = self._known.setdefault(tuple(sorted(after.items())), after)
+        self._heads.difference_update(parents)
+        self._heads.add(id)
+
+    def _past(self, parents: list[bytes]) -> Roster:
+        merged = dict(self._first)
+        for parent in parents:
+            for person, steps in self._rosters.get(parent, {}).items():
+                merged[person] = max(steps, merged.get(person, 0))
+        return merged
+
+    def recover(self, node: Node, group: int) -> None:
+        """Look at the whole log; after `Node.boot`. Of what was deleted, texts only, the place
+        is left."""
+        store = node.store
+        handle = store.next(0)
+        while handle:
+            if store.load(handle) == OK and store.group == group:
+                id, stamp = bytes(store.id), bytes(store.timestamp)
+                gone = store.state == STATE_DELETED
+                body = bytearray(store.edges_size if gone else store.size)
+                if store.read_into(handle, 0, body, 0, len(body)) == len(body):
+                    if gone:
+                        parents = dependencies_of(body)
+                        self._put(id, parents, self._past(parents))
+                    else:
+                        self.take(stamp, bytes(body))
+            handle = store.next(handle)
+
+    def state(self, person: bytes) -> int:
+        """OUTSIDE, INVITED, MEMBER or LEFT, by all that is in the log."""
+        return self._past(list(self._heads)).get(person, OUTSIDE) % STATES
+
+    def members(self) -> list[bytes]:
+        """Who is in the group."""
+        roster = self._past(list(self._heads))
+        return sorted(person for person, steps in roster.items() if steps % STATES == MEMBER)
+
+    def texts(self, node: Node, group: int) -> list[tuple[bytes, str]]:
+        """Person and text of each message in the order of the log."""
+        store = node.store
+        found = []
+        handle = store.next(0)
+        while handle:
+            if store.load(handle) == OK and store.group == group and store.size:
+                body = bytearray(store.size)
+                store.read_into(handle, 0, body, 0, len(body))
+                payload = bytes(body[1 + body[0] * ID_SIZE :])
+                if payload[:1] == bytes((TEXT,)):
+                    text = payload[1 + PERSON_SIZE :].decode(errors="replace")
+                    found.append((payload[1 : 1 + PERSON_SIZE], text))
+            handle = store.next(handle)
+        return found
+
+
+def dependencies_of(body: bytes | bytearray) -> list[bytes]:
+    """The ids that a well-formed body begins with."""
+    count = body[0] if body else 0
+    return [bytes(body[at : at + ID_SIZE]) for at in range(1, 1 + count * ID_SIZE, ID_SIZE)]
+
+
+def payload_of(done: int, person: bytes, rest: bytes = b"") -> bytes:
+    """What a person does, as a payload; `rest`: the text, or whom it invites."""
+    assert len(person) == PERSON_SIZE
+    return bytes((done,)) + person + rest
+
+
+def private_chat(one: bytes, other: bytes) -> ChatClient:
+    """The private group of two people: the same one on every device of both of them."""
+    return ChatClient((one, other))

@@ -1,0 +1,129 @@
+"""The groups that every host is in beside its readings: feeds, carriers and commands.
+
+groups = HomeGroups(node, config)      before `Node.boot`
+groups.share(number)                   for each peer
+groups.began()                         after `Node.boot`
+groups.turn(events' handles, now_ms)   now and then
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from drupelet.clients_command import COMMANDS_CLIENT_ID, CommandClient
+from drupelet.errors import DrupeletError
+from drupelet.node import SHARED, Node
+from drupelet_host import clock, private
+from drupelet_host.clients.carriers import CarrierGroup, Carriers
+from drupelet_host.clients.command_host import OPERATION_NAMES, CommandHost, command_key
+from drupelet_host.config import Config
+from drupelet_host.feeds import Feeds
+
+# The owner's secret from which the boards' command keys follow; 0600, made when it is needed.
+COMMANDS_KEY_NAME = "commands.key"
+_ROOT_SIZE = 32
+# The longest argument of a command: 2^28 ms, as the core's waits.
+ARGUMENT_MAX = 1 << 28
+
+
+class CommandError(DrupeletError):
+    """A command that no board can be told; the message says why."""
+
+
+def command_root(settings: Config) -> bytes:
+    """The owner's root of command keys; made on first use. PrivateError or StorageError."""
+    path = settings.home / "keys" / COMMANDS_KEY_NAME
+    if not path.is_symlink() and not path.exists():
+        private.make_folder(path.parent)
+        private.create(path, os.urandom(_ROOT_SIZE))
+    return private.read(path, _ROOT_SIZE)
+
+
+def find_peer(settings: Config, name: str) -> bytes:
+    """The id of a peer by name or id; raises CommandError."""
+    for peer in settings.peers:
+        if name in (peer.name, peer.id.hex()):
+            return peer.id
+    raise CommandError(f"{name}: no such peer; see `drupelet status`")
+
+
+def write_key(settings: Config, name: str, folder: Path) -> Path:
+    """Put a board's command key into its folder; the file. Raises DrupeletError."""
+    path = folder / COMMANDS_KEY_NAME
+    board = find_peer(settings, name)
+    if not folder.is_dir():
+        raise CommandError(f"{folder}: no such folder; give the one that the board's flash is")
+    private.replace(path, command_key(command_root(settings), board))
+    return path
+
+
+class HomeGroups:
+    """See the module."""
+
+    def __init__(self, node: Node, settings: Config) -> None:
+        self._node = node
+        self._settings = settings
+        descriptor = settings.group.encode()
+        root = command_root(settings)
+        keys = {peer.id: command_key(root, peer.id) for peer in settings.peers}
+        self._client = CommandClient(keys)
+        self.feeds = Feeds(node, descriptor)
+        self.carriers = CarrierGroup(node, descriptor)
+        self.commands = node.join(COMMANDS_CLIENT_ID, descriptor, 0, self._client)
+        self.groups = (self.feeds.group, self.carriers.group, self.commands)
+        self.host: CommandHost | None = None
+
+    def share(self, number: int) -> None:
+        """Share the groups with a peer."""
+        for group in self.groups:
+            self._node.share(group, number, SHARED)
+
+    def began(self) -> None:
+        """After `Node.boot`."""
+        self.host = CommandHost(self._node, self.commands, self._client)
+
+    def announce(self, urls: tuple[str, ...], now_ms: int) -> None:
+        """Tell the members how we are reached; nothing happens while that does not change."""
+        carriers = Carriers(self._settings.name, urls)
+        stamp = clock.timestamp8(clock.wall_ms())
+        self.carriers.announce(self._settings.id, carriers, stamp, now_ms)
+
+    def command(self, argument: str, now_ms: int) -> dict[str, Any]:
+        """Send what the request `command` says, JSON of `board`, `operation` and `value`."""
+        try:
+            said = json.loads(argument)
+            name, operation, value = said["board"], said["operation"], int(said["value"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CommandError("not a command") from error
+        assert self.host is not None, "began() comes first"
+        stamp = clock.timestamp8(clock.wall_ms())
+        board = find_peer(self._settings, name)
+        counter = self.host.send(board, operation, checked(operation, value), stamp, now_ms)
+        return {"board": name, "operation": operation, "value": value, "counter": counter}
+
+    def told(self) -> list[dict[str, Any]]:
+        """The commands in the log and what became of them."""
+        assert self.host is not None, "began() comes first"
+        names = self._settings.names()
+        return [
+            {
+                "counter": told.counter,
+                "board": names.get(told.board.hex(), told.board.hex()),
+                "operation": told.operation,
+                "value": told.argument,
+                "result": told.result,
+            }
+            for told in self.host.told()
+        ]
+
+
+def checked(operation: str, value: int) -> int:
+    """The value; raises CommandError for what no board does."""
+    if operation not in OPERATION_NAMES:
+        raise CommandError(f"{operation}: no such command; it is {', '.join(OPERATION_NAMES)}")
+    needs = operation in ("epoch", "sleep")
+    if not (0 < value < ARGUMENT_MAX if needs else value == 0):
+        wanted = f"1 to {ARGUMENT_MAX - 1} ms" if needs else "no value"
+        raise CommandError(f"{operation}: takes {wanted}")
+    return value

@@ -1,0 +1,73 @@
+"""What the commands share: which home, JSON or not, asking the agent, tables."""
+
+import json
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from drupelet.errors import DrupeletError, StorageError
+from drupelet_host import config, database, mailbox
+
+# How long a command waits for the agent: a full stick of 32 KB bodies takes seconds.
+ANSWER_WAIT_S = 60.0
+# How often it looks for the answer.
+LOOK_EVERY_S = 0.05
+
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        "--home",
+        metavar="DIR",
+        help="The agent's home; by default $XDG_STATE_HOME/drupelet or ~/.local/state/drupelet.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def home_of(home: Path | None) -> Path:
+    """The home that a command works on."""
+    return home if home is not None else config.default_home()
+
+
+def ask_agent(settings: config.Config, kind: str, argument: str) -> dict[str, Any]:
+    """Have the running agent do something; its answer, which may be `error` with one line."""
+    connection = database.connect(settings.store_path)
+    try:
+        entry = mailbox.ask(connection, kind, argument)
+        deadline = time.monotonic() + ANSWER_WAIT_S
+        while time.monotonic() < deadline:
+            answer = mailbox.answer(connection, entry)
+            if answer is not None:
+                result: dict[str, Any] = json.loads(answer)
+                return result
+            if not config.locked(settings.home):
+                break
+            time.sleep(LOOK_EVERY_S)
+        mailbox.withdraw(connection, entry)
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(settings.store_path, error)) from error
+    finally:
+        connection.close()
+    what = argument or kind
+    raise DrupeletError(f"{what}: the agent gave no answer; look at what it prints, then repeat")
+
+
+def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    """Print rows for people; whole lines where nobody tells a width."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    # Piped output keeps whole lines: a narrow default width would cut them.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    shown = Table(box=None, pad_edge=False)
+    for head in heads:
+        shown.add_column(head, overflow="fold")
+    for row in rows:
+        shown.add_row(*(escape(cell) for cell in row))
+    console.print(shown)

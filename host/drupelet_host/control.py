@@ -1,0 +1,144 @@
+"""What a peer is still to be told about keys: a new root, devices that were revoked.
+
+    keys/a0000001.tell   0600  JSON: {"generation": 1, "root": "...", "revoked": ["d0000004"]}
+
+It lies there from `drupelet rotate` or `revoke` until the peer is known to have it: the new root
+is the one secret that a host keeps for longer than an instant, and only until the peer was heard
+under it.
+"""
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from drupelet.errors import OK, CapacityError, StorageError
+from drupelet.limits import SEAL_REVOKED_MAX
+from drupelet.seal import Seal
+from drupelet.seal_issue import Issuer, rekey
+from drupelet.seal_record import FLAG_TAG16
+from drupelet_host import private
+from drupelet_host.keys import HostKeys, KeysError, known_peers
+from drupelet_host.secret import Secret
+
+_SIZE_MAX = 4096
+_ROOT_SIZE = 32
+_GENERATION_MAX = 0xFFFF
+# Of a generation: two classes, two directions.
+_CHAINS = 4
+
+
+@dataclass
+class Tell:
+    """The file of one peer; `save` writes it or takes it away when nothing is left."""
+
+    path: Path
+    generation: int = 0
+    root: Secret | None = None
+    revoked: list[bytes] = field(default_factory=list)
+
+    def save(self) -> None:
+        """Raises StorageError."""
+        if self.root is None and not self.revoked:
+            private.remove(self.path)
+            return
+        content: dict[str, object] = {"revoked": [id.hex() for id in self.revoked]}
+        if self.root is not None:
+            content |= {"generation": self.generation, "root": self.root.reveal().hex()}
+        private.replace(self.path, json.dumps(content).encode())
+
+
+def load(folder: Path, peer_id: bytes) -> Tell:
+    """What the peer is still to be told; raises PrivateError or StorageError."""
+    path = folder / f"{peer_id.hex()}.tell"
+    made = Tell(path)
+    if not path.is_symlink() and not path.exists():
+        return made
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        said = json.loads(private.read(path, _SIZE_MAX))
+        made.revoked = [bytes.fromhex(id) for id in said["revoked"]][:SEAL_REVOKED_MAX]
+        if "root" in said:
+            made.generation = int(said["generation"])
+            made.root = Secret(bytes.fromhex(said["root"]))
+            assert len(made.root) == _ROOT_SIZE
+        return made
+    raise StorageError(f"{path}: is damaged; remove it and run the command again")
+
+
+def begin_rotation(folder: Path, keys: HostKeys) -> int:
+    """Make a new root for a peer; the generation. Raises KeysError or StorageError."""
+    states = keys.states() if keys.peer_id in known_peers(folder) else []
+    if not states:
+        raise KeysError(f"{keys.peer_id.hex()}: has no keys; see `drupelet provision`")
+    if any(state.revoked for state in states):
+        raise KeysError(f"{keys.peer_id.hex()}: was revoked; only new keys by cable heal that")
+    if any(state.issuer for state in states):
+        raise KeysError(
+            f"{keys.peer_id.hex()}: it made these keys, so it rotates them; ask its owner"
+        )
+    tell = load(folder, keys.peer_id)
+    if tell.root is not None:
+        raise KeysError(
+            f"{keys.peer_id.hex()}: a rotation is under way; the peer was not heard since"
+        )
+    generation = max(state.generation for state in states) + 1
+    if generation > _GENERATION_MAX:
+        raise KeysError(f"{keys.peer_id.hex()}: rotated too often; make new keys by cable")
+    tell.generation = generation
+    tell.root = Secret(os.urandom(_ROOT_SIZE))
+    tell.save()
+    prepare(tell, keys)
+    return generation
+
+
+def prepare(tell: Tell, keys: HostKeys) -> None:
+    """Install the chains of a rotation that is under way, if a cut left them out."""
+    states = keys.states()
+    done = [state for state in states if state.generation == tell.generation]
+    if tell.root is None or len(done) == _CHAINS:
+        return
+    state = next((state for state in states if state.generation != tell.generation), None)
+    if state is None:
+        return  # the peer has been heard in it: there is nothing to prepare
+    flags = FLAG_TAG16 if state.tag_size == 16 else 0
+    if rekey(keys, tell.root.reveal(), state.kid & ~3, tell.generation, flags) != OK:
+        raise StorageError(keys.failure)
+
+
+def add_revoked(folder: Path, peer_id: bytes, device_id: bytes) -> None:
+    """Have a peer told that a device was revoked; raises CapacityError."""
+    tell = load(folder, peer_id)
+    if device_id in tell.revoked:
+        return
+    if len(tell.revoked) >= SEAL_REVOKED_MAX:
+        raise CapacityError(
+            f"{peer_id.hex()}: {SEAL_REVOKED_MAX} revocations are under way: wait for a contact"
+        )
+    tell.revoked.append(device_id)
+    tell.save()
+
+
+def instruct(tell: Tell, seal: Seal) -> Issuer | None:
+    """What a seal's peer is to be told through it; None for nothing."""
+    if tell.root is None and not tell.revoked:
+        return None
+    issuer = Issuer(seal)
+    if tell.root is not None:
+        issuer.rekey(tell.root.reveal(), tell.generation)
+    for device_id in tell.revoked:
+        issuer.revoke(device_id)
+    return issuer
+
+
+def settle(tell: Tell, issuer: Issuer) -> bool:
+    """Take out what the peer has been told; True when nothing is left."""
+    root_done = tell.root is not None and issuer.rekeyed
+    revoked_done = bool(tell.revoked) and not issuer.revoking
+    if root_done:
+        tell.root = None
+    if revoked_done:
+        tell.revoked = []
+    if root_done or revoked_done:
+        tell.save()
+    return tell.root is None and not tell.revoked

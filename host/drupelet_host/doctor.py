@@ -1,0 +1,262 @@
+"""`drupelet doctor`: everything about a home that can be looked at, each with a remedy.
+
+A check only reads. It is `ok`, `warn` (works, but somebody should know) or `fail` (will not work,
+or is not safe); what to do stands beside the last two.
+"""
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drupelet.errors import DrupeletError
+from drupelet_host import clock, config, database, private
+from drupelet_host.config import Config
+from drupelet_host.key_view import UNANSWERED_MANY, peer_rows
+from drupelet_host.log_view import last_status
+from drupelet_host.member import CLONES
+from drupelet_host.private import BusyError
+from drupelet_transports.url import parse_url
+
+OK = "ok"
+WARN = "warn"
+FAIL = "fail"
+# A disk with less room ends in refused messages before the week is over.
+FREE_BYTES_MIN = 64 << 20
+# The first day on which this program can have run: 2026-01-01. An earlier clock was never set.
+CLOCK_MS_MIN = 1_767_225_600_000
+# A clock that stands this far before what the agent wrote last was set back.
+CLOCK_BACK_MS_MAX = 60_000
+# Of 2^24 epochs: so near the end a chain should be renewed.
+EPOCHS_MANY = 15_000_000
+# A cable in the rain loses more than this only to somebody who tries.
+FORGED_MANY = 1000
+# The agent says something every epoch, and at least this often.
+SILENT_MS_MAX = 60_000
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding; `remedy` is empty when there is nothing to do."""
+
+    name: str
+    state: str
+    text: str
+    remedy: str = ""
+
+    def fields(self) -> dict[str, str]:
+        """For JSON."""
+        return dict(vars(self))
+
+
+def examine(home: Path) -> list[Check]:
+    """Every check on a home, in the order in which they should be put right."""
+    found = list(_look(_modes, home))
+    try:
+        settings = config.load(home)
+    except DrupeletError as error:
+        return [*found, Check("configuration", FAIL, str(error), "mend or restore drupelet.toml")]
+    found.append(Check("configuration", OK, f"{settings.name} with {len(settings.peers)} peers"))
+    for look in (_lock, _locks, _keys, _counters, _clones, _database, _clock, _disk, _sticks):
+        found += _look(look, settings)
+    return found
+
+
+def _look(look: Callable[[Any], Iterator[Check]], at: object) -> Iterator[Check]:
+    """A check that cannot be made is a finding itself."""
+    try:
+        yield from look(at)
+    except (OSError, sqlite3.Error, DrupeletError) as error:
+        name = look.__name__.strip("_")
+        yield Check(name, FAIL, f"cannot be looked at: {error}", "see to what the text says")
+
+
+def _modes(home: Path) -> Iterator[Check]:
+    """Who can read what."""
+    if not home.is_dir():
+        yield Check("home", FAIL, f"{home}: no such folder", "make one with `drupelet init`")
+        return
+    wrong = private.problem(home)
+    yield Check("home", FAIL if wrong else OK, wrong or f"{home}: only its owner can read it",
+                f"chmod 700 {home}" if wrong else "")  # fmt: skip
+    keys = home / "keys"
+    paths = [keys, *sorted(keys.iterdir())] if keys.is_dir() and not keys.is_symlink() else [keys]
+    bad = [text for path in paths if (text := private.problem(path))]
+    for text in bad:
+        yield Check("modes", FAIL, text, "after that make new keys: `drupelet rotate NAME`")
+    if not bad:
+        yield Check("modes", OK, f"{len(paths) - 1} key files, for their owner only")
+
+
+def _lock(settings: Config) -> Iterator[Check]:
+    """Whether an agent runs, and still says something."""
+    if not config.locked(settings.home):
+        yield Check("agent", WARN, "no agent runs on this home", "start `drupelet agent`")
+        return
+    silent_ms = clock.wall_ms() - int(last_status(settings.status_path).get("said_ms", 0))
+    longest_ms = max(SILENT_MS_MAX, 3 * settings.epoch_ms)
+    if silent_ms > longest_ms:
+        yield Check(
+            "agent", WARN, f"an agent holds the home, but is silent since {silent_ms // 1000} s",
+            "look at what it prints; stop it and start it again",
+        )  # fmt: skip
+    else:
+        yield Check("agent", OK, "an agent runs on this home")
+
+
+def _locks(settings: Config) -> Iterator[Check]:
+    """Whether a process without the home's lock holds chains."""
+    if config.locked(settings.home) or not settings.keys_path.is_dir():
+        return
+    held = []
+    for path in sorted(settings.keys_path.glob("*.lock")):
+        try:
+            with private.locked(path):
+                continue
+        except BusyError:
+            held.append(path.name)
+    if held:
+        yield Check("locks", WARN, f"{', '.join(held)}: held, but no agent runs",
+                    "let the other command finish, or end it")  # fmt: skip
+    else:
+        yield Check("locks", OK, "nobody holds a key chain")
+
+
+def _keys(settings: Config) -> Iterator[Check]:
+    """Whether every peer has what its carrier needs, and how far apart the two ends are."""
+    for row in peer_rows(settings):
+        name, carrier = row["name"], row["carrier"]
+        if row["keys"] == "none":
+            yield Check("keys", FAIL, f"{name}: no keys, and {carrier} goes sealed only",
+                        f"`drupelet provision {name} --to ...`")  # fmt: skip
+        elif row["keys"] == "revoked":
+            yield Check("keys", WARN, f"{name}: revoked", f"`drupelet peer remove {name}`")
+        elif carrier == "-":
+            yield Check("keys", WARN, f"{name}: has keys but is no peer",
+                        "add it with `drupelet peer add`, or `drupelet revoke` it")  # fmt: skip
+        else:
+            note = f", {row['note']}" if row["note"] else ""
+            yield Check("keys", OK, f"{name}: {row['keys']}{note}")
+        for kind, chain in row["classes"].items():
+            yield from _epochs(f"{name}, {kind}", chain)
+
+
+def _epochs(where: str, chain: dict[str, int]) -> Iterator[Check]:
+    """Gaps: a peer that hears nothing, or a chain near its end."""
+    if chain["out_epoch"] > EPOCHS_MANY:
+        yield Check("epochs", WARN, f"{where}: {chain['out_epoch']} epochs are used up",
+                    "`drupelet rotate` begins a new chain")  # fmt: skip
+    elif chain["unanswered"] > UNANSWERED_MANY:
+        yield Check(
+            "epochs", WARN, f"{where}: {chain['unanswered']} epochs without an answer",
+            "is the peer there? after a restore on either side it settles by itself; else make"
+            " new keys with `drupelet provision --again`",
+        )  # fmt: skip
+    elif chain["out_epoch"] or chain["in_epoch"]:
+        yield Check("epochs", OK, f"{where}: {chain['out_epoch']} out, {chain['in_epoch']} in")
+
+
+def _counters(settings: Config) -> Iterator[Check]:
+    """What the running agent counted: frames that were not the peer's."""
+    for peer in last_status(settings.status_path).get("peers", []):
+        name = settings.names().get(peer.get("id"), peer.get("id"))
+        for kind, seal in peer.get("seals", {}).items():
+            text = f"{name}, {kind}: {seal['forged']} forged, {seal['replayed']} replayed"
+            if seal["muted"]:
+                remedy = "somebody floods this link; a new boot of the peer ends it"
+                yield Check("frames", FAIL, f"{text}; it is not listened to any more", remedy)
+            elif seal["forged"] > FORGED_MANY:
+                yield Check("frames", WARN, text, "noise on a cable, or somebody tries keys")
+            else:
+                yield Check("frames", OK, text)
+
+
+def _clones(settings: Config) -> Iterator[Check]:
+    """Devices of which there was more than one."""
+    if not settings.store_path.exists():
+        return
+    names = settings.names()
+    connection = database.connect(settings.store_path, read_only=True)
+    try:
+        rows = connection.execute(
+            "SELECT key, value FROM meta WHERE key LIKE ?", (CLONES + "%",)
+        ).fetchall()
+    finally:
+        connection.close()
+    for key, count in rows:
+        id = key.removeprefix(CLONES)
+        name = names.get(id, id)
+        yield Check(
+            "clones", FAIL, f"{name}: {count} frames of a second device with its keys",
+            f"if it was set back, nothing is lost; else `drupelet revoke {name}`, then new keys",
+        )  # fmt: skip
+    if not rows:
+        yield Check("clones", OK, "every key is used by one device")
+
+
+def _database(settings: Config) -> Iterator[Check]:
+    """Whether the store is whole."""
+    path = settings.store_path
+    if not path.exists():
+        yield Check("database", WARN, "no store yet", "run `drupelet agent` once")
+        return
+    connection = database.connect(path, read_only=True)
+    try:
+        answer = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    except sqlite3.Error as error:
+        answer = (database.explain(path, error),)
+    finally:
+        connection.close()
+    if answer == ("ok",):
+        yield Check("database", OK, f"{path.name} is whole")
+    else:
+        text = str(answer[0]) if answer else "no answer"
+        remedy = "stop the agent and `drupelet restore` a backup into a new home"
+        yield Check("database", FAIL, f"{path}: {text}", remedy)
+
+
+def _clock(settings: Config) -> Iterator[Check]:
+    """A wrong clock only spoils timestamps; it should be known all the same."""
+    now_ms = clock.wall_ms()
+    date = time.strftime("%Y-%m-%d %H:%M", time.gmtime(now_ms / 1000))
+    said_ms = int(last_status(settings.status_path).get("said_ms", 0))
+    if now_ms < CLOCK_MS_MIN:
+        yield Check("clock", WARN, f"this machine thinks it is {date} UTC", "set its clock")
+    elif said_ms - now_ms > CLOCK_BACK_MS_MAX:
+        back_s = (said_ms - now_ms) // 1000
+        yield Check("clock", WARN, f"the clock stands {back_s} s before the agent's last word",
+                    "set it; nothing is lost, but timestamps are wrong")  # fmt: skip
+    else:
+        yield Check("clock", OK, f"{date} UTC")
+
+
+def _disk(settings: Config) -> Iterator[Check]:
+    """Room for what will come."""
+    free = shutil.disk_usage(settings.home).free
+    state, remedy = (OK, "") if free >= FREE_BYTES_MIN else (WARN, "make room on this disk")
+    yield Check("disk", state, f"{free >> 20} MB free", remedy)
+
+
+def _sticks(settings: Config) -> Iterator[Check]:
+    """Stick folders that are there must be writable."""
+    for peer in settings.peers:
+        if peer.carrier != "stick" or peer.url == "stick:":
+            continue
+        path = Path(parse_url(peer.url).path)
+        if not path.is_dir():
+            yield Check("stick", OK, f"{peer.name}: nothing is mounted at {path}")
+        elif not os.access(path, os.W_OK | os.X_OK):
+            yield Check("stick", WARN, f"{peer.name}: {path} cannot be written",
+                        "mount it writable for this user")  # fmt: skip
+        else:
+            yield Check("stick", OK, f"{peer.name}: {path} can be written")
+
+
+def worst(checks: list[Check]) -> str:
+    """The state of the whole."""
+    states = {check.state for check in checks}
+    return FAIL if FAIL in states else WARN if WARN in states else OK

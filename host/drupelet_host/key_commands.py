@@ -1,0 +1,223 @@
+"""Commands about keys and what they protect: id, provision, peers, rotate, revoke, backup,
+restore, doctor."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from drupelet.errors import DrupeletError
+from drupelet_host import config, output
+from drupelet_host.commands import AsJson, Home, ask_agent, home_of, table
+from drupelet_host.config import Config
+
+EXIT_FAILED = 1
+# What the two sides of a chain class are called in a table.
+_CLASS_HEADS = ("live out/in", "stick out/in")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (id, provision, peers, rotate, revoke, backup, restore, doctor):
+        app.command()(command)
+
+
+def id(
+    qr: Annotated[bool, typer.Option("--qr", help="Draw it as a QR code.")] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what another member may know of this one: id, name, group. No keys."""
+    settings = config.load(home_of(home))
+    fact = pairing_fact(settings)
+    if as_json:
+        output.print_json(
+            {"id": settings.id.hex(), "name": settings.name, "group": settings.group, "pair": fact}
+        )
+        return
+    print(f"{settings.id.hex()}  {settings.name} in group {settings.group}")
+    print(fact)
+    if qr:
+        import segno
+
+        segno.make(fact, error="m").terminal(out=sys.stdout, compact=True)
+
+
+def pairing_fact(settings: Config) -> str:
+    """What `drupelet peer add` at the other end needs: id, name, group; nothing secret."""
+    from urllib.parse import quote
+
+    group = quote(settings.group, safe="")
+    return f"drupelet:{settings.id.hex()}?name={settings.name}&group={group}"
+
+
+def provision(
+    name: Annotated[str, typer.Argument(help="The peer's name, or its id.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="DIR|serial:...", show_default=False,
+            help="The folder of its flash, its home, or the cable to it.",
+        ),
+    ],
+    with_name: Annotated[
+        str,
+        typer.Option(
+            "--with", metavar="NAME", show_default=False,
+            help="Pair it with this device instead of us.",
+        ),
+    ] = "",
+    with_to: Annotated[
+        str,
+        typer.Option(
+            "--with-to", metavar="DIR|serial:...", help="As --to, of the other device.",
+            show_default=False,
+        ),
+    ] = "",
+    tag: Annotated[int, typer.Option(help="Bytes of each frame's tag: 8 or 16.")] = 8,
+    again: Annotated[bool, typer.Option("--again", help="Replace the keys there are.")] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Give a device keys of its own: random, written, proved by reading them back, forgotten here.
+
+    Afterwards only the chains are kept. Behind a cable the board must have no keys yet.
+    """
+    from drupelet_host.provision import provision_pair, provision_peer
+
+    if bool(with_name) != bool(with_to):
+        raise typer.BadParameter("--with and --with-to go together")
+    if tag not in (8, 16):
+        raise typer.BadParameter("--tag is 8 or 16")
+    settings = config.load(home_of(home))
+    if with_name:
+        kid = provision_pair(settings, (name, with_name), (to, with_to), tag)
+        done = f"{name} and {with_name} have keys for each other; nothing of them is kept here"
+    else:
+        kid = provision_peer(settings, name, to, tag, again)
+        done = f"{name} has keys; they were read back and proved, the root is forgotten"
+    if as_json:
+        output.print_json({"peer": name, "with": with_name or settings.name, "kid": f"{kid:04x}"})
+    else:
+        print(done)
+
+
+def peers(home: Home = None, as_json: AsJson = False) -> None:
+    """Show every peer and how its links are sealed; no keys are shown."""
+    from drupelet_host.key_view import peer_rows
+
+    rows = peer_rows(config.load(home_of(home)))
+    if as_json:
+        output.print_json(rows)
+        return
+    cells: list[tuple[str, ...]] = []
+    for row in rows:
+        epochs = [_epochs(row["classes"].get(name)) for name in ("live", "bundle")]
+        cells.append(
+            (row["name"], row["id"], row["carrier"], row["keys"], row["kid"] or "-",
+             str(row["generation"]), *epochs, row["note"])
+        )  # fmt: skip
+    table(("peer", "id", "carrier", "keys", "key id", "gen", *_CLASS_HEADS, "note"), cells)
+
+
+def _epochs(chain: dict[str, Any] | None) -> str:
+    return "-" if chain is None else f"{chain['out_epoch']}/{chain['in_epoch']}"
+
+
+Name = Annotated[str, typer.Argument(help="The peer's name, or its id.", show_default=False)]
+
+
+def rotate(name: Name, home: Home = None, as_json: AsJson = False) -> None:
+    """Give a peer a new root over the links there are, a one-way stick included."""
+    done = _change("rotate", name, home)
+    if as_json:
+        output.print_json(done)
+    else:
+        print(f"{name}: generation {done['generation']} goes out with the next frames; the old"
+              " keys go once the peer is heard under the new")  # fmt: skip
+
+
+def revoke(name: Name, home: Home = None, as_json: AsJson = False) -> None:
+    """Refuse a peer from now on: its keys are wiped here, and the other peers are told."""
+    done = _change("revoke", name, home)
+    if as_json:
+        output.print_json(done)
+    else:
+        told = ", ".join(done["told"]) or "nobody else has keys of ours"
+        print(f"{name}: refused from now on; to be told: {told}")
+
+
+def _change(kind: str, name: str, home: Path | None) -> dict[str, Any]:
+    """By the agent if one runs: it holds the chains."""
+    from drupelet_host import key_actions
+    from drupelet_host.sealing import Sealing
+
+    settings = config.load(home_of(home))
+    action = {"rotate": key_actions.rotate, "revoke": key_actions.revoke}[kind]
+    try:
+        with config.lock(settings.home):
+            sealing = Sealing(settings, 0)
+            try:
+                done = action(settings, sealing, name)
+            finally:
+                sealing.close()
+    except config.LockedError:
+        done = ask_agent(settings, kind, name)
+    if "error" in done:
+        raise DrupeletError(str(done["error"]))
+    return done
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="A file that is not there.", show_default=False)],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write configuration, store and keys to one file (mode 0600): keep it as safe as the home."""
+    from drupelet_host.backup import back_up
+
+    count = back_up(home_of(home), file)
+    if as_json:
+        output.print_json({"file": str(file), "files": count})
+    else:
+        print(f"{file}: {count} files; whoever reads it can be this member")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="What `backup` wrote.", show_default=False)],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a new home from a backup; the member that it was must not run any more.
+
+    Peers show again what was acknowledged since; no key of the old member's is used twice.
+    """
+    from drupelet_host import backup as backups
+
+    folder = home_of(home)
+    settings = backups.restore(file, folder)
+    if as_json:
+        output.print_json({"home": str(folder), "id": settings.id.hex(), "name": settings.name})
+    else:
+        print(f"{folder}: is {settings.name} ({settings.id.hex()}) again, with a new store_gen")
+
+
+def doctor(home: Home = None, as_json: AsJson = False) -> None:
+    """Look at everything: who can read what, locks, keys, store, sticks, clock.
+
+    Each check is ok, warn or fail; exit status 1 if one fails.
+    """
+    from drupelet_host import doctor as doctors
+
+    checks = doctors.examine(home_of(home))
+    state = doctors.worst(checks)
+    if as_json:
+        output.print_json({"state": state, "checks": [check.fields() for check in checks]})
+    else:
+        for check in checks:
+            print(f"{check.state:<5} {check.name}: {check.text}")
+            if check.remedy:
+                print(f"      -> {check.remedy}")
+    if state == doctors.FAIL:
+        raise typer.Exit(EXIT_FAILED)

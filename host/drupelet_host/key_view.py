@@ -1,0 +1,72 @@
+"""What may be told of a home's keys: who has some, of which generation, how far the chains are."""
+
+from typing import Any
+
+from drupelet_host.config import Config, Peer
+from drupelet_host.keys import CLASS_NAMES, ChainState, known_peers, look
+
+# A chain in which the peer has not been heard for so many epochs of ours.
+UNANSWERED_MANY = 8
+
+
+def peer_rows(settings: Config) -> list[dict[str, Any]]:
+    """One row per peer of the configuration, and per peer that only has keys."""
+    keyed = known_peers(settings.keys_path)
+    known = {peer.id for peer in settings.peers}
+    rows = [_row(settings, peer) for peer in settings.peers]
+    return rows + [
+        _row(settings, Peer(id.hex(), id, "-")) | {"note": "not in drupelet.toml"}
+        for id in keyed
+        if id not in known
+    ]
+
+
+def _row(settings: Config, peer: Peer) -> dict[str, Any]:
+    states = look(settings.keys_path, peer.id)
+    now = [state for state in states if not state.waiting]
+    return {
+        "name": peer.name,
+        "id": peer.id.hex(),
+        "carrier": peer.carrier if peer.url != "-" else "-",
+        "keys": _kind(peer, states),
+        "kid": f"{now[0].kid & ~3:04x}" if now else "",
+        "generation": max((s.generation for s in now if not s.receives), default=0),
+        "classes": {
+            name: chain
+            for number, name in enumerate(CLASS_NAMES)
+            if (chain := _chain([state for state in now if state.carrier_class == number]))
+        },
+        "note": _note(states),
+    }
+
+
+def _kind(peer: Peer, states: list[ChainState]) -> str:
+    if any(state.revoked for state in states):
+        return "revoked"
+    if peer.plain:
+        return "plain cable"
+    return "sealed" if states else "none"
+
+
+def _chain(states: list[ChainState]) -> dict[str, Any] | None:
+    sends = [state for state in states if not state.receives]
+    receives = [state for state in states if state.receives]
+    if not sends or not receives:
+        return None
+    send = max(sends, key=lambda state: state.generation)
+    receive = min(receives, key=lambda state: state.generation)
+    return {
+        "out_epoch": send.epoch,
+        "in_epoch": receive.epoch,
+        "answered": send.extra,
+        "unanswered": max(0, send.epoch - send.extra),
+        "tag_size": send.tag_size,
+    }
+
+
+def _note(states: list[ChainState]) -> str:
+    if any(state.waiting for state in states):
+        return "rotating: the peer was not heard under the new keys yet"
+    if any(state.issuer for state in states):
+        return "the peer made these keys"
+    return ""

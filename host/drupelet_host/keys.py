@@ -1,0 +1,237 @@
+"""The key folder of a home: the chains of every peer, each class in a file of its own under flock.
+
+    keys/            0700
+      a0000001.live      0600  four records of 52 bytes (docs/SPEC.md 8): serial lines and MQTT
+      a0000001.bundle    0600  the same for sticks
+      a0000001.live.lock 0600  held while a process uses that chain
+
+The files hold chain keys, never a root. Live and bundle chains have nothing in common, so a stick
+can be written while the agent talks.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError
+from drupelet.seal_record import (
+    FLAG_ISSUER,
+    FLAG_RECEIVE,
+    FLAG_REVOKED,
+    FLAG_TAG16,
+    FLAG_WAITING,
+    RECORD_SIZE,
+    finish,
+    is_sound,
+)
+from drupelet_host import private
+
+LIVE = 0
+BUNDLE = 1
+CLASS_NAMES = ("live", "bundle")
+ROWS = 8
+_ROWS_PER_CLASS = 4
+FILE_SIZE = _ROWS_PER_CLASS * RECORD_SIZE
+ID_SIZE = 4
+_EMPTY = bytes(RECORD_SIZE)
+_NAME = re.compile(r"([0-9a-f]{8})\.(live|bundle)")
+_KEY = slice(16, 48)
+
+
+class KeysError(DrupeletError):
+    """There are no keys, or they may not be used; the text says for whom, and the remedy."""
+
+
+@dataclass(frozen=True)
+class ChainState:
+    """What may be told of one record; the chain key is not among it."""
+
+    row: int
+    kid: int
+    generation: int
+    epoch: int
+    extra: int
+    tag_size: int
+    revoked: bool
+    waiting: bool
+    issuer: bool
+
+    @property
+    def carrier_class(self) -> int:
+        """LIVE or BUNDLE."""
+        return self.row // _ROWS_PER_CLASS
+
+    @property
+    def receives(self) -> bool:
+        """True for the chain of what the peer sends."""
+        return bool(self.row & 2)
+
+
+def state_of(row: int, record: bytes | bytearray) -> ChainState | None:
+    """The public part of a record; None for one that is not there or not sound."""
+    flags = record[1]
+    if not is_sound(record) or bool(flags & FLAG_RECEIVE) != bool(row & 2):
+        return None
+    return ChainState(
+        row, int.from_bytes(record[2:4]), int.from_bytes(record[4:6]),
+        int.from_bytes(record[8:12]), int.from_bytes(record[12:16]),
+        16 if flags & FLAG_TAG16 else 8, bool(flags & FLAG_REVOKED), bool(flags & FLAG_WAITING),
+        bool(flags & FLAG_ISSUER),
+    )  # fmt: skip
+
+
+@dataclass
+class HostKeys:
+    """The key port of one peer (docs/SPEC.md 11). `open` a class before its rows are used.
+
+    `revoke_other` carries out a REVOKE that the peer sent: it gets a device id.
+    """
+
+    folder: Path
+    own_id: bytes
+    peer_id: bytes
+    revoke_other: Callable[[bytes], int] = lambda _: E_PEER
+    failure: str = ""  # why the last call failed
+    _locks: dict[int, int] = field(default_factory=dict, repr=False)
+    # Key material: in no message and no traceback.
+    _files: dict[int, bytearray] = field(default_factory=dict, repr=False)
+
+    def path(self, carrier_class: int) -> Path:
+        """The file of one class."""
+        return self.folder / f"{self.peer_id.hex()}.{CLASS_NAMES[carrier_class]}"
+
+    def open(self, carrier_class: int) -> None:
+        """Own one class of chains until `close`; raises PrivateError, BusyError, StorageError."""
+        if carrier_class in self._locks:
+            return
+        private.check(self.folder)
+        path = self.path(carrier_class)
+        fd = private.lock(path.with_name(path.name + ".lock"))
+        try:
+            there = path.is_symlink() or path.exists()
+            content = private.read(path, FILE_SIZE) if there else b""
+        except DrupeletError:
+            os.close(fd)
+            raise
+        self._locks[carrier_class] = fd
+        self._files[carrier_class] = bytearray(content.ljust(FILE_SIZE, b"\0"))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for fd in self._locks.values():
+            os.close(fd)
+        self._locks.clear()
+        for content in self._files.values():
+            content[:] = bytes(len(content))
+        self._files.clear()
+
+    def load(self, row: int, out: bytearray) -> int:
+        """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
+        content = self._content(row // _ROWS_PER_CLASS)
+        if content is None:
+            return E_STORAGE
+        at = row % _ROWS_PER_CLASS * RECORD_SIZE
+        out[:RECORD_SIZE] = content[at : at + RECORD_SIZE]
+        return OK if is_sound(out) else E_STORAGE
+
+    def _content(self, carrier_class: int) -> bytearray | None:
+        """The file of one class, opened if it is not yet: a REKEY changes both."""
+        if carrier_class not in self._files:
+            try:
+                self.open(carrier_class)
+            except DrupeletError as error:
+                self.failure = str(error)
+                return None
+        return self._files[carrier_class]
+
+    def save(self, row: int, record: bytes | bytearray) -> int:
+        """Keep record[0:52]; durable when it returns OK, else what was there stays."""
+        carrier_class, at = row // _ROWS_PER_CLASS, row % _ROWS_PER_CLASS * RECORD_SIZE
+        before = self._content(carrier_class)
+        if before is None:
+            return E_STORAGE
+        content = bytearray(before)
+        content[at : at + RECORD_SIZE] = record[:RECORD_SIZE]
+        path = self.path(carrier_class)
+        try:
+            private.replace(path, bytes(content))
+            if private.read(path, FILE_SIZE) != content:
+                self.failure = f"{path}: does not hold what was written"
+                return E_STORAGE
+        except DrupeletError as error:
+            self.failure = str(error)
+            return E_STORAGE
+        before[:] = content
+        return OK
+
+    def drop(self, row: int) -> int:
+        """Forget the record of `row`."""
+        return self.save(row, _EMPTY)
+
+    def revoke(self, id: bytes | bytearray, at: int) -> int:
+        """The peer says that a device is not to be trusted any more."""
+        return self.revoke_other(bytes(id[at : at + ID_SIZE]))
+
+    def mark_revoked(self) -> int:
+        """Wipe the keys of this peer; what stays says that it was revoked."""
+        code = OK
+        record = bytearray(RECORD_SIZE)
+        for row in range(ROWS):
+            if self.load(row, record) == OK:
+                record[1] |= FLAG_REVOKED
+                record[_KEY] = bytes(32)
+                finish(record)
+                code = self.save(row, record) or code
+        return code
+
+    def states(self) -> list[ChainState]:
+        """The public part of every record."""
+        record = bytearray(RECORD_SIZE)
+        found = []
+        for row in range(ROWS):
+            if self.load(row, record) == OK:
+                found.append(state_of(row, record))
+        record[:] = bytes(RECORD_SIZE)
+        return [state for state in found if state is not None]
+
+
+def known_peers(folder: Path) -> list[bytes]:
+    """The peers that have keys in a folder; raises PrivateError when others can get at it."""
+    private.check(folder)
+    if not folder.is_dir():
+        return []
+    found = (_NAME.fullmatch(path.name) for path in folder.iterdir())
+    return sorted({bytes.fromhex(match[1]) for match in found if match})
+
+
+def look(folder: Path, peer_id: bytes) -> list[ChainState]:
+    """What may be told of a peer's chains, also while another process uses them.
+
+    Raises PrivateError or StorageError.
+    """
+    found = []
+    private.check(folder)
+    for carrier_class, name in enumerate(CLASS_NAMES):
+        path = folder / f"{peer_id.hex()}.{name}"
+        if not path.is_symlink() and not path.exists():
+            continue
+        content = private.read(path, FILE_SIZE).ljust(FILE_SIZE, b"\0")
+        for row in range(_ROWS_PER_CLASS):
+            record = content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE]
+            found.append(state_of(carrier_class * _ROWS_PER_CLASS + row, record))
+    return [state for state in found if state is not None]
+
+
+def wipe(folder: Path, peer_id: bytes) -> bool:
+    """Take a peer's keys away, with both locks held; False when there were none."""
+    found = False
+    with contextlib.ExitStack() as held:
+        for name in CLASS_NAMES:
+            path = folder / f"{peer_id.hex()}.{name}"
+            held.enter_context(private.locked(path.with_name(path.name + ".lock")))
+        for name in CLASS_NAMES:
+            found |= private.remove(folder / f"{peer_id.hex()}.{name}")
+    return found

@@ -1,0 +1,165 @@
+"""A mailbox with the paper's contract: groups and a hint of time in, messages out.
+
+It keeps envelopes for members that are absent: a topic, when it came, and sealed bytes that it
+cannot read. Who asks gets what there is, some of which may be for others, with some missing; what
+it loses, the members send each other as always, only later (docs/SPEC.md 15.6).
+
+    envelope: topic [16], then vac.mvds.Message sealed as in a remote log
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from drupelet.errors import CapacityError, PeerError, StorageError
+from drupelet.flashread import STATE_DELIVERED
+from drupelet.node import Link, Node
+from drupelet_host.cas import CONTENT_SIZE_MAX
+from drupelet_host.remote_log import MESSAGES_PER_TURN_MAX, group_id_of, stamp_number, take_message
+from drupelet_host.remote_log_wire import (
+    NAME_SIZE,
+    SEAL_ENVELOPE,
+    FeedKeys,
+    Message,
+    decode_message,
+)
+
+# Envelopes of all topics: the oldest goes for a new one.
+ENVELOPES_MAX = 100_000
+# Topics of one question, and envelopes of one answer.
+TOPICS_MAX = 64
+ANSWERS_MAX = 100
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS envelopes (entry INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic BLOB NOT NULL, came_s INTEGER NOT NULL, envelope BLOB NOT NULL UNIQUE);
+CREATE INDEX IF NOT EXISTS envelopes_by_time ON envelopes (topic, came_s, entry);
+"""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An envelope, when it came in seconds since 1970, and its place among all."""
+
+    entry: int
+    came_s: int
+    envelope: bytes
+
+
+class MailServer:
+    """Envelopes in an SQLite file; each call is a transaction, or part of an open one."""
+
+    def __init__(self, connection: sqlite3.Connection, envelopes_max: int = ENVELOPES_MAX) -> None:
+        self._connection = connection
+        self._envelopes_max = envelopes_max
+        for statement in _SCHEMA.split(";"):
+            connection.execute(statement)
+        self.dropped = 0
+
+    def keep(self, envelope: bytes, time_s: int) -> bool:
+        """Keep an envelope; False: it is held already. Raises CapacityError or StorageError."""
+        if not NAME_SIZE < len(envelope) <= CONTENT_SIZE_MAX:
+            raise CapacityError(f"an envelope of {len(envelope)} bytes")
+        try:
+            done = self._connection.execute(
+                "INSERT OR IGNORE INTO envelopes (topic, came_s, envelope) VALUES (?, ?, ?)",
+                (envelope[:NAME_SIZE], time_s, envelope),
+            )
+            if not done.rowcount:
+                return False
+            gone = self._connection.execute(
+                "DELETE FROM envelopes WHERE entry IN (SELECT entry FROM envelopes"
+                " ORDER BY entry LIMIT max(0, (SELECT count(*) FROM envelopes) - ?))",
+                (self._envelopes_max,),
+            )
+        except sqlite3.Error as error:
+            raise StorageError(f"the mailbox cannot be written ({error})") from error
+        self.dropped += gone.rowcount
+        return True
+
+    def expire(self, before_s: int) -> int:
+        """Drop what came before that second; how many."""
+        done = self._connection.execute("DELETE FROM envelopes WHERE came_s < ?", (before_s,))
+        return done.rowcount
+
+    def ask(
+        self, topics: Iterable[bytes], from_s: int = 0, to_s: int = 1 << 40, after: int = 0
+    ) -> list[Kept]:
+        """What came for these topics in this time, behind entry `after`; at most ANSWERS_MAX."""
+        wanted = list(topics)[:TOPICS_MAX]
+        marks = ",".join("?" * len(wanted))
+        rows = self._connection.execute(
+            "SELECT entry, came_s, envelope FROM envelopes"  # noqa: S608 - only question marks
+            f" WHERE topic IN ({marks}) AND came_s BETWEEN ? AND ? AND entry > ?"
+            " ORDER BY entry LIMIT ?",
+            (*wanted, from_s, to_s, after, ANSWERS_MAX),
+        )
+        return [Kept(entry, came_s, bytes(envelope)) for entry, came_s, envelope in rows]
+
+
+class MailWriter:
+    """Leaves a group's new messages at a mailbox; `through`: the handle of the last one."""
+
+    def __init__(self, node: Node, group: int, keys: FeedKeys, through: int = 0) -> None:
+        self._node = node
+        self._group = group
+        self._keys = keys
+        self.through = through
+
+    def turn(self, server: MailServer, time_s: int) -> int:
+        """Leave what is new, a bounded number; how many. CapacityError, StorageError."""
+        store = self._node.store
+        count = 0
+        handle = store.next(self.through)
+        while handle and count < MESSAGES_PER_TURN_MAX:
+            if store.load(handle) == 0 and store.group == self._group:
+                ours = store.state == STATE_DELIVERED and not store.private
+                if ours and not store.source:
+                    server.keep(self._envelope(handle), time_s)
+                    count += 1
+            self.through = handle
+            handle = store.next(handle)
+        return count
+
+    def _envelope(self, handle: int) -> bytes:
+        store = self._node.store
+        body = bytearray(store.size)
+        store.read_into(handle, 0, body, 0, len(body))
+        stamp = stamp_number(self._node, self._group, store.timestamp)
+        message = Message(group_id_of(self._node, self._group), stamp, bytes(body))
+        return self._keys.name + self._keys.seal(SEAL_ENVELOPE, message.encode())
+
+
+class MailReader:
+    """Fetches what was left for a group by the members whose feeds are known.
+
+    links: by topic, the link to the member that writes there. `unread`: envelopes that were not
+    for us, or damaged. `after` is where to go on.
+    """
+
+    def __init__(self, node: Node, group: int, feeds: dict[bytes, tuple[FeedKeys, Link]]) -> None:
+        assert all(len(topic) == NAME_SIZE for topic in feeds)
+        self._node = node
+        self._group = group
+        self._feeds = feeds
+        self.after = 0
+        self.unread = 0
+
+    def turn(self, server: MailServer, now_ms: int, from_s: int = 0) -> int:
+        """Take in what is there, ANSWERS_MAX at most; how many messages entered the log."""
+        before = self._node.delivered
+        for kept in server.ask(self._feeds, from_s, after=self.after):
+            message, link = self._open(kept.envelope)
+            if message is not None and link is not None:
+                id = group_id_of(self._node, self._group)
+                if message.group == id:
+                    take_message(self._node, self._group, link, message, now_ms)
+            self.after = kept.entry
+        return self._node.delivered - before
+
+    def _open(self, envelope: bytes) -> tuple[Message | None, Link | None]:
+        keys, link = self._feeds[envelope[:NAME_SIZE]]
+        try:
+            return decode_message(keys.open(SEAL_ENVELOPE, envelope[NAME_SIZE:])), link
+        except PeerError:
+            self.unread += 1
+            return None, None

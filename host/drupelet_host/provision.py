@@ -1,0 +1,323 @@
+"""Gives two devices a root of their own: random, written to both, proved, forgotten.
+
+A destination is the folder of a board's flash, the home of another host, or a serial line behind
+which a board waits for its keys (docs/SPEC.md 8.2). Our own side is written first: a cut in
+between leaves keys here that nobody else has, and `--again` makes new ones.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Protocol
+
+from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError, StorageError
+from drupelet.seal_record import (
+    FLAG_ISSUER,
+    FLAG_TAG16,
+    RECORD_SIZE,
+    challenge,
+    install,
+    is_sound,
+)
+from drupelet_host import config, private
+from drupelet_host.keys import BUNDLE, LIVE, ROWS, HostKeys, KeysError, known_peers, look
+from drupelet_host.secret import Secret
+
+ROOT_SIZE = 32
+NONCE_SIZE = 16
+PROOF_SIZE = 16
+# A key id is a multiple of 4 with 16 bits, and not 0.
+_KIDS = 1 << 14
+_KEY = slice(16, 48)
+
+
+class Destination(Protocol):
+    """One side that gets keys; a key port that can also prove what it keeps."""
+
+    own_id: bytes
+    peer_id: bytes
+
+    @property
+    def failure(self) -> str:
+        """Why the last save failed."""
+
+    def save(self, row: int, record: bytes | bytearray) -> int:
+        """As of a key port."""
+
+    def prove(self, row: int, nonce: bytes) -> bytes:
+        """The challenge over what is kept now, read back from where it is kept."""
+
+    def kids(self) -> set[int]:
+        """Key ids that are taken there."""
+
+    def finish(self) -> None:
+        """All is well: the device may go on."""
+
+
+class RamKeys:
+    """A key port in memory: what one side is going to hold."""
+
+    def __init__(self, own_id: bytes, peer_id: bytes) -> None:
+        self.own_id = own_id
+        self.peer_id = peer_id
+        self.records: dict[int, bytearray] = {}
+
+    def load(self, row: int, out: bytearray) -> int:
+        """As of a key port."""
+        if row not in self.records:
+            return E_STORAGE
+        out[:RECORD_SIZE] = self.records[row]
+        return OK
+
+    def save(self, row: int, record: bytes | bytearray) -> int:
+        """As of a key port."""
+        self.records[row] = bytearray(record[:RECORD_SIZE])
+        return OK
+
+    def drop(self, row: int) -> int:
+        """As of a key port."""
+        self.records.pop(row, None)
+        return OK
+
+    def revoke(self, id: bytes | bytearray, at: int) -> int:  # noqa: ARG002 - nobody asks here
+        """As of a key port."""
+        return E_PEER
+
+    def prove(self, row: int, nonce: bytes) -> bytes:
+        """What the other side has to answer."""
+        return proof(self.records[row], nonce)
+
+    def wipe(self) -> None:
+        """Overwrite everything."""
+        for record in self.records.values():
+            record[:] = bytes(RECORD_SIZE)
+        self.records.clear()
+
+
+def proof(record: bytes | bytearray, nonce: bytes) -> bytes:
+    """What shows that a record is kept, without telling it; b"" for one that is not sound."""
+    if not is_sound(record):
+        return b""
+    return bytes(challenge(bytes(record[_KEY]), nonce)[:PROOF_SIZE])
+
+
+class HomeKeys:
+    """The keys of a home, ours or another host's."""
+
+    def __init__(self, folder: Path, own_id: bytes, peer_id: bytes) -> None:
+        self.own_id = own_id
+        self.peer_id = peer_id
+        private.make_folder(folder)
+        self._keys = HostKeys(folder, own_id, peer_id)
+        for carrier_class in (LIVE, BUNDLE):
+            self._keys.open(carrier_class)
+
+    @property
+    def failure(self) -> str:
+        """Why a save failed."""
+        return self._keys.failure
+
+    def save(self, row: int, record: bytes | bytearray) -> int:
+        """As of a key port."""
+        return self._keys.save(row, record)
+
+    def prove(self, row: int, nonce: bytes) -> bytes:
+        """Read the file anew."""
+        self._keys.close()
+        record = bytearray(RECORD_SIZE)
+        for carrier_class in (LIVE, BUNDLE):
+            self._keys.open(carrier_class)
+        self._keys.load(row, record)
+        return proof(record, nonce)
+
+    def kids(self) -> set[int]:
+        """Key ids of all peers of the home."""
+        folder = self._keys.folder
+        return {state.kid & ~3 for id in known_peers(folder) for state in look(folder, id)}
+
+    def finish(self) -> None:
+        """Let go of the files."""
+        self._keys.close()
+
+
+class FlashKeys:
+    """A board's key file (docs/SPEC.md 8.2) in the folder that is its flash."""
+
+    def __init__(self, folder: Path, own_id: bytes, peer_id: bytes) -> None:
+        self.own_id = own_id
+        self.peer_id = peer_id
+        self.path = folder / f"{peer_id.hex().upper()}.KEY"
+        self.failure = ""
+
+    def _content(self, path: Path) -> bytearray:
+        try:
+            with path.open("rb") as file:
+                content = file.read(ROWS * RECORD_SIZE)
+        except FileNotFoundError:
+            content = b""
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be read ({error.strerror})") from None
+        return bytearray(content.ljust(ROWS * RECORD_SIZE, b"\0"))
+
+    def save(self, row: int, record: bytes | bytearray) -> int:
+        """As of a key port."""
+        try:
+            content = self._content(self.path)
+            content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE] = record[:RECORD_SIZE]
+            private.replace(self.path, bytes(content))
+        except DrupeletError as error:
+            self.failure = str(error)
+            return E_STORAGE
+        return OK
+
+    def prove(self, row: int, nonce: bytes) -> bytes:
+        """Read the file anew."""
+        content = self._content(self.path)
+        return proof(content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE], nonce)
+
+    def kids(self) -> set[int]:
+        """Key ids of all peers of the board."""
+        found = set()
+        for path in self.path.parent.glob("*.KEY"):
+            content = self._content(path)
+            for row in range(ROWS):
+                record = content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE]
+                if is_sound(record):
+                    found.add(int.from_bytes(record[2:4]) & ~3)
+        return found
+
+    def finish(self) -> None:
+        """Nothing is open."""
+
+
+def has_keys(settings: config.Config, peer_id: bytes) -> bool:
+    """True when this home has chains of a peer that was not revoked."""
+    states = look(settings.keys_path, peer_id) if settings.keys_path.exists() else []
+    return any(not state.revoked for state in states)
+
+
+def destination(text: str, own_id: bytes, peer_id: bytes) -> Destination:
+    """What `--to` names: a folder or a serial line; raises KeysError or TransportError."""
+    if re.match(r"[a-z]+:", text):
+        from drupelet_host.provision_serial import SerialKeys
+
+        return SerialKeys(text, own_id, peer_id)
+    folder = Path(text)
+    if not folder.is_dir():
+        raise KeysError(
+            f"{text}: no such folder; give the board's flash, a home, or serial:///dev/..."
+        )
+    if (folder / config.CONFIG_NAME).exists():
+        other = config.load(folder)
+        if other.id != own_id:
+            raise KeysError(f"{folder}: is the home of {other.id.hex()}, not of {own_id.hex()}")
+        return HomeKeys(other.keys_path, own_id, peer_id)
+    return FlashKeys(folder, own_id, peer_id)
+
+
+def new_kid(taken: Iterable[int]) -> int:
+    """A random key id that is not taken."""
+    taken = set(taken)
+    if len(taken) >= _KIDS // 2:
+        raise KeysError("too many key ids are in use; revoke devices that are gone")
+    while True:
+        kid = int.from_bytes(os.urandom(2)) & ~3
+        if kid and kid not in taken:
+            return kid
+
+
+def provision(ours: Destination, theirs: Destination, tag_size: int, issuer: bool) -> int:
+    """Make new chains for a pair, write both sides, have both prove them; the key id.
+
+    `issuer`: we may rotate and revoke the keys of `theirs` later. Raises KeysError; then `theirs`
+    may hold keys that are of no use to anybody.
+    """
+    kid = new_kid(ours.kids() | theirs.kids())
+    flags = FLAG_TAG16 if tag_size == 16 else 0
+    root = Secret(os.urandom(ROOT_SIZE))
+    sides = []
+    try:
+        for side, more in ((ours, 0), (theirs, FLAG_ISSUER if issuer else 0)):
+            made = RamKeys(side.own_id, side.peer_id)
+            sides.append((side, made))
+            assert install(made, root.reveal(), kid, 0, flags | more) == OK
+        del root
+        for side, made in sides:
+            for row, record in sorted(made.records.items()):
+                if side.save(row, record) != OK:
+                    raise KeysError(f"{side.own_id.hex()}: keys not written: {side.failure}")
+        for side, made in sides:
+            _challenge(side, made)
+        for side, _ in sides:
+            side.finish()
+    finally:
+        for _, made in sides:
+            made.wipe()
+    return kid
+
+
+def _challenge(side: Destination, made: RamKeys) -> None:
+    """Have a side prove each record with a nonce of its own."""
+    for row in sorted(made.records):
+        nonce = os.urandom(NONCE_SIZE)
+        if side.prove(row, nonce) != made.prove(row, nonce):
+            raise KeysError(
+                f"{side.own_id.hex()}: does not hold what was written to it; check its flash and"
+                " repeat with --again"
+            )
+
+
+def peer_id_of(settings: config.Config, text: str) -> bytes:
+    """The id of a peer of the configuration, or 8 hex digits; raises KeysError."""
+    for peer in settings.peers:
+        if peer.name == text:
+            return peer.id
+    if re.fullmatch("[0-9a-f]{8}", text):
+        return bytes.fromhex(text)
+    names = ", ".join(peer.name for peer in settings.peers) or "none"
+    raise KeysError(
+        f"{text}: no such peer, there are: {names}; add it with `drupelet peer add` or give its id"
+    )
+
+
+def provision_peer(
+    settings: config.Config, name: str, to: str, tag_size: int = 8, again: bool = False
+) -> int:
+    """Pair this home with a peer; the key id."""
+    peer_id = peer_id_of(settings, name)
+    if peer_id == settings.id:
+        raise KeysError(f"{name}: is this home itself")
+    if has_keys(settings, peer_id) and not again:
+        raise KeysError(
+            f"{name}: has keys already; `drupelet rotate {name}` renews them from afar, --again"
+            " replaces them by cable"
+        )
+    theirs = destination(to, peer_id, settings.id)
+    with ExitStack() as undo:
+        undo.callback(_close, theirs)
+        ours = HomeKeys(settings.keys_path, settings.id, peer_id)
+        undo.callback(_close, ours)
+        return provision(ours, theirs, tag_size, issuer=True)
+
+
+def provision_pair(
+    settings: config.Config, names: tuple[str, str], to: tuple[str, str], tag_size: int = 8
+) -> int:
+    """Pair two other devices with each other; this home keeps nothing. The key id."""
+    first, second = (peer_id_of(settings, name) for name in names)
+    if first == second:
+        raise KeysError(f"{names[0]}: cannot be paired with itself")
+    with ExitStack() as undo:
+        one = destination(to[0], first, second)
+        undo.callback(_close, one)
+        other = destination(to[1], second, first)
+        undo.callback(_close, other)
+        return provision(one, other, tag_size, issuer=False)
+
+
+def _close(side: Destination) -> None:
+    close: Callable[[], None] = getattr(side, "close", side.finish)
+    with suppress(DrupeletError):
+        close()

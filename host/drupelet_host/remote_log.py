@@ -1,0 +1,368 @@
+"""The remote log: a group's log kept in a store that others reach (mobile paper, enhancement 2).
+
+    writer = LogWriter(node, group, keys, store)     writer.turn(now_ms): upload and forget
+    reader = LogReader(keys, store); take_news(reader, node, group, link, now_ms)
+
+What is uploaded is kept by the store, which is no member: that is an acknowledgement of its own
+kind (`LogWriter.is_stored`). It never counts as a peer's ACK, and peers are sent to as before.
+The writer keeps no state of its own: its pointer tells where it was.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+from drupelet.errors import OK, PeerError
+from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
+from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
+from drupelet.members import FAMILY_MVDS, HEAD_EPHEMERAL
+from drupelet.node import Link, Node
+from drupelet.schedule import elapsed_ms
+from drupelet_host.cas import RemoteStore
+from drupelet_host.remote_log_wire import (
+    DATA_INLINE_MAX,
+    PAGE_PAIRS_MAX,
+    SEAL_MESSAGE,
+    SEAL_PAGE,
+    FeedKeys,
+    Message,
+    Page,
+    Pair,
+    Pointer,
+    decode_message,
+    decode_page,
+)
+
+# Messages uploaded or taken in at once: bounded work for an agent's turn.
+MESSAGES_PER_TURN_MAX = 64
+# Pages that a reader walks back: 16 messages each, a million in all.
+PAGES_MAX = 1 << 16
+# How often a feed is looked at: an update that is expected now is there within seconds ...
+POLL_MS_MIN = 5_000
+# ... and one that never came is looked for every hour or so.
+POLL_MS_MAX = 1 << 22
+# An expected period beyond this says nothing: a day.
+PERIOD_S_MAX = 86_400
+
+
+def stamp_number(node: Node, group: int, stamp: bytes | bytearray) -> int:
+    """The 8 bytes of a timestamp as the unsigned number that a protobuf's int64 has."""
+    return int.from_bytes(stamp, _byte_order(node, group))
+
+
+def _byte_order(node: Node, group: int) -> Literal["little", "big"]:
+    members = node.core.members
+    little = members.families[members.group_slot(group)] == FAMILY_MVDS
+    return "little" if little else "big"
+
+
+def group_id_of(node: Node, group: int) -> bytes:
+    """The 32-byte id of a group that the node is in."""
+    at = node.core.members.group_slot(group) * ID_SIZE
+    return bytes(node.core.members.group_ids[at : at + ID_SIZE])
+
+
+class LogWriter:
+    """Uploads a group's log in its order; private, deleted and ephemeral messages are left out.
+
+    `count` messages are in the feed; `stored_through` is the handle of the last one.
+    """
+
+    def __init__(self, node: Node, group: int, keys: FeedKeys, store: RemoteStore) -> None:
+        self._node = node
+        self._group = group
+        self._keys = keys
+        self._store = store
+        self._page = Page()
+        self._pointer = Pointer(0, b"", 0, 0)
+        self._updated_ms = -1
+        self._resumed = False
+        self._in_feed: set[bytes] = set()
+        self.stored_through = 0
+        self.must_recover = False
+
+    @property
+    def count(self) -> int:
+        """Messages in the feed."""
+        return self._pointer.count
+
+    def is_stored(self, handle: int) -> bool:
+        """Whether the store keeps a message of the log: its acknowledgement, not a member's."""
+        return 0 < handle <= self.stored_through
+
+    def turn(self, now_ms: int) -> int:
+        """Upload what is new, at most MESSAGES_PER_TURN_MAX; how many messages that was.
+
+        Raises StorageError or CapacityError: nothing has changed, try again later. 0 with
+        `must_recover`: the feed has messages that our log lacks; take them in first.
+        """
+        if not self._resumed:
+            self._resume()
+        if self.must_recover:
+            return 0
+        pairs, through = self._new_pairs()
+        if not pairs:
+            self.stored_through = max(self.stored_through, through)
+            return 0
+        page = self._page
+        superseded = self._pointer.head if page.pairs else b""
+        done = 0
+        while done < len(pairs):
+            if len(page.pairs) == PAGE_PAIRS_MAX:
+                page = Page(tail=self._add_page(page))
+            room = PAGE_PAIRS_MAX - len(page.pairs)
+            page = Page([*page.pairs, *pairs[done : done + room]], page.tail)
+            done += room
+        # A full page that was the head is a tail now, and stays.
+        stays = superseded and (len(self._page.pairs) == PAGE_PAIRS_MAX)
+        pointer = Pointer(
+            self._pointer.sequence + 1, self._add_page(page), self.count + len(pairs),
+            self._period_s(now_ms),
+        )  # fmt: skip
+        if not self._store.update(self._keys.name, self._keys.seal_pointer(pointer)):
+            self._resumed = False  # somebody else writes: look where it is
+            return 0
+        self._pointer, self._page = pointer, page
+        self._updated_ms = now_ms
+        self.stored_through = through
+        if superseded and not stays:
+            self._store.drop(superseded)
+        return len(pairs)
+
+    def _add_page(self, page: Page) -> bytes:
+        if page == self._page and self._pointer.head:
+            return self._pointer.head
+        return self._store.add(self._keys.seal(SEAL_PAGE, page.encode()))
+
+    def _period_s(self, now_ms: int) -> int:
+        """What readers are told about how often to look: a mean of the last pauses."""
+        if self._updated_ms < 0:
+            return self._pointer.period_s
+        pause_s = min(elapsed_ms(now_ms, self._updated_ms) // 1000, PERIOD_S_MAX)
+        before = self._pointer.period_s or pause_s
+        return (3 * before + pause_s) // 4
+
+    def _resume(self) -> None:
+        """Find out where the feed ends, and where that is in our log."""
+        content = self._store.fetch(self._keys.name)
+        if content is not None:
+            try:
+                self._pointer = self._keys.open_pointer(content)
+            except PeerError:
+                # Damaged: what it pointed to is lost; the next update has a greater number.
+                sequence = int.from_bytes(content[:TIMESTAMP_SIZE])
+                self._pointer = Pointer(sequence, b"", 0, 0)
+        head = self._pointer.head
+        page = read_page(self._keys, self._store, head) if head else Page()
+        if page is None:
+            # The store lost it: everything that we have is appended once more.
+            page, self._pointer = Page(), replace(self._pointer, head=b"")
+        self._page = page
+        self.stored_through = 0
+        recovered = self.must_recover
+        self.must_recover = bool(page.pairs) and not self._entered(page.pairs[-1].id)
+        self._resumed = not self.must_recover
+        if recovered and self._resumed:
+            # What came back stands in another order than before: told apart by id, once.
+            reader = LogReader(self._keys, self._store)
+            self._in_feed = {pair.id for pair in reader.news()}
+        elif page.pairs and self._resumed:
+            self.stored_through = self._node.store.find(bytearray(page.pairs[-1].id), 0)
+
+    def _entered(self, id: bytes) -> bool:
+        store = self._node.store
+        handle = store.find(bytearray(id), 0)
+        return handle > 0 and store.load(handle) == OK and store.state != STATE_PENDING
+
+    def _new_pairs(self) -> tuple[list[Pair], int]:
+        """What the feed lacks, and the handle up to which that is all."""
+        store = self._node.store
+        pairs: list[Pair] = []
+        through = self.stored_through
+        handle = store.next(through)
+        while handle and len(pairs) < MESSAGES_PER_TURN_MAX:
+            if store.load(handle) == OK and store.group == self._group:
+                pair = self._pair(handle)
+                pairs += [pair] if pair else []
+            through = handle
+            handle = store.next(handle)
+        return pairs, through
+
+    def _pair(self, handle: int) -> Pair | None:
+        store = self._node.store
+        if store.state != STATE_DELIVERED or store.private:
+            return None
+        id = bytes(store.id)
+        if id in self._in_feed:
+            return None
+        body = bytearray(store.size)
+        if store.read_into(handle, 0, body, 0, len(body)) != len(body):
+            return None
+        node = self._node
+        if _byte_order(node, self._group) == "little" and body and body[0] & HEAD_EPHEMERAL:
+            return None
+        stamp = stamp_number(node, self._group, store.timestamp)
+        content = Message(group_id_of(node, self._group), stamp, bytes(body)).encode()
+        if len(content) <= DATA_INLINE_MAX:
+            return Pair(id, data=content)
+        return Pair(id, self._store.add(self._keys.seal(SEAL_MESSAGE, content)))
+
+
+def read_page(keys: FeedKeys, store: RemoteStore, address: bytes) -> Page | None:
+    """A page of a log; None: not there, or not one."""
+    content = store.get(address)
+    if content is None:
+        return None
+    try:
+        return decode_page(keys.open(SEAL_PAGE, content))
+    except PeerError:
+        return None
+
+
+class LogReader:
+    """Reads a feed: `news` gives what was not `took` yet, oldest first.
+
+    taken: how many of the feed's messages are in our log; 0 after a loss: all is looked at again.
+    `lost`: pages or messages that the store does not have; the members still do.
+    """
+
+    def __init__(self, keys: FeedKeys, store: RemoteStore, taken: int = 0) -> None:
+        self.keys = keys
+        self._store = store
+        self._sequence = 0
+        self._pages: deque[bytes] = deque()
+        self._skipped = 0  # pairs of the first of them that are taken
+        self.taken = taken
+        self.lost = 0
+        self.refused = 0
+        self.period_s = 0
+
+    def news(self) -> Iterator[Pair]:
+        """What is new; each counts as taken when the next one is asked for. StorageError."""
+        if not self._pages:
+            self._look()
+        while self._pages:
+            page = read_page(self.keys, self._store, self._pages[0])
+            if page is None:
+                self._pages.clear()  # the writer has replaced it: look again
+                return
+            for pair in page.pairs[self._skipped :]:
+                yield pair
+                self._skipped += 1
+                self.taken += 1
+            self._pages.popleft()
+            self._skipped = 0
+
+    def _look(self) -> None:
+        """Find the pages with what is new, from the newest one back."""
+        self._skipped = 0
+        pointer = self._newest()
+        wanted = pointer.count - self.taken if pointer is not None else 0
+        address = pointer.head if pointer is not None else b""
+        found = 0
+        while address and found < wanted and len(self._pages) < PAGES_MAX:
+            page = read_page(self.keys, self._store, address)
+            if page is None:
+                self.lost += 1
+                break
+            self._pages.appendleft(address)
+            found += len(page.pairs)
+            address = page.tail
+        if found:
+            # What lies before a page that is lost has to come from a member.
+            self._skipped = max(0, found - wanted)
+            self.taken += max(0, wanted - found)
+
+    def _newest(self) -> Pointer | None:
+        content = self._store.fetch(self.keys.name)
+        if content is None:
+            return None
+        try:
+            pointer = self.keys.open_pointer(content)
+        except PeerError:
+            self.refused += 1
+            return None
+        if pointer.sequence < self._sequence:
+            self.refused += 1  # an older one was put back
+            return None
+        self._sequence = pointer.sequence
+        self.period_s = min(pointer.period_s, PERIOD_S_MAX)
+        if pointer.count < self.taken:
+            self.taken = 0  # the feed began anew
+        return pointer
+
+    def message(self, pair: Pair) -> Message | None:
+        """The message of a pair; None: deleted, lost or damaged."""
+        content: bytes | None = pair.data
+        try:
+            if pair.address:
+                sealed = self._store.get(pair.address)
+                content = None if sealed is None else self.keys.open(SEAL_MESSAGE, sealed)
+            if not content:
+                self.lost += 1
+                return None
+            return decode_message(content)
+        except PeerError:
+            self.refused += 1
+            return None
+
+
+def take_news(
+    reader: LogReader, node: Node, group: int, link: Link | None, now_ms: int,
+    messages_max: int = MESSAGES_PER_TURN_MAX,
+) -> int:  # fmt: skip
+    """Take what is new in a feed into the log; how many messages entered it.
+
+    link: to the member whose feed it is: what comes counts as sent by it, and is acknowledged to
+    it as any message; None: our own feed. A message whose parents are in no feed waits for them
+    as always. Raises StorageError when the store cannot be reached.
+    """
+    before = node.delivered
+    for pair in reader.news():
+        if node.store.find(bytearray(pair.id), 0) <= 0:
+            if node.delivered - before >= messages_max:
+                break
+            message = reader.message(pair)
+            if message is not None and message.group == group_id_of(node, group):
+                take_message(node, group, link, message, now_ms)
+                if node.store.find(bytearray(pair.id), 0) <= 0:
+                    break  # full for now: the rest comes with the next turn
+    return node.delivered - before
+
+
+def take_message(node: Node, group: int, link: Link | None, message: Message, now_ms: int) -> None:
+    """Take a message in as if the link's peer had sent it; link None: it is our own."""
+    stamp = message.timestamp.to_bytes(TIMESTAMP_SIZE, _byte_order(node, group))
+    if link is None:
+        node.publish(group, bytearray(message.body), len(message.body), stamp, now_ms)
+        return
+    link.now_ms = now_ms
+    body = bytearray(message.body)
+    id = bytearray(message.group)
+    link.on_message(id, 0, bytearray(stamp), 0, body, 0, len(body))
+
+
+class Poll:
+    """When to look at a feed again: about as often as it grows, less and less while it does not.
+
+    All times in ms, modulo as `now_ms` of the core.
+    """
+
+    def __init__(self, now_ms: int) -> None:
+        self._from_ms = now_ms
+        self._wait_ms = 0
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long until the next look, 0: now."""
+        return max(0, self._wait_ms - elapsed_ms(now_ms, self._from_ms))
+
+    def looked(self, came: bool, period_s: int, now_ms: int) -> None:
+        """A look is over: whether something was new, and the period that the writer tells."""
+        if came:
+            # Half of its period: on average a quarter of it late.
+            self._wait_ms = period_s * 500 or POLL_MS_MIN
+        else:
+            self._wait_ms += self._wait_ms // 2 or POLL_MS_MIN
+        self._wait_ms = min(max(self._wait_ms, POLL_MS_MIN), POLL_MS_MAX)
+        self._from_ms = now_ms

@@ -1,0 +1,122 @@
+"""What may go from the host's store when it is full, and what each group may hold of it."""
+
+import sqlite3
+
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet_host.parts_sqlite import SqliteParts
+
+# Removed in one go when the store is full, so that a full store does not pay per message.
+RECLAIM_COUNT = 1024
+# Deleted messages that some sharer is not known to have; their ids stay.
+KEPT_STORED_MAX = 4096
+# Groups are told apart by their number modulo this, as on a board.
+GROUPS = 8
+# Of a deleted message `size` says who is not known to have it: such a row stays.
+_COUNT = (
+    "SELECT member_group & 7, count(*), coalesce(sum(state = 2), 0),"
+    " coalesce(sum(state IN (3, 7) AND size != 0), 0) FROM log GROUP BY member_group & 7"
+)
+_RECLAIM = (
+    "DELETE FROM log WHERE handle IN (SELECT handle FROM log WHERE handle < CASE member_group & 7"
+    " WHEN 0 THEN ? WHEN 1 THEN ? WHEN 2 THEN ? WHEN 3 THEN ? WHEN 4 THEN ? WHEN 5 THEN ?"
+    " WHEN 6 THEN ? ELSE ? END AND (? < 0 OR member_group & 7 = ?) AND state != 2"
+    " AND NOT (state IN (3, 7) AND size != 0) ORDER BY handle LIMIT ?)"
+    " RETURNING member_group, source = 0 AND state NOT IN (4, 6)"
+)
+_KEEP = "UPDATE log SET size = ? WHERE handle = ? AND state IN (3, 7) AND size != 0"
+_NEXT_KEPT = (
+    "SELECT handle FROM log WHERE handle > ? AND state IN (3, 7) AND size != 0"
+    " ORDER BY handle LIMIT 1"
+)
+
+
+class SqliteRoom(SqliteParts):
+    """Counts of what is there, and how room is made.
+
+    `settled_handle`, `settled`: the owner's; every message before it may go, of all groups or of
+    those with this number modulo 8. `quotas`: rows that a group may have, 0 for no bound.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settled_handle = 0
+        self.settled = [0] * GROUPS
+        self.quotas = [0] * GROUPS
+        self.erases = self.refused = 0
+        self._messages = self._pending = self._kept = 0
+        self._held = [0] * GROUPS
+        self._body_handle = 0
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The open database."""
+        raise NotImplementedError
+
+    def _fail(self, error: sqlite3.Error) -> int:
+        raise NotImplementedError
+
+    def _recount(self, connection: sqlite3.Connection) -> None:
+        rows = connection.execute(_COUNT).fetchall()
+        self._held = [0] * GROUPS
+        for group, held, _, _ in rows:
+            self._held[group] = held
+        self._pending = sum(row[2] for row in rows)
+        self._kept = sum(row[3] for row in rows)
+        self._messages = sum(self._held) - self._pending
+
+    def _in_quota(self, group: int) -> bool:
+        quota = self.quotas[group & 7]
+        if not quota or self._held[group & 7] < quota:
+            return True
+        return self.reclaim(group) == OK and self._held[group & 7] < quota
+
+    def reclaim(self, group: int = -1) -> int:
+        """Remove the oldest settled messages, of one group or of all; E_CAPACITY when none is."""
+        marks = [max(self.settled_handle, mark) for mark in self.settled]
+        # Writing in its name begins the transaction.
+        if self.write("UPDATE meta SET value = value WHERE key = 'wake'") < 0:
+            return E_STORAGE
+        row = group & 7 if group >= 0 else -1
+        try:
+            gone = self.connection.execute(
+                _RECLAIM, (*marks, row, row, RECLAIM_COUNT)
+            ).fetchall()  # fmt: skip
+            self._recount(self.connection)
+        except sqlite3.Error as error:
+            return self._fail(error)
+        self._body_handle = 0
+        self.erases += len(gone)
+        own = [row[0] for row in gone if row[1]]
+        for number in set(own):
+            value = self.dropped(number) + own.count(number)
+            key = f"dropped.{number}"
+            if self.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value) < 0:
+                return E_STORAGE
+        return OK if gone else E_CAPACITY
+
+    def dropped(self, group: int) -> int:
+        """How many messages of our own in a group went to make room."""
+        query = "SELECT value FROM meta WHERE key = ?"
+        row = self.connection.execute(query, (f"dropped.{group}",)).fetchone()
+        return int(row[0]) if row else 0
+
+    # --- deletions that somebody may not know of ---
+
+    def _may_keep(self, missing: int) -> bool:
+        if missing and self._kept >= KEPT_STORED_MAX:
+            self.refused += 1
+            return False
+        self._kept += missing != 0
+        return True
+
+    def keep(self, handle: int, missing: int) -> int:
+        """Change who is not known to have a deleted message (`next_kept`); OK or a code."""
+        touched = self.write(_KEEP, missing, handle)
+        if touched > 0 and not missing:
+            self._kept -= 1
+        return OK if touched >= 0 else E_STORAGE
+
+    def next_kept(self, handle: int) -> int:
+        """Handle of the deleted message after `handle` that not all are known to have."""
+        row = self.connection.execute(_NEXT_KEPT, (handle,)).fetchone()
+        return int(row[0]) if row else 0

@@ -1,0 +1,191 @@
+"""The seals of one member: every peer and carrier class has its own, made when it is first used.
+
+What cannot be sealed is refused here, with the remedy; there is no way around.
+"""
+
+import os
+from typing import Any
+
+from drupelet.errors import E_PEER, E_STORAGE, OK
+from drupelet.limits import SEAL_STEPS_HOST_MAX
+from drupelet.seal import Seal, SealContext
+from drupelet.seal_issue import Issuer
+from drupelet_host import control
+from drupelet_host.aead import Aead
+from drupelet_host.config import Config, Peer
+from drupelet_host.keys import BUNDLE, CLASS_NAMES, LIVE, HostKeys, KeysError, known_peers, look
+
+_GEN_SIZE = 4
+
+
+class RevokedError(KeysError):
+    """The peer was revoked: nothing from it is taken, nothing for it is sealed."""
+
+
+def _random_byte() -> int:
+    return os.urandom(1)[0]
+
+
+class Sealing:
+    """Opens chains under their locks and keeps them; `close` lets go of all."""
+
+    def __init__(self, settings: Config, store_gen: int) -> None:
+        self._settings = settings
+        self._context = SealContext(
+            Aead(), _random_byte, store_gen.to_bytes(_GEN_SIZE), SEAL_STEPS_HOST_MAX
+        )
+        self._keys: dict[bytes, HostKeys] = {}
+        self._seals: dict[tuple[bytes, int], Seal] = {}
+        self._issuers: dict[tuple[bytes, int], Issuer] = {}
+
+    def live(self, peer: Peer) -> Seal:
+        """The seal of serial lines and MQTT; raises KeysError, PrivateError or BusyError."""
+        return self._seal(peer, LIVE)
+
+    def bundle(self, peer: Peer) -> Seal:
+        """The seal of sticks; raises as `live`."""
+        return self._seal(peer, BUNDLE)
+
+    def _seal(self, peer: Peer, carrier_class: int) -> Seal:
+        seal = self._seals.get((peer.id, carrier_class))
+        if seal is not None and not seal.closed:
+            return seal
+        code = E_STORAGE
+        if peer.id in known_peers(self._settings.keys_path):
+            keys = self._port(peer.id)
+            keys.open(carrier_class)
+            seal = Seal(self._context, keys, carrier_class)
+            code = seal.load()
+        if code == E_PEER:
+            raise RevokedError(
+                f"{peer.name}: was revoked; take it out with `drupelet peer remove {peer.name}`,"
+                " or give it new keys by cable with `drupelet provision`"
+            )
+        if code != OK:
+            plain = (
+                ", or write plain=1 into the URL of its cable" if peer.carrier == "serial" else ""
+            )
+            raise KeysError(
+                f"{peer.name}: no keys, and {peer.carrier} goes sealed only; make them with"
+                f" `drupelet provision {peer.name} --to ...`{plain}"
+            )
+        assert seal is not None
+        self._seals[peer.id, carrier_class] = seal
+        self._instruct(peer.id)
+        return seal
+
+    # --- what peers are to be told ---
+
+    def issuer(self, peer_id: bytes, carrier_class: int) -> Issuer | None:
+        """What a peer is to be told through one of its seals; None for nothing."""
+        return self._issuers.get((peer_id, carrier_class))
+
+    def rotate(self, peer: Peer) -> int:
+        """Begin a new generation of a peer's keys; its number. Raises KeysError and such."""
+        generation = control.begin_rotation(self._settings.keys_path, self._port(peer.id))
+        self._instruct(peer.id)
+        return generation
+
+    def tell_revoked(self, device_id: bytes) -> list[bytes]:
+        """Have every other peer told that a device was revoked; the peers."""
+        told = []
+        folder = self._settings.keys_path
+        for peer_id in known_peers(folder):
+            states = look(folder, peer_id)
+            ours = not any(state.revoked or state.issuer for state in states)
+            if peer_id != device_id and ours:
+                control.add_revoked(folder, peer_id, device_id)
+                self._instruct(peer_id)
+                told.append(peer_id)
+        return told
+
+    def _instruct(self, peer_id: bytes) -> None:
+        """Give the peer's open seals what is in its file."""
+        tell = control.load(self._settings.keys_path, peer_id)
+        control.prepare(tell, self._port(peer_id))
+        for carrier_class in (LIVE, BUNDLE):
+            seal = self._seals.get((peer_id, carrier_class))
+            issuer = control.instruct(tell, seal) if seal is not None else None
+            if issuer is None:
+                self._issuers.pop((peer_id, carrier_class), None)
+            else:
+                assert seal is not None
+                self._issuers[peer_id, carrier_class] = issuer
+                seal.urgent = True  # told soon, also when there is nothing else to say
+
+    def tick(self) -> None:
+        """Once per epoch: forget what peers have been told."""
+        for (peer_id, _), issuer in list(self._issuers.items()):
+            if control.settle(control.load(self._settings.keys_path, peer_id), issuer):
+                for other in (LIVE, BUNDLE):
+                    self._issuers.pop((peer_id, other), None)
+
+    # --- ports ---
+
+    def _port(self, peer_id: bytes) -> HostKeys:
+        if peer_id not in self._keys:
+            self._keys[peer_id] = HostKeys(
+                self._settings.keys_path, self._settings.id, peer_id, self.revoke
+            )
+        return self._keys[peer_id]
+
+    def revoke(self, peer_id: bytes) -> int:
+        """Wipe a peer's keys and close its seals; E_PEER for one that has none.
+
+        Raises BusyError or StorageError only where another process holds its chains.
+        """
+        if peer_id == self._settings.id or peer_id not in known_peers(self._settings.keys_path):
+            return E_PEER
+        keys = self._port(peer_id)
+        for carrier_class in (LIVE, BUNDLE):
+            keys.open(carrier_class)
+        code = keys.mark_revoked()
+        for carrier_class in (LIVE, BUNDLE):
+            seal = self._seals.get((peer_id, carrier_class))
+            if seal is not None:
+                seal.close()
+        return code
+
+    def seals(self) -> dict[tuple[bytes, int], Seal]:
+        """What is open, by peer and class."""
+        return dict(self._seals)
+
+    def status(self, peer_id: bytes) -> dict[str, Any]:
+        """What may be told of a peer's open seals, by class."""
+        return {
+            CLASS_NAMES[carrier_class]: told(seal)
+            for (id, carrier_class), seal in self._seals.items()
+            if id == peer_id
+        }
+
+    def forget(self, peer_id: bytes) -> None:
+        """Let go of one peer's chains."""
+        for carrier_class in (LIVE, BUNDLE):
+            self._seals.pop((peer_id, carrier_class), None)
+            self._issuers.pop((peer_id, carrier_class), None)
+        keys = self._keys.pop(peer_id, None)
+        if keys is not None:
+            keys.close()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for peer_id in list(self._keys):
+            self.forget(peer_id)
+
+
+def told(seal: Seal) -> dict[str, Any]:
+    """A seal's counters: numbers only, never keys."""
+    return {
+        "generation": seal.generation,
+        "out_epoch": seal.out_epoch,
+        "in_epoch": seal.in_epoch,
+        "answered": seal.answered,
+        "confirmed": seal.confirmed,
+        "forged": seal.forged,
+        "replayed": seal.replayed,
+        "closed_epoch": seal.closed_epoch,
+        "too_far": seal.too_far,
+        "clones": seal.clones,
+        "muted": seal.muted,
+        "revoked": seal.closed,
+    }

@@ -1,0 +1,149 @@
+"""A public group by its topic; notices: feeds and carriers, announced in groups of their own."""
+
+from pathlib import Path
+
+import pytest
+
+from drupelet.amnesty import forget_holds
+from drupelet.errors import CapacityError, PeerError
+from drupelet.flashread import STATE_DELETED
+from drupelet_host.cas import FolderStore
+from drupelet_host.clients.carriers import CarrierGroup, Carriers, decode_carriers, new_peers
+from drupelet_host.clients.public import RandomSharing, join_topic, topic_descriptor
+from drupelet_host.config import Config, Peer
+from drupelet_host.feeds import Feed, Feeds, decode_feed
+from drupelet_host.remote_log import LogReader, LogWriter, take_news
+from helpers import Draw
+from helpers_clients import World
+from helpers_remote import Device, upload
+
+STAMP = (1_700_000_000_000).to_bytes(8)
+
+
+def publish(world: World, name: str, group: int, text: bytes) -> None:
+    body = b"\x00" + text
+    assert world.nodes[name].publish(group, body, len(body), STAMP, world.now_ms) > 0
+
+
+def talk(names: str, share_with: int, epochs: int) -> World:
+    """Everybody says one thing, and all get all; the world after so many epochs."""
+    world = World(names)
+    groups = {name: join_topic(node, "#drupelet") for name, node in world.nodes.items()}
+    world.start(groups)
+    draw = Draw(3)
+    sharing = {
+        name: RandomSharing(node, groups[name], share_with, draw)
+        for name, node in world.nodes.items()
+    }
+    for name in names:
+        publish(world, name, groups[name], name.encode() * 400)
+    for epoch in range(epochs):
+        if epoch % 8 == 0:
+            for name in names:
+                peers = [number for (here, _), number in world.peers.items() if here == name]
+                assert len(sharing[name].turn(peers)) == min(share_with, len(peers))
+        world.run(1)
+    assert all(node.delivered == len(names) for node in world.nodes.values())
+    return world
+
+
+def test_a_public_group_reaches_all_with_few_copies() -> None:
+    names = "abcdefghij"
+    few, every = talk(names, 2, 64), talk(names, len(names), 64)
+    assert few.bytes < every.bytes
+
+
+def test_the_same_topic_is_the_same_group() -> None:
+    one, two = World("ab"), World("cd")
+    ids = []
+    for world in (one, two):
+        for node in world.nodes.values():
+            group = join_topic(node, "käse")
+            at = node.core.members.group_slot(group) * 32
+            ids.append(bytes(node.core.members.group_ids[at : at + 32]))
+    assert len(set(ids)) == 1
+    assert topic_descriptor("käse") != topic_descriptor("kase")
+    for bad in ("", "x" * 256):
+        with pytest.raises(CapacityError):
+            topic_descriptor(bad)
+
+
+def test_members_learn_of_feeds_and_a_wiped_one_finds_its_own(tmp_path: Path) -> None:
+    world = World("ab")
+    feeds = {name: Feeds(node, b"orchard") for name, node in world.nodes.items()}
+    world.start({name: made.group for name, made in feeds.items()})
+    ann = Device()
+    for number in range(20):
+        ann.put(b"%d" % number)
+    feed = Feed(bytes(range(32)), bytes(32), (f"folder:{tmp_path}",), bytes(36))
+    upload(LogWriter(ann.node, ann.group, feed.keys, FolderStore(tmp_path)))
+    feeds["a"].announce(world.id("a"), feed, STAMP, 0)
+    world.run()
+    assert feeds["b"].known() == {world.id("a"): feed}
+    assert feed.root.hex() not in repr(feed) and repr(feed.root) not in repr(feed)
+    # a is wiped; b tells it where its log is, and what opens it.
+    again = World("ab")
+    again.nodes["b"] = world.nodes["b"]
+    lost = Feeds(again.nodes["a"], b"orchard")
+    again.start({"a": lost.group})
+    again.nodes["b"].share(feeds["b"].group, again.peers["b", "a"], 0)
+    again.nodes["b"].share(feeds["b"].group, again.peers["b", "a"], 2)
+    forget_holds(again.links["b", "a"])
+    again.run(30)
+    own = lost.known()[again.id("a")]
+    device = Device()
+    place = FolderStore(Path(own.places[0].removeprefix("folder:")))
+    assert take_news(LogReader(own.keys, place), device.node, device.group, None, 0) == 20
+    assert device.log() == ann.log()
+
+
+def test_only_the_newest_notice_of_a_device_is_kept() -> None:
+    world = World("ab")
+    groups = {name: CarrierGroup(node, b"orchard") for name, node in world.nodes.items()}
+    world.start({name: made.group for name, made in groups.items()})
+    for number in range(20):
+        stamp = (1000 + number).to_bytes(8)
+        said = Carriers("a", (f"mqtt://host{number}/x",))
+        groups["a"].announce(world.id("a"), said, stamp, world.now_ms)
+        groups["a"].announce(world.id("a"), said, stamp, world.now_ms)  # nothing new: not said
+        world.run(4)
+        groups["b"].known()
+    assert groups["b"].known() == {world.id("a"): Carriers("a", ("mqtt://host19/x",))}
+    store, kept, handle = world.nodes["b"].store, 0, world.nodes["b"].store.next(0)
+    while handle:
+        store.load(handle)
+        kept += store.state != STATE_DELETED
+        handle = store.next(handle)
+    assert kept == 1
+
+
+def test_a_host_proposes_members_as_peers(tmp_path: Path) -> None:
+    settings = Config(
+        tmp_path, "me", b"mine", "orchard", 50, None, (Peer("ben", b"benn", "stick:"),)
+    )
+    known = {
+        b"mine": Carriers("me", ("mqtt://here/x",)),
+        b"benn": Carriers("ben", ("mqtt://there/x",)),
+        b"cidi": Carriers("cid", ("serial:///dev/ttyACM0", "mqtt://broker:1883/x")),
+        b"dott": Carriers("dot", ("serial:///dev/ttyACM0",)),
+        b"evil": Carriers("ben", ("mqtt://broker/x",)),
+        b"bad!": Carriers("bad", ("mqtt://", "nonsense")),
+    }
+    [peer] = new_peers(settings, known)
+    assert (peer.name, peer.id, peer.url) == ("cid", b"cidi", "mqtt://broker:1883/x")
+
+
+def test_notices_that_say_nothing_are_ignored() -> None:
+    with pytest.raises(PeerError):
+        decode_feed(b"\x0a\x01x")
+    with pytest.raises(PeerError):
+        decode_carriers(b"")
+    with pytest.raises(PeerError):
+        decode_carriers(b"\x0a\x03a\nb")
+    world = World("ab")
+    groups = {name: CarrierGroup(node, b"orchard") for name, node in world.nodes.items()}
+    world.start({name: made.group for name, made in groups.items()})
+    for text in (b"", b"abc", b"abcd", b"abce\xff\xff", bytes(5000)):
+        publish(world, "a", groups["a"].group, text)
+    world.run()
+    assert groups["b"].known() == {} and groups["b"].notices.ignored > 2

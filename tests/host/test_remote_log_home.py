@@ -1,0 +1,130 @@
+"""`drupelet group push` and `pull`: a wiped home gets its log back, and a peer reads it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from drupelet.errors import StorageError
+from drupelet_host import cli, clock, config, database, mailbox
+from drupelet_host.clients.home import HomeGroups
+from drupelet_host.config import Config, Peer
+from drupelet_host.log_view import LogView
+from drupelet_host.member import Member
+from drupelet_host.remote_log import POLL_MS_MAX
+from drupelet_host.remote_log_home import FeedWatch, open_folder, run_alone
+
+
+def make(folder: Path, name: str, other: str) -> Config:
+    peer = Peer(other, other.encode() * 4, "stick:")
+    made = Config(folder / name, name, name.encode() * 4, "orchard", 50, None, (peer,))
+    config.create(made)
+    return made
+
+
+def write(settings: Config, count: int) -> None:
+    connection = database.connect(settings.store_path)
+    for number in range(count):
+        mailbox.post(connection, b"reading %d" % number)
+    connection.close()
+    member = Member(settings)
+    while member.publish_letters(clock.now_ms()):
+        for event in member.events():
+            member.took(event)
+    member.close(clock.now_ms())
+
+
+def log(settings: Config) -> list[tuple[str, str]]:
+    view = LogView(settings.home)
+    found = [(entry.id.hex(), entry.payload.decode()) for entry in view.entries()]
+    view.close()
+    return found
+
+
+def run(*words: str) -> dict[str, object]:
+    result = CliRunner().invoke(cli.app, [*words, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    made: dict[str, object] = json.loads(result.output)
+    return made
+
+
+def test_a_wiped_home_gets_every_message_back_in_order(tmp_path: Path) -> None:
+    ann, place = make(tmp_path, "a", "b"), tmp_path / "stick"
+    place.mkdir()
+    write(ann, 150)
+    words = (str(place), "--home", str(ann.home))
+    assert run("group", "push", *words)["pushed"] == 150
+    assert run("group", "push", *words)["pushed"] == 0
+    before = log(ann)
+    for path in ann.home.glob("store.db*"):
+        path.unlink()
+    ann.status_path.unlink(missing_ok=True)
+    assert run("group", "pull", *words)["pulled"] == 150
+    assert log(ann) == before
+    write(ann, 3)
+    assert run("group", "push", *words) == {
+        "pushed": 3,
+        "stored": 153,
+        "place": f"folder:{place}",
+    }
+    assert all(b"reading" not in path.read_bytes() for path in place.rglob("*.*"))
+
+
+def test_a_peer_that_knows_the_feed_reads_it(tmp_path: Path) -> None:
+    ann, ben, place = make(tmp_path, "a", "b"), make(tmp_path, "b", "a"), tmp_path / "stick"
+    place.mkdir()
+    write(ann, 20)
+    run_alone(ann, "push", place)
+    member = Member(ann)
+    feed = HomeGroups(member.node, ann).feeds.known()[ann.id]
+    member.close(clock.now_ms())
+    assert feed.places == (f"folder:{place}",)
+    assert run_alone(ben, "pull", place)["pulled"] == 0  # it knows of no feed yet
+    member = Member(ben)
+    groups = HomeGroups(member.node, ben)
+    groups.began()
+    groups.feeds.announce(ann.id, feed, bytes(8), 0)  # as it comes from a
+    member.close(clock.now_ms())
+    done = run_alone(ben, "pull", place)
+    assert done["pulled"] == 20 and done["feeds"]["a"] == 20
+    assert log(ben) == log(ann)
+
+
+def test_an_agent_watches_feeds_less_often_while_they_do_not_grow(tmp_path: Path) -> None:
+    ann, ben, place = make(tmp_path, "a", "b"), make(tmp_path, "b", "a"), tmp_path / "stick"
+    place.mkdir()
+    write(ann, 5)
+    run_alone(ann, "push", place)
+    member = Member(ann)
+    feed = HomeGroups(member.node, ann).feeds.known()[ann.id]
+    member.close(clock.now_ms())
+    member = Member(ben)
+    groups = HomeGroups(member.node, ben)
+    groups.began()
+    watch = FeedWatch(member, groups, open_folder)
+    assert watch.turn(0) == 0 and watch.wait_ms(0) == POLL_MS_MAX
+    groups.feeds.announce(ann.id, feed, bytes(8), 0)
+    assert watch.turn(0) == 5
+    looks, now_ms = [], 0
+    for _ in range(10):
+        wait_ms = watch.wait_ms(now_ms)
+        assert watch.turn(now_ms + wait_ms - 1) == 0
+        now_ms += wait_ms
+        looks.append(wait_ms)
+        assert watch.turn(now_ms) == 0
+    assert looks == sorted(looks) and looks[-1] > 10 * looks[0]
+    write(ann, 1)
+    run_alone(ann, "push", place)
+    assert watch.turn(now_ms) == 0  # not before it is time
+    assert watch.turn(now_ms + watch.wait_ms(now_ms)) == 1
+    place.rename(tmp_path / "gone")
+    now_ms += POLL_MS_MAX
+    assert watch.turn(now_ms) == 0 and watch.failures == 1
+    member.close(clock.now_ms())
+
+
+def test_a_folder_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    ann = make(tmp_path, "a", "b")
+    with pytest.raises(StorageError, match="no such folder"):
+        run("group", "push", str(tmp_path / "none"), "--home", str(ann.home))

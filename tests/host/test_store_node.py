@@ -1,0 +1,130 @@
+"""The store node: history by id, hint and time; persistent; usable and never needed."""
+
+from pathlib import Path
+
+import pytest
+
+from drupelet.channel import Channel
+from drupelet.errors import CapacityError, PeerError, StorageError
+from drupelet.wire.bloom import Bloom
+from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
+from drupelet_host.store_node import ANSWERS_MAX, StoreNode, catch_up
+from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, wire
+
+
+def node(path: Path, **bounds: int) -> StoreNode:
+    return StoreNode(ChannelDatabase(path / "node.db"), **bounds)
+
+
+def test_history_by_id_without_filter_and_request(tmp_path: Path) -> None:
+    store = node(tmp_path)
+    frame = wire(b"m", causal=(b"a",), bloom=filter_of(), repair=(b"r",), content=b"hello")
+    assert store.hear(bytes(frame)) is True
+    assert store.hear(bytes(wire(b"m", content=b"other"))) is False
+    found = store.by_id(CHANNEL, b"m")
+    assert found is not None
+    said = Said(found)
+    assert (said.content, said.causal, said.bloom, said.requests) == (b"hello", [b"a"], None, [])
+    assert store.by_id(CHANNEL, b"x") is None and store.by_id(b"other", b"m") is None
+
+
+def test_history_by_hint(tmp_path: Path) -> None:
+    store = node(tmp_path)
+    store.hear(bytes(wire(b"a")))
+    store.hear(bytes(wire(b"b", causal=(b"a",), hint=b"where a is")))
+    found = store.by_hint(CHANNEL, b"where a is")
+    assert found is not None and Said(found).id == b"a"
+    assert store.by_hint(CHANNEL, b"elsewhere") is None
+
+
+def test_history_by_time_page_by_page(tmp_path: Path) -> None:
+    store = node(tmp_path)
+    for number in range(ANSWERS_MAX + 50):
+        store.hear(bytes(wire(b"m%03d" % number, lamport=START_MS + number // 2)))
+    ids = []
+    lamport, after = 0, b""
+    while found := store.since(CHANNEL, lamport, after):
+        said = [Said(frame) for frame in found]
+        ids += [one.id for one in said]
+        lamport, after = said[-1].lamport or 0, said[-1].id
+    assert ids == [b"m%03d" % number for number in range(ANSWERS_MAX + 50)]
+
+
+def test_it_survives_a_restart(tmp_path: Path) -> None:
+    database = ChannelDatabase(tmp_path / "node.db")
+    StoreNode(database).hear(bytes(wire(b"m")))
+    database.commit()
+    database.close()
+    assert node(tmp_path).by_id(CHANNEL, b"m") is not None
+
+
+def test_what_is_no_content_is_not_kept_and_what_is_malformed_refused(tmp_path: Path) -> None:
+    store = node(tmp_path, messages_max=2)
+    assert not store.hear(bytes(wire(b"sync", content=None)))
+    assert not store.hear(bytes(wire(b"now", lamport=None)))
+    for bad in (b"\x0a", bytes(wire(b"")), bytes(wire(b"m", sender=b"")), bytes(1 << 18)):
+        with pytest.raises(PeerError):
+            store.hear(bad)
+    store.hear(bytes(wire(b"one")))
+    store.hear(bytes(wire(b"two")))
+    with pytest.raises(CapacityError):
+        store.hear(bytes(wire(b"three")))
+    assert store.refused == 1
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "node.db").write_bytes(b"this is no database" * 100)
+    with pytest.raises(StorageError, match=r"node\.db"):
+        node(tmp_path)
+
+
+def test_a_participant_catches_up_from_a_store_node(tmp_path: Path) -> None:
+    store = node(tmp_path)
+    ann, ben = Talker(), Talker(b"ben", incoming_max=64)
+    for number in range(12):
+        ann.publish(b"x", b"m%02d" % number)
+        [said] = ann.say()
+        store.hear(said.wire)
+    ben.hear(said.wire)
+    assert ben.log == []
+    assert catch_up(ben.channel, store, ben.now_ms) == 11
+    ben.drain()
+    assert ben.log == ann.log and len(ben.delivered) == 12
+    assert catch_up(ben.channel, store, ben.now_ms) == 0
+
+
+def test_without_a_store_node_the_same_comes_later() -> None:
+    ann, ben = Talker(), Talker(b"ben", seed=2)
+    for number in range(12):
+        ann.publish(b"x", b"m%02d" % number)
+        [said] = ann.say()
+    ben.hear(said.wire)
+    for _ in range(200):
+        for one in ann.later(30_000):
+            ben.hear(one.wire)
+        for one in ben.later(30_000):
+            ann.hear(one.wire)
+    assert ben.log == ann.log and len(ben.delivered) == 12
+
+
+def test_a_channel_keeps_all_in_the_database(tmp_path: Path) -> None:
+    database = ChannelDatabase(tmp_path / "channel.db")
+    ann = Talker(ids_max=10)
+    ann.channel.keeper = SqliteKeeper(database, CHANNEL)
+    for number in range(60):
+        ann.hear(wire(b"m%02d" % number, lamport=START_MS + number))
+    ann.publish(b"x", b"mine")
+    ann.say()
+    for number in range(60):
+        ann.hear(wire(b"m%02d" % number, lamport=START_MS + number))
+    assert len(ann.delivered) == 60 and ann.channel.duplicates == 60
+    ann.hear(wire(b"child", causal=(b"m00", b"m59"), lamport=START_MS + 100))
+    assert ann.delivered[-1] == b"child"
+    log = ann.log
+    database.commit()
+    database.close()
+    again = Talker(ids_max=10)
+    again.channel.keeper = SqliteKeeper(ChannelDatabase(tmp_path / "channel.db"), CHANNEL)
+    again.channel.restore(0)
+    assert again.log == log and list(again.state) == [b"mine"]
+    assert isinstance(again.channel, Channel) and isinstance(again.channel.bloom, Bloom)

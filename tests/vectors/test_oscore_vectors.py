@@ -1,0 +1,159 @@
+"""HMAC, HKDF and AES-CCM through the line harness, on all three interpreters.
+
+The values of RFC 8613 appendix C are read in place; RFC 3610, 4231 and 5869 come from the unit
+tests; beside them stand random requests that `cryptography` answers.
+"""
+
+import hmac
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from seal_numbers import KEY_3610, NONCE_TAIL, RFC3610, RFC4231, RFC5869
+
+ROOT = Path(__file__).resolve().parents[2]
+OSCORE = ROOT.parent / "shared/vectors/oscore/rfc8613_appendix_c.json"
+COMMANDS = {
+    "python": [sys.executable],
+    "micropython": [str(ROOT / "tools/micropython"), "-X", "heapsize=512K"],
+    "micropython-i386": [str(ROOT / "tools/micropython-i386"), "-X", "heapsize=256K"],
+}
+TIMEOUT_S = 120
+
+Json = dict[str, Any]
+Case = tuple[str, Json, Json | str]
+on_all = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+
+
+def answer(command: list[str], cases: list[Case]) -> None:
+    """Ask everything in one run, and compare; a string is the kind of an error."""
+    lines = "".join(f"{verb} {json.dumps(request)}\n" for verb, request, _ in cases)
+    done = subprocess.run(
+        [*command, str(ROOT / "tests/harness.py")], input=lines, capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    replies = done.stdout.splitlines()
+    assert len(replies) == len(cases)
+    for (verb, request, wanted), reply in zip(cases, replies, strict=True):
+        status, _, rest = reply.partition(" ")
+        got = json.loads(rest)
+        if isinstance(wanted, str):
+            assert (status, got["kind"]) == ("error", wanted), (verb, request)
+        else:
+            assert (status, got) == ("ok", wanted), (verb, request)
+
+
+def ccm(
+    key: bytes, nonce: bytes, aad: bytes, text: bytes, made: bytes, tag_size: int
+) -> list[Case]:
+    """Both ways, and three that must fail."""
+    head = {"key": key.hex(), "nonce": nonce.hex(), "aad": aad.hex(), "tag_size": tag_size}
+    spoilt = bytes([made[0] ^ 1]) + made[1:]
+    return [
+        ("ccm_seal", head | {"plaintext": text.hex()}, {"ciphertext": made.hex()}),
+        ("ccm_open", head | {"ciphertext": made.hex()}, {"plaintext": text.hex()}),
+        ("ccm_open", head | {"ciphertext": spoilt.hex()}, "PeerError"),
+        ("ccm_open", head | {"ciphertext": made[:-1].hex()}, "PeerError"),
+        ("ccm_open", head | {"ciphertext": made.hex(), "aad": (aad + b"\0").hex()}, "PeerError"),
+    ]
+
+
+def published() -> list[Case]:
+    cases: list[Case] = []
+    for nonce, aad_size, size, tag_size, result in RFC3610:
+        packet = bytes(range(size))
+        sealed = bytes.fromhex(result)
+        whole = bytes.fromhex(nonce + NONCE_TAIL)[-13:]
+        cases += ccm(KEY_3610, whole, packet[:aad_size], packet[aad_size:], sealed, tag_size)
+    for key, data, digest in RFC4231:
+        cases.append(("hmac", {"key": key.hex(), "data": data.hex()}, {"digest": digest}))
+    for ikm, salt, info, size, okm in RFC5869:
+        cases.append(
+            ("hkdf", {"ikm": ikm, "salt": salt, "info": info, "size": size}, {"okm": okm})
+        )
+    return cases
+
+
+def oscore() -> list[Case]:
+    """RFC 8613: keys, IVs and frames."""
+    cases: list[Case] = []
+    for section in json.loads(OSCORE.read_text("utf-8")):
+        fields = {name: str(value).removeprefix("0x") for name, value in section["fields"].items()}
+        for name, size in (("Sender Key", 16), ("Recipient Key", 16), ("Common IV", 13)):
+            if f"info (for {name})" in fields:
+                request = {
+                    "ikm": fields["Master Secret"], "salt": fields.get("Master Salt", ""),
+                    "info": fields[f"info (for {name})"], "size": str(size),
+                }  # fmt: skip
+                cases.append(("hkdf", request, {"okm": fields[name]}))
+        if "ciphertext" in fields:
+            names = ("encryption key", "nonce", "AAD", "plaintext", "ciphertext")
+            key, nonce, aad, text, made = (bytes.fromhex(fields[name]) for name in names)
+            cases += ccm(key, nonce, aad, text, made, 8)
+    return cases
+
+
+def drawn() -> list[Case]:
+    draw = random.Random(8613)
+    cases: list[Case] = []
+    for _ in range(60):
+        key = draw.randbytes(draw.choice((16, 16, 24, 32)))
+        nonce = draw.randbytes(draw.randrange(7, 14))
+        tag_size = draw.choice((4, 6, 8, 10, 12, 14, 16))
+        aad = draw.randbytes(draw.choice((0, 7, 15, 16, 40)))
+        text = draw.randbytes(draw.choice((0, 1, 16, 129, draw.randrange(200))))
+        made = AESCCM(key, tag_size).encrypt(nonce, text, aad)
+        cases += ccm(key, nonce, aad, text, made, tag_size)
+        digest = hmac.digest(key * 5, text, "sha256").hex()
+        cases.append(("hmac", {"key": (key * 5).hex(), "data": text.hex()}, {"digest": digest}))
+        size = draw.randrange(1, 200)
+        okm = HKDF(SHA256(), size, nonce, aad).derive(key).hex()
+        request = {"ikm": key.hex(), "salt": nonce.hex(), "info": aad.hex(), "size": size}
+        cases.append(("hkdf", request, {"okm": okm}))
+    return cases
+
+
+@on_all
+def test_published_numbers(command: list[str]) -> None:
+    answer(command, published())
+
+
+@pytest.mark.skipif(not OSCORE.is_file(), reason="../shared is not here")
+@on_all
+def test_rfc_8613(command: list[str]) -> None:
+    cases = oscore()
+    assert len(cases) > 40
+    answer(command, cases)
+
+
+@on_all
+def test_what_cryptography_answers(command: list[str]) -> None:
+    answer(command, drawn())
+
+
+@on_all
+def test_requests_that_make_no_sense(command: list[str]) -> None:
+    good = {"key": "00" * 16, "nonce": "00" * 13, "aad": "", "tag_size": 8, "plaintext": "00"}
+    answer(
+        command,
+        [
+            ("ccm_seal", good | {"key": "00" * 15}, "CapacityError"),
+            ("ccm_seal", good | {"nonce": "00" * 6}, "CapacityError"),
+            ("ccm_seal", good | {"nonce": "00" * 14}, "CapacityError"),
+            ("ccm_seal", good | {"tag_size": 7}, "CapacityError"),
+            ("ccm_seal", good | {"tag_size": 2}, "CapacityError"),
+            ("ccm_seal", {"key": "00" * 16}, "ValueError"),
+            ("hkdf", {"ikm": "00", "size": 255 * 32 + 1}, "CapacityError"),
+            ("hkdf", {"ikm": "00", "size": 0}, {"okm": ""}),
+            ("hmac", {"data": "0"}, "ValueError"),
+        ],
+    )

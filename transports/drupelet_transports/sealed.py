@@ -1,0 +1,147 @@
+"""A carrier whose frames are sealed: the same three calls, around any carrier with two ends.
+
+What the seal says for itself (our status, REKEY, REVOKE) leaves and arrives here; the link sees
+only its own frames. Boards and hosts.
+"""
+
+from drupelet._compat import const
+from drupelet.errors import E_STORAGE, OK
+from drupelet.limits import SEAL_TELL_MS, SEAL_TELL_MS_MAX
+from drupelet.memory import copy
+from drupelet.schedule import elapsed_ms
+from drupelet.seal import STATUS_SIZE, TYPE_CONTROL, TYPE_DATA
+from drupelet_transports.base import Transport
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drupelet.seal import Seal
+    from drupelet.seal_issue import Issuer
+
+# Frames without anything for the link that one call reads: a flood does not keep a board busy.
+_REFUSED_MAX = const(32)
+
+
+class Sealed(Transport):
+    """`carrier` behind `seal`, which is loaded; `buf` has room for the carrier's longest frame.
+
+    All sealed carriers of a device may share one `buf`. `refused` counts frames that were not the
+    peer's, or came twice. `send` may return E_STORAGE, too: the keys could not be made durable.
+    """
+
+    issuer: "Issuer | None" = None  # a host's: what the peer is to be told
+
+    def __init__(
+        self, carrier: Transport, seal: "Seal", now_ms: "Callable[[], int]", buf: bytearray
+    ) -> None:
+        self.carrier = carrier
+        self.seal = seal
+        self.duplex = carrier.duplex
+        self.last_wire_size = 0
+        self.refused = 0
+        self._now_ms = now_ms
+        self._buf = buf
+        self._told_ms = -1
+        self._wait_ms = SEAL_TELL_MS
+        seal.frame_size_max = min(carrier.frame_size_max, len(buf))
+        self.frame_size_max = seal.room()
+
+    # What the owner's loop looks at is the carrier's.
+
+    @property
+    def poll_object(self) -> "object | None":  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.poll_object
+
+    @property
+    def pending_size(self) -> int:  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.pending_size
+
+    @property
+    def damaged(self) -> int:  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.damaged
+
+    def send(self, frame: bytearray, size: int) -> int:
+        """Seal and send one frame of the link's; see Transport."""
+        assert 0 < size <= self.frame_size_max
+        self.last_wire_size = 0
+        seal = self.seal
+        code = seal.prepare()
+        if code == OK and seal.owes and size + STATUS_SIZE > self.frame_size_max:
+            code = self._put(frame, 0, TYPE_DATA)  # no room beside it: the status goes first
+        if code == OK and self.issuer is not None:
+            code = self._issue(self.issuer)
+        return self._put(frame, size, TYPE_DATA) if code == OK else code
+
+    def _put(self, frame: "bytes | bytearray", size: int, kind: int) -> int:
+        sealed = self.seal.seal_into(self._buf, frame, size, kind)
+        if sealed < 0:
+            return sealed
+        code = self.carrier.send(self._buf, sealed)
+        if code == OK:
+            self.last_wire_size += self.carrier.last_wire_size
+        else:
+            self.seal.owes = True  # a status that was in it has not left
+        return code
+
+    def _issue(self, issuer: "Issuer") -> int:
+        code = OK
+        text = issuer.due(self._now_ms())
+        while text and code == OK:
+            code = self._put(text, len(text), TYPE_CONTROL)
+            text = issuer.due(self._now_ms())
+        return code
+
+    def _may_tell(self) -> bool:
+        return self._told_ms < 0 or elapsed_ms(self._now_ms(), self._told_ms) >= self._wait_ms
+
+    def tell(self) -> int:
+        """Send our status now, alone: a code of `send`.
+
+        If nothing authentic came since the last time, then in a new epoch: the peer may have been
+        set back, so that it is closed to us and we to it. Such a wait doubles each time.
+        """
+        self._told_ms = self._now_ms()
+        seal = self.seal
+        self._wait_ms = SEAL_TELL_MS if seal.heard else min(2 * self._wait_ms, SEAL_TELL_MS_MAX)
+        if not seal.heard:
+            seal.renew = True
+        seal.heard = False
+        code = seal.prepare()
+        if code == OK:
+            seal.owes = True
+            code = self._put(self._buf, 0, TYPE_DATA)
+        if code == OK and self.issuer is not None:
+            code = self._issue(self.issuer)
+        return code
+
+    def receive_into(self, frame: bytearray) -> int:
+        """The next frame for the link; see Transport. What is not authentic is counted only."""
+        buf = self._buf
+        seal = self.seal
+        self.last_wire_size = 0
+        tries = _REFUSED_MAX
+        while tries:
+            tries -= 1
+            size = self.carrier.receive_into(buf)
+            if size <= 0:
+                break
+            self.last_wire_size += self.carrier.last_wire_size
+            size = seal.open(buf, size, self._now_ms())
+            if size > 0:
+                copy(frame, 0, buf, seal.context.at, size)
+                return size
+            if size < 0:
+                self.refused += 1
+            if size == E_STORAGE:
+                break
+        if seal.urgent and not self.carrier.pending_size and self._may_tell():
+            self.tell()
+        return size if size < 0 and tries and size != E_STORAGE else 0
+
+    def close(self) -> None:
+        """See Transport."""
+        self.carrier.close()

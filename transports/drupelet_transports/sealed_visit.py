@@ -1,0 +1,169 @@
+"""A visit of a stick whose bundles are sealed: the order of `visit`, with a seal per peer.
+
+Each bundle opens an epoch of its own, so it can be read in any boot. Its last frame is FINAL and
+holds number and `seen`; what the bundle's open header says of them is only a hint. `saved` comes
+after the node's state is durable: until then a bundle that was read can be read again.
+"""
+
+from drupelet._compat import const
+from drupelet.errors import E_CAPACITY, E_PEER, OK
+from drupelet.memory import copy, get_u32, put_u32
+from drupelet.seal import FINAL, TYPE_CONTROL, TYPE_DATA
+from drupelet_transports.stick import NUMBER_MAX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drupelet.link import Link
+    from drupelet.seal import Seal
+    from drupelet.seal_issue import Issuer
+    from drupelet_transports.stick import BundleReader, BundleWriter, Stick
+
+_FINAL_SIZE = const(8)  # number u32, seen u32
+
+
+class SealedVisit:
+    """See `visit.Visit`; `seals` has the seal (class 1, loaded) of every peer's id.
+
+    `frame` is what links are handed, 1,001 bytes or longer; `buf` holds sealed frames, 1,024.
+    `unsealed` counts peers without a seal: nothing is read from or written for them. `issuers` is
+    a host's: what peers are to be told.
+    """
+
+    def __init__(
+        self, stick: "Stick", seals: "dict[bytes, Seal]", frame: bytearray,
+        now_ms: "Callable[[], int]", after_frame: "Callable[[], None]", buf: bytearray,
+    ) -> None:  # fmt: skip
+        self._stick = stick
+        self._seals = seals
+        self._frame = frame
+        self._buf = buf
+        self._now_ms = now_ms
+        self._after_frame = after_frame  # the owner's turn: a visit is long
+        self.issuers: dict[bytes, Issuer] = {}
+        self.bundles_in = 0
+        self.frames_in = 0
+        self.truncated = 0
+        self.bundles_out = 0
+        self.frames_out = 0
+        self.failed = 0
+        self.refused = 0
+        self.unsealed = 0
+
+    def take_in(self, link: "Link", peer_id: bytes) -> None:
+        """Read the peer's bundles that we have not read whole before, oldest first."""
+        seal = self._seals.get(peer_id)
+        if seal is None:
+            self.unsealed += 1
+            return
+        reader = self._stick.reader(peer_id, link.bundle_in)
+        while reader.next():
+            if self._read(reader, link, seal):
+                self.bundles_in += 1
+            else:
+                self.truncated += 1  # what was authentic was taken; the rest comes again
+
+    def _read(self, reader: "BundleReader", link: "Link", seal: "Seal") -> bool:
+        """Hand the open bundle's frames to the link; True when it was whole."""
+        buf = self._buf
+        frame = self._frame
+        whole = False
+        sealed = reader.read_into(buf)
+        while sealed > 0:
+            self.frames_in += 1
+            size = seal.open(buf, sealed, self._now_ms())
+            if size < 0:
+                self.refused += 1
+            elif seal.context.final:
+                whole = self._ends(reader, seal, size)
+                if whole:
+                    seal.whole_epoch = seal.in_epoch
+                    link.imported(reader.number, get_u32(buf, seal.context.at + 4))
+            elif size:
+                copy(frame, 0, buf, seal.context.at, size)
+                link.received(reader.last_wire_size)
+                link.receive(frame, size, self._now_ms())
+            self._after_frame()
+            sealed = reader.read_into(buf)
+        return whole
+
+    def _ends(self, reader: "BundleReader", seal: "Seal", size: int) -> bool:
+        """True when the FINAL that was opened belongs to this bundle."""
+        buf = self._buf
+        at = seal.context.at
+        if size != _FINAL_SIZE or (buf[at] | buf[at + 4]) & 0xC0:
+            return False
+        return get_u32(buf, at) == reader.number
+
+    def hand_out(self, link: "Link", peer_id: bytes) -> int:
+        """Write one bundle for the peer if anything is due, and remove what it has read."""
+        seal = self._seals.get(peer_id)
+        if seal is None:
+            self.unsealed += 1
+            return E_PEER
+        stick = self._stick
+        stick.clean(peer_id, link.peer_seen)
+        newest = stick.newest_own(peer_id)
+        link.visit(self._now_ms(), newest < link.bundle_out)
+        # A power cut between the rename and the save leaves a bundle that we do not remember.
+        number = max(link.bundle_out, newest, link.peer_seen) + 1
+        if number > NUMBER_MAX:  # somebody put such a name there, and it is not ours to remove
+            link.abort(self._now_ms())
+            self.failed += 1
+            return E_CAPACITY
+        limit = seal.room()
+        frame = self._frame if len(self._frame) == limit else memoryview(self._frame)[:limit]
+        size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
+        issuer = self.issuers.get(peer_id)
+        if not size and (issuer is None or (issuer.rekeyed and not issuer.revoking)):
+            return OK
+        writer = stick.writer(peer_id, number, link.bundle_in)
+        seal.renew = True
+        code = self._put(writer, seal, b"", 0, TYPE_DATA)  # status alone: the rest has its room
+        text = issuer.due(self._now_ms()) if issuer is not None else b""
+        while text and code == OK:
+            code = self._put(writer, seal, text, len(text), TYPE_CONTROL)
+            text = issuer.due(self._now_ms()) if issuer is not None else b""
+        while size and code == OK:
+            code = self._put(writer, seal, self._frame, size, TYPE_DATA)
+            link.sent(writer.last_wire_size)
+            self._after_frame()
+            size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
+        if code == OK:
+            put_u32(self._frame, 0, number)
+            put_u32(self._frame, 4, link.bundle_in)
+            code = self._put(writer, seal, self._frame, _FINAL_SIZE, FINAL)
+        if code == OK:
+            code = writer.finish()
+        if code == OK:
+            link.commit(self._now_ms(), number)
+            self.bundles_out += 1
+        else:
+            writer.abandon()
+            link.abort(self._now_ms())
+            self.failed += 1
+        return code
+
+    def _put(
+        self,
+        writer: "BundleWriter",
+        seal: "Seal",
+        frame: "bytes | bytearray",
+        size: int,
+        kind: int,
+    ) -> int:
+        sealed = seal.seal_into(self._buf, frame, size, kind)
+        if sealed < 0:
+            return sealed
+        self.frames_out += 1
+        return writer.write(self._buf, sealed)
+
+    def saved(self) -> int:
+        """The node's state is saved: what was read is not read again. OK, or a code."""
+        from drupelet.seal_epoch import commit
+
+        code = OK
+        for seal in self._seals.values():
+            code = commit(seal) or code
+        return code
