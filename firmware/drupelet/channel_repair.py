@@ -1,0 +1,229 @@
+"""SDS-R of a channel: what we miss and ask for, what others ask for (specs/sds.md "SDS Repair").
+
+    wanted   key 8 | times asked 1 | id size 1 | id 66 | sender size 1 | sender 32; its time: T_req
+    asked    key 8 | handle 4 | answered 1; its time: T_resp, or until when it is not sent again
+
+A request that nobody answers is repeated after T_max: the text lets it stay in every message,
+which no answer could be quicker than; after `_SENDS_MAX` it gives way.
+"""
+
+from drupelet._compat import const
+from drupelet.channel_rows import KeyRows
+from drupelet.errors import OK
+from drupelet.limits import CHANNEL_MESSAGE_ID_MAX, CHANNEL_REQUESTS_SENT, CHANNEL_SENDER_MAX
+from drupelet.memory import copy, equal, get_u32, put_u32
+from drupelet.schedule import elapsed_ms, later_ms
+from drupelet.wire.sds import REPAIR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.channel_ports import TimesPort
+    from drupelet.channel_settings import Settings
+    from drupelet.wire.sds import Decoder, Encoder
+
+_ASKED_AT = const(8)
+_ID_SIZE_AT = const(9)
+_ID_AT = const(10)
+_SENDER_SIZE_AT = const(76)
+_SENDER_AT = const(77)
+_WANTED_STRIDE = const(109)
+_HANDLE_AT = const(8)
+_ANSWERED_AT = const(12)
+_ASKED_STRIDE = const(13)
+_SENDS_MAX = const(16)
+_LATE_MS = const(1 << 29)
+
+assert _ID_AT + CHANNEL_MESSAGE_ID_MAX == _SENDER_SIZE_AT
+assert _SENDER_AT + CHANNEL_SENDER_MAX == _WANTED_STRIDE
+
+
+def is_due(now_ms: int, due_ms: int) -> bool:
+    """Whether a time has come; both modulo 2^30, less than 6 days apart."""
+    return elapsed_ms(now_ms, due_ms) < _LATE_MS
+
+
+class Repairs:
+    """Both repair buffers of a participant."""
+
+    def __init__(self, identity: "TimesPort", settings: "Settings") -> None:
+        self._identity = identity
+        self._settings = settings
+        self.wanted = KeyRows(settings.wanted_max, _WANTED_STRIDE)
+        self.asked = KeyRows(settings.asked_max, _ASKED_STRIDE)
+        self.refused = 0  # entries for which there was no row
+
+    # --- what we miss ---
+
+    def _wanted_row(
+        self, key: bytearray, at: int, id: "bytes | bytearray | memoryview", id_at: int, size: int
+    ) -> int:
+        """The row of a missing message, or -1: a key alone is no proof."""
+        wanted = self.wanted
+        row = wanted.find(key, at)
+        while 0 <= row < wanted.count:
+            place = row * _WANTED_STRIDE
+            same = wanted.table[place + _ID_SIZE_AT] == size
+            if same and equal(wanted.table, place + _ID_AT, id, id_at, size):
+                return row
+            row += 1
+        return -1
+
+    def want(self, key: bytearray, entry: "Decoder", now_ms: int) -> None:
+        """Ask for the entry that was just read, at its T_req, unless that is planned already."""
+        size = entry.entry_size
+        buf = entry.buf
+        if not 0 < size <= CHANNEL_MESSAGE_ID_MAX:
+            self.refused += 1
+            return
+        if self._wanted_row(key, 0, buf, entry.entry_at, size) >= 0:
+            return
+        if self.wanted.count == self.wanted.rows_max:
+            self.refused += 1  # the sweep tries again
+            return
+        settings = self._settings
+        wait_ms = self._identity.t_req_ms(
+            buf, entry.entry_at, size, settings.t_min_ms, settings.t_max_ms
+        )
+        place = self.wanted.add(key, 0, later_ms(now_ms, wait_ms)) * _WANTED_STRIDE
+        table = self.wanted.table
+        table[place + _ID_SIZE_AT] = size
+        copy(table, place + _ID_AT, buf, entry.entry_at, size)
+        if entry.entry_sender_at >= 0 and entry.entry_sender_size <= CHANNEL_SENDER_MAX:
+            table[place + _SENDER_SIZE_AT] = entry.entry_sender_size
+            copy(table, place + _SENDER_AT, buf, entry.entry_sender_at, entry.entry_sender_size)
+
+    def missing_into(self, row: int, out: bytearray) -> int:
+        """Copy the id in a wanted row to `out`; its size. For who asks a store node."""
+        place = row * _WANTED_STRIDE
+        size = self.wanted.table[place + _ID_SIZE_AT]
+        copy(out, 0, self.wanted.table, place + _ID_AT, size)
+        return size
+
+    def came(
+        self, key: bytearray, id: "bytes | bytearray | memoryview", at: int, size: int
+    ) -> None:
+        """A message came: it need not be asked for, nor sent by us."""
+        self.requested(key, id, at, size)
+        row = self.asked.find(key, 0)
+        if row >= 0 and not self.asked.table[row * _ASKED_STRIDE + _ANSWERED_AT]:
+            self.asked.remove(row)
+
+    def requested(
+        self, key: bytearray, id: "bytes | bytearray | memoryview", at: int, size: int
+    ) -> None:
+        """Another participant asks for this message: we need not."""
+        row = self._wanted_row(key, 0, id, at, size)
+        if row >= 0:
+            self.wanted.remove(row)
+
+    def eligible(self, now_ms: int) -> bool:
+        """Whether a T_req has come."""
+        for row in range(self.wanted.count):
+            if is_due(now_ms, self.wanted.times_ms[row]):
+                return True
+        return False
+
+    def put_requests(self, encoder: "Encoder", now_ms: int) -> None:
+        """Write what is eligible, lowest T_req first, three entries at most."""
+        wanted = self.wanted
+        table = wanted.table
+        for _ in range(CHANNEL_REQUESTS_SENT):
+            best = -1
+            longest = -1
+            for row in range(wanted.count):
+                late = elapsed_ms(now_ms, wanted.times_ms[row])
+                if longest < late < _LATE_MS:
+                    best = row
+                    longest = late
+            if best < 0:
+                return
+            place = best * _WANTED_STRIDE
+            sender = table[place + _SENDER_SIZE_AT]
+            code = encoder.put_entry(
+                REPAIR, table, place + _ID_AT, table[place + _ID_SIZE_AT], table, 0, -1, table,
+                place + _SENDER_AT, sender or -1,
+            )  # fmt: skip
+            if code != OK:
+                return
+            table[place + _ASKED_AT] += 1
+            if table[place + _ASKED_AT] >= _SENDS_MAX:
+                wanted.remove(best)
+            else:
+                wanted.times_ms[best] = later_ms(now_ms, self._settings.t_max_ms)
+
+    # --- what others miss ---
+
+    def ask(
+        self, key: bytearray, handle: int, sender: "bytes | bytearray | memoryview",
+        sender_at: int, sender_size: int, id: "bytes | bytearray | memoryview", at: int, size: int,
+        now_ms: int,
+    ) -> None:  # fmt: skip
+        """Plan to send a message that we have, at its T_resp, if we are in its response group.
+
+        One that was sent a moment ago is not sent again before T_max is over.
+        """
+        asked = self.asked
+        settings = self._settings
+        row = asked.find(key, 0)
+        if row >= 0:
+            if not asked.table[row * _ASKED_STRIDE + _ANSWERED_AT]:
+                return
+            if not is_due(now_ms, asked.times_ms[row]):
+                self.refused += 1
+                return
+            asked.remove(row)
+        if not self._identity.in_group(
+            sender, sender_at, sender_size, id, at, size, settings.response_groups
+        ):
+            return
+        if asked.count == asked.rows_max and not self._forget(now_ms):
+            self.refused += 1
+            return
+        wait_ms = self._identity.t_resp_ms(
+            sender, sender_at, sender_size, id, at, size, settings.t_max_ms
+        )
+        row = asked.add(key, 0, later_ms(now_ms, wait_ms))
+        put_u32(asked.table, row * _ASKED_STRIDE + _HANDLE_AT, handle)
+
+    def purge(self, now_ms: int) -> None:
+        """Forget what was sent so long ago that it may be sent again."""
+        row = self.asked.count
+        while row:
+            row -= 1
+            answered = self.asked.table[row * _ASKED_STRIDE + _ANSWERED_AT]
+            if answered and is_due(now_ms, self.asked.times_ms[row]):
+                self.asked.remove(row)
+
+    def _forget(self, now_ms: int) -> bool:
+        """Free a row whose message was sent: one whose time is over, else any."""
+        asked = self.asked
+        free = -1
+        for row in range(asked.count):
+            if asked.table[row * _ASKED_STRIDE + _ANSWERED_AT]:
+                free = row
+                if is_due(now_ms, asked.times_ms[row]):
+                    break
+        if free >= 0:
+            asked.remove(free)
+        return free >= 0
+
+    def due(self, now_ms: int) -> int:
+        """The handle of a message whose T_resp has come, or 0; it counts as sent from now on."""
+        asked = self.asked
+        for row in range(asked.count):
+            place = row * _ASKED_STRIDE
+            if not asked.table[place + _ANSWERED_AT] and is_due(now_ms, asked.times_ms[row]):
+                asked.table[place + _ANSWERED_AT] = 1
+                asked.times_ms[row] = later_ms(now_ms, self._settings.t_max_ms)
+                return get_u32(asked.table, place + _HANDLE_AT)
+        return 0
+
+    def wait_ms(self, now_ms: int, longest_ms: int) -> int:
+        """Milliseconds until the next T_resp, at most `longest_ms`."""
+        asked = self.asked
+        for row in range(asked.count):
+            if not asked.table[row * _ASKED_STRIDE + _ANSWERED_AT]:
+                if is_due(now_ms, asked.times_ms[row]):
+                    return 0
+                longest_ms = min(longest_ms, elapsed_ms(asked.times_ms[row], now_ms))
+        return longest_ms
