@@ -20,9 +20,9 @@ from drupelet.flashlog import (
     KIND_OPENED,
     KIND_TOMBSTONE,
     MESSAGE_PAYLOAD,
-    RECORD_EXTRA,
 )
 from drupelet.flashroll import Roll
+from drupelet.flashsegments import RECORD_EXTRA
 from drupelet.flashtables import has_file, is_pending
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.memory import copy, get_u16_le, get_u32_le
@@ -54,6 +54,7 @@ class Shelf(Roll):
         self.timestamp = bytearray(TIMESTAMP_SIZE)
         self.group = self.source = self.size = self.state = 0
         self.edges_size = 0  # of a deleted message
+        self.missing = 0  # who is not known to have it: bits of peers, as `delete` was told
         self.private = False  # it is not shared; also of one that was deleted since
         self._body = 0
         self._tombstone = 0  # of the message that was loaded last
@@ -94,9 +95,10 @@ class Shelf(Roll):
         self._body = get_u32_le(head, AT_BODY) if has_file(kind) else 0
         flags = head[AT_FLAGS]
         self.edges_size = 0
-        self._tombstone = handle
+        self.missing = 0
+        self._tombstone = log.at
         if kind != KIND_TOMBSTONE:
-            self._tombstone = self._later(KIND_TOMBSTONE, handle, self.id, 0)
+            self._tombstone = self._buried(handle, self.id, 0)
         private = flags & FLAG_PRIVATE
         self.private = private != 0 and not self._later(KIND_OPENED, handle, self.id, 0)
         self.state = STATE_DELIVERED
@@ -118,8 +120,18 @@ class Shelf(Roll):
         log = self._log
         log.look(self._tombstone)
         self.edges_size = log.length - RECORD_EXTRA - MESSAGE_PAYLOAD - 4
-        log.read_into(self._tombstone, AT_SOURCE, log.scratch, 0, 2)
+        log.read_into(self._tombstone, AT_SOURCE, log.scratch, 0, 4)
+        # An older one may still say what is over.
+        kept = self._find_place(self._kept, self._tombstone) >= 0
+        self.missing = get_u16_le(log.scratch, 2) if kept else 0
         self.state = STATE_INVALID if log.scratch[1] & FLAG_INVALID else STATE_DELETED
+
+    def _buried(self, handle: int, id: "bytes | bytearray", at: int) -> int:
+        """The place of a message's tombstone, or 0."""
+        row = self._find_row(self._kept, handle)
+        if row >= 0:
+            return get_u32_le(self._kept, row + 4)
+        return self._later(KIND_TOMBSTONE, handle, id, at)
 
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Read body bytes; the count, less only at the end, or E_STORAGE.
@@ -133,9 +145,9 @@ class Shelf(Roll):
         place = log.at
         total = get_u16_le(head, AT_SIZE)
         body = get_u32_le(head, AT_BODY) if has_file(log.kind) else 0
-        tombstone = handle
+        tombstone = place
         if log.kind != KIND_TOMBSTONE:
-            tombstone = self._later(KIND_TOMBSTONE, handle, head, AT_ID)
+            tombstone = self._buried(handle, head, AT_ID)
         if tombstone:
             place = tombstone
             body = 0
@@ -170,9 +182,17 @@ class Shelf(Roll):
 
     def next_pending(self, handle: int) -> int:
         """Handle of the pending message after `handle` (0: the first); 0 at the end."""
+        return self._next_row(self._pending, handle)
+
+    def next_kept(self, handle: int) -> int:
+        """Handle of the deleted message after `handle` that not all are known to have."""
+        return self._next_row(self._kept, handle)
+
+    @staticmethod
+    def _next_row(table: bytearray, handle: int) -> int:
         best = 0
-        for row in range(0, len(self._pending), 8):
-            other = get_u32_le(self._pending, row)
+        for row in range(0, len(table), 8):
+            other = get_u32_le(table, row)
             if other > handle and (not best or other < best):
                 best = other
         return best

@@ -7,13 +7,14 @@ peer's. Descriptors are files of their own: a part file (head 16 | client id 32 
 
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.flashlog import AT_SOURCE, KIND_MEMBER, KIND_MESSAGE, KIND_WAKE, RECORD_EXTRA
+from drupelet.flashlog import AT_SOURCE, KIND_MEMBER, KIND_MESSAGE, KIND_WAKE
 from drupelet.flashroom import Room
+from drupelet.flashsegments import RECORD_EXTRA
+from drupelet.flashtables import MEMBER_COUNTED, MEMBER_GROUP
 from drupelet.limits import ID_SIZE, SEGMENTS_SPARE, WAKE_STATE_SIZE_MAX
 from drupelet.memory import copy, equal, get_u32_le
 from drupelet.parts import PART_HEAD_SIZE
 
-MEMBER_GROUP = const(1)
 MEMBER_PEER = const(2)
 _NUMBER_MAX = const(254)  # members are one byte on flash; 0 is ourselves, 255 nobody
 _TRIES = const(4)
@@ -45,12 +46,13 @@ class Roll(Room):
         """Number 1..254 of a group (kind 1) or a peer (kind 2), or a code; new if it was left."""
         assert 0 < size <= ID_SIZE
         log = self._log
-        number = 1
+        number = self._numbers[kind] + 1
         for row in range(0, len(self._members), 8):
             place = get_u32_le(self._members, row)
             if place and self._members[row + 4] == kind:
                 live = not self._members[row + 6] and log.look(place)
-                if live and log.length == RECORD_EXTRA + 1 + size:
+                extra = RECORD_EXTRA + 9 if log.tag == MEMBER_COUNTED else RECORD_EXTRA + 1
+                if live and log.length == extra + size:
                     log.read_into(place, 5, log.scratch, 0, size)
                     if equal(log.scratch, 0, key, at, size):
                         return self._members[row + 5]
@@ -59,14 +61,15 @@ class Roll(Room):
             number = self._free_number(kind)
             if number < 0:
                 return self._refuse(number)
-        return self._write_member(kind, number, key, at, size)
+        return self._write_member(kind, number, key, at, size, self._data_max)
 
     def _write_member(
-        self, kind: int, number: int, key: "bytes | bytearray | memoryview", at: int, size: int
-    ) -> int:
+        self, kind: int, number: int, key: "bytes | bytearray | memoryview", at: int, size: int,
+        segments: int,
+    ) -> int:  # fmt: skip
         """Note a member, or with `size` 0 that it is one no more; its number or a code."""
         self._small[0] = number
-        place = self._note(KIND_MEMBER, kind, 1, key, at, size, self._data_max)
+        place = self._note(KIND_MEMBER, kind, 1, key, at, size, segments)
         if place < 0:
             return place
         self._note_member(place, kind, number, not size)
@@ -98,14 +101,20 @@ class Roll(Room):
 
         Or a peer was removed: its number is not given to another one before its messages go.
         """
-        code = self._write_member(kind, number, self._small, 0, 0)
-        if code < 0:
-            return code
+        code = OK
+        for row in range(0, len(self._members), 8):
+            known = self._members[row + 4] == kind and self._members[row + 5] == number
+            if known and not self._members[row + 6]:
+                # Who frees room needs some: few bytes of what the wake states have.
+                segments = self._log.segments_max
+                code = self._write_member(kind, number, self._small, 0, 0, segments)
         # Before that survives a power cut, nothing of the group may be gone.
-        code = self.barrier()
+        code = self.barrier() if code >= 0 else code
         if code == OK:
-            code = self._sweep()
-        return self._drop_descriptors(self._files.names()) if code == OK else code
+            self._marks = -1
+            self._sweep()
+            self._drop_descriptors(self._files.names())
+        return code
 
     # --- descriptors ---
 
@@ -117,21 +126,18 @@ class Roll(Room):
         code = self.barrier()
         return self._finish(part, _descriptor_name(number)) if code == OK else code
 
-    def _drop_descriptors(self, names: "list[str]") -> int:
-        """Remove the descriptors of numbers that are no group, or none any more; OK or a code."""
-        code = OK
+    def _drop_descriptors(self, names: "list[str]") -> None:
+        """Remove the descriptors of numbers that are no group, or none any more, if it goes."""
         for name in names:
             number = name[1:-4]
             if name.endswith(".DSC") and number.isdigit() and not self._is_group(int(number)):
-                code = min(code, self._files.remove(name))
-        return code
+                self._files.remove(name)
 
     def _is_group(self, number: int) -> bool:
+        row = self._member_row(number)
         table = self._members
-        for row in range(0, len(table), 8):
-            if table[row + 5] == number and table[row + 4] == MEMBER_GROUP:
-                return not table[row + 6]
-        return False
+        known = table[row + 5] == number and table[row + 4] == MEMBER_GROUP
+        return known and not table[row + 6]
 
     def descriptor_size(self, number: int) -> int:
         """Bytes of a group's descriptor; -1 when it has none."""
@@ -169,7 +175,7 @@ class Roll(Room):
         """Write a record of the first bytes of `_small` and of `buf`; its place or a code."""
         log = self._log
         for _ in range(_TRIES):
-            code = self._room(head_size + size, segments)
+            code = self._room(head_size + size, segments, 0)
             if code != OK:
                 return code
             place = log.begin(kind, tag, head_size + size)

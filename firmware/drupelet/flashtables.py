@@ -4,6 +4,7 @@ Every table is made again from the records by `index`. A row is 8 bytes and begi
 0 is a free row.
 
     pending   handle u32 | place of the record u32     a handle outlives the moves of its record
+    kept      the same, of deleted messages that somebody may still offer
     bodies    file number u32 | place of the record u32
     members   place of the record u32 | kind u8 | number u8 | left u8 | unused
 
@@ -16,6 +17,8 @@ from drupelet.flashlog import (
     AT_BODY,
     AT_ID,
     AT_REF,
+    AT_SIZE,
+    AT_SOURCE,
     KIND_MEMBER,
     KIND_MESSAGE,
     KIND_MESSAGE_FILE,
@@ -25,17 +28,17 @@ from drupelet.flashlog import (
     KIND_TOMBSTONE,
     KIND_WAKE,
     MESSAGE_HEAD_SIZE,
-    RECORD_EXTRA,
     RecordLog,
-    body_name,
 )
-from drupelet.limits import MEMBERS_MAX
-from drupelet.memory import equal, fill, find, get_u32_le, put_u32_le
+from drupelet.flashsegments import RECORD_EXTRA, body_name
+from drupelet.limits import KEPT_MAX, MEMBERS_MAX
+from drupelet.memory import equal, fill, find, get_u16_le, get_u32_le, put_u32_le
 from drupelet.parts import Parts
 
 _ROW = const(8)
 _TWIST = const(0x5A)  # makes the filter's key of an id that has a later record about it
-_MEMBER_GROUP = const(1)
+MEMBER_GROUP = const(1)
+MEMBER_COUNTED = const(3)  # a group, with how many messages of our own are gone
 PLACE_LAST = const((1 << 30) - 1)  # no record is there
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
@@ -93,9 +96,11 @@ class Tables(Parts):
         self._log = log
         self._filter = IdFilter(filter_size)
         self._pending = bytearray(_ROW * pending_max)
+        self._kept = bytearray(_ROW * KEPT_MAX)
         self._bodies = bytearray(_ROW * body_files_max)
         self._members = bytearray(_ROW * MEMBERS_MAX)
         self._left = bytearray(32)  # a bit for each number of a group that was left
+        self._numbers = bytearray(3)  # the largest of each kind of member that any record carries
         self._body_newest = 0
         self._wake = 0
         self._small = bytearray(4)
@@ -106,11 +111,17 @@ class Tables(Parts):
     def _look(self, handle: int) -> bool:
         """Read the head of the record that a handle stands for into the log's scratch."""
         log = self._log
-        row = self._find_row(self._pending, handle)
-        place = handle if row < 0 else get_u32_le(self._pending, row + 4)
-        if handle <= 0 or not log.look(place) or log.kind < KIND_MESSAGE or self._is_left(log.tag):
+        table = self._pending
+        row = self._find_row(table, handle)
+        there = row < 0 and log.look(handle)
+        if row < 0 and not there:
+            table = self._kept
+            row = self._find_row(table, handle)
+        if row >= 0:
+            there = log.look(get_u32_le(table, row + 4))
+        if handle <= 0 or not there or log.kind < KIND_MESSAGE or self._is_left(log.tag):
             return False
-        return log.read_into(place, 0, log.scratch, 0, MESSAGE_HEAD_SIZE) == MESSAGE_HEAD_SIZE
+        return log.read_into(log.at, 0, log.scratch, 0, MESSAGE_HEAD_SIZE) == MESSAGE_HEAD_SIZE
 
     def _has_id(
         self, handle: int, id: "bytes | bytearray | memoryview", at: int, size: int
@@ -153,14 +164,20 @@ class Tables(Parts):
         """Make the tables from the records."""
         self._filter.clear()
         fill(self._pending, 0, len(self._pending), 0)
+        fill(self._kept, 0, len(self._kept), 0)
         handle = self._log.step(0)
         while handle:
             self._apply(handle)
+            if self._log.kind >= KIND_MESSAGE:
+                # A member whose record is lost: nobody else gets its number.
+                self._numbers[1] = max(self._numbers[1], self._log.tag)
+                self._numbers[2] = max(self._numbers[2], self._log.scratch[AT_SOURCE])
             handle = self._log.step(handle)
 
     def _apply(self, handle: int) -> None:
         log = self._log
-        log.look(handle)
+        if handle != log.at:
+            log.look(handle)
         kind = log.kind
         head = log.scratch
         log.read_into(handle, 0, head, 0, min(log.length, MESSAGE_HEAD_SIZE))
@@ -170,15 +187,23 @@ class Tables(Parts):
             self._note_member(handle, log.tag, head[4], log.length == RECORD_EXTRA + 1)
         if kind < KIND_MESSAGE or kind > KIND_OPENED or self._is_left(log.tag):
             return
+        log.pin(handle)
         self._filter.add(head, AT_ID, 0)
         ref = get_u32_le(head, AT_REF)
         if is_pending(kind):
-            self._set_pending(ref or handle, handle)
-        elif ref and self._find_row(self._pending, ref) >= 0:
-            self._set_pending(ref, 0)
+            self._set_row(self._pending, ref or handle, handle)
+        elif ref:
+            row = self._find_row(self._pending, ref)
+            if row < 0:
+                row = self._find_place(self._pending, ref)
+            if row >= 0:
+                fill(self._pending, row, _ROW, 0)
         if kind >= KIND_TOMBSTONE:
             self._filter.add(head, AT_ID, _TWIST)
         if kind == KIND_TOMBSTONE:
+            kept = handle if get_u16_le(head, AT_SIZE) else 0
+            if kept or self._find_row(self._kept, ref or handle) >= 0:
+                self._set_row(self._kept, ref or handle, kept)
             row = self._find_row(self._bodies, get_u32_le(head, AT_BODY))
             if row >= 0:
                 put_u32_le(self._bodies, row + 4, 0)
@@ -202,19 +227,21 @@ class Tables(Parts):
                 return row
         return -1
 
-    def _set_pending(self, handle: int, place: int) -> None:
-        """Note where a pending message is; place 0: it is pending no more."""
-        row = self._find_row(self._pending, handle)
+    def _set_row(self, table: bytearray, handle: int, place: int) -> None:
+        """Note where the record of a message is that moves; place 0: it does so no more."""
+        row = self._find_row(table, handle)
         if row < 0:
-            row = self._find_row(self._pending, 0)
+            row = self._find_row(table, 0)
         if row < 0:
             self._log.damaged += 1  # the table was larger when this was written
             return
-        put_u32_le(self._pending, row, handle if place else 0)
-        put_u32_le(self._pending, row + 4, place)
+        put_u32_le(table, row, handle if place else 0)
+        put_u32_le(table, row + 4, place)
 
     def _note_member(self, place: int, kind: int, number: int, left: bool) -> None:
         table = self._members
+        if kind == MEMBER_COUNTED:
+            kind = MEMBER_GROUP
         row = 0
         while row < len(table) and get_u32_le(table, row):
             if table[row + 4] == kind and table[row + 5] == number:
@@ -225,12 +252,21 @@ class Tables(Parts):
             table[row + 4] = kind
             table[row + 5] = number
             table[row + 6] = left
-        if kind == _MEMBER_GROUP:
+        if kind == MEMBER_GROUP:
             bit = 1 << (number & 7)
             self._left[number >> 3] = self._left[number >> 3] & ~bit | (bit if left else 0)
         if left:
             self._let_go(self._pending)
+            self._let_go(self._kept)
             self._let_go(self._bodies)
+
+    def _member_row(self, group: int) -> int:
+        """Offset of a group's row; that of some other member if it has none."""
+        table = self._members
+        row = len(table) - _ROW
+        while row and not (table[row + 5] == group and table[row + 4] == MEMBER_GROUP):
+            row -= _ROW
+        return row
 
     def _is_left(self, group: int) -> int:
         """Not 0 for the number of a group that was left."""
@@ -245,7 +281,7 @@ class Tables(Parts):
             place = get_u32_le(table, row + 4)
             if place and self._log.look(place) and self._is_left(self._log.tag):
                 put_u32_le(table, row + 4, 0)
-                if table is self._pending:
+                if table is not self._bodies:
                     put_u32_le(table, row, 0)
 
     # --- body files ---
@@ -264,22 +300,18 @@ class Tables(Parts):
         if row >= 0:
             put_u32_le(self._bodies, row + 4, to)
 
-    def _sweep(self) -> int:
-        """Remove the body files that no message in the log refers to; OK or a code.
+    def _sweep(self) -> None:
+        """Remove the body files that no message in the log refers to, if they go.
 
         Were a file gone before the log is durable, a message could be left without its body.
         """
-        first = self._log.number(0) * self._log.segment_size if self._log.count else 1
         for row in range(0, len(self._bodies), 8):
             number = get_u32_le(self._bodies, row)
-            if number and get_u32_le(self._bodies, row + 4) < first:
-                code = self._log.flush()
-                if code != OK:
-                    return code
+            unused = number and not get_u32_le(self._bodies, row + 4)
+            if unused and self._log.flush() == OK:
                 self._log.release(-number)
                 if self._files.remove(body_name(number)) == OK:
                     fill(self._bodies, row, _ROW, 0)
-        return OK
 
     def _number(self, number: int) -> bytearray:
         put_u32_le(self._small, 0, number)

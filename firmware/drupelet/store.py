@@ -24,9 +24,7 @@ from drupelet.flashlog import (
     KIND_PENDING_FILE,
     KIND_TOMBSTONE,
     MESSAGE_PAYLOAD,
-    RECORD_EXTRA,
     RecordLog,
-    body_name,
 )
 from drupelet.flashread import (
     STATE_DELETED,
@@ -35,6 +33,7 @@ from drupelet.flashread import (
     STATE_PRIVATE,
     Shelf,
 )
+from drupelet.flashsegments import RECORD_EXTRA, body_name
 from drupelet.flashtables import PLACE_LAST, is_pending
 from drupelet.limits import (
     BODY_FILES_MAX,
@@ -65,12 +64,14 @@ class FlashStore(Shelf):
     def __init__(
         self, files: "Files", segment_size: int = SEGMENT_SIZE, segments_max: int = SEGMENTS_MAX,
         pending_max: int = PENDING_MAX, body_files_max: int = BODY_FILES_MAX,
-        filter_size: int = FILTER_SIZE,
+        filter_size: int = FILTER_SIZE, salt: int = 0,
     ) -> None:  # fmt: skip
+        """`salt`: random, 0..2^32-1, of a log that is begun with this."""
         assert segments_max > SEGMENTS_SPARE + 1, "data needs two segments beside the spare ones"
         log = RecordLog(files, segment_size, segments_max)
         Shelf.__init__(self, files, log, pending_max, body_files_max, filter_size)
         self._stamp = bytearray(TIMESTAMP_SIZE)
+        self._new_salt = salt
         self.duplicates = 0
 
     @property
@@ -85,19 +86,20 @@ class FlashStore(Shelf):
 
     @property
     def damaged(self) -> int:
-        """Damaged places that `open` skipped."""
+        """Damaged places that `open` skipped: what was there is lost."""
         return self._log.damaged
 
     def open(self) -> int:
         """Recover by one scan; the count of damaged places, or E_CAPACITY for too many files."""
         names = self._files.names()
-        code = self._log.open(names)
+        code = self._log.open(names, self._new_salt)
         if code != OK:
             return code
         for name in names:
             if name.endswith(".BOD") and name[1:8].isdigit():
                 self._set_body(int(name[1:8]), 0)
         self._index()
+        self._log.resume()
         self._sweep()
         self._drop_descriptors(names)
         if self._wake and self._log.look(self._wake):
@@ -149,7 +151,7 @@ class FlashStore(Shelf):
         full = pending and self._find_row(self._pending, 0) < 0
         if full or self._free_body() < 0:
             return self._refuse(E_CAPACITY)
-        code = self._room(MESSAGE_PAYLOAD + 4, self._data_max)
+        code = self._room(MESSAGE_PAYLOAD + 4, self._data_max, group)
         if code != OK:
             return code
         self.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
@@ -177,29 +179,52 @@ class FlashStore(Shelf):
         """
         if self._find_row(self._pending, handle) < 0 or not self._look(handle):
             return E_STORAGE
-        code = self._room(self._log.length - RECORD_EXTRA, self._data_max)
+        code = self._room(self._log.length - RECORD_EXTRA, self._data_max, self._log.tag)
         if code != OK:
             return code
         # Making room may have moved the record.
         row = self._find_row(self._pending, handle)
         place = get_u32_le(self._pending, row + 4)
-        entered = self._rewrite(place, KIND_MESSAGE - KIND_PENDING, handle, _flags(state))
+        entered = self._rewrite(place, KIND_MESSAGE - KIND_PENDING, place, _flags(state))
         if entered < 0:
             return self._refuse(entered)
-        self._set_pending(handle, 0)
+        self._set_row(self._pending, handle, 0)
         self._move_body(place, entered)
         return entered
 
-    def delete(self, handle: int, edges: "bytes | bytearray", size: int) -> int:
+    def delete(
+        self, handle: int, edges: "bytes | bytearray | memoryview", size: int, missing: int = 0
+    ) -> int:  # fmt: skip
         """Keep the id, the place in the log and `size` bytes of edges; the body goes.
 
+        `missing`: a bit (0..15) for each sharer that is not known to have the message. Until
+        `keep` says that none is left, the id is not forgotten; E_CAPACITY when too many are.
         Overwrites what `load` set.
         """
         code = self.load(handle)
         if code != OK or self.state == STATE_DELETED or self.state == STATE_INVALID:
             return code
-        code = self._entomb(handle, FLAG_PRIVATE if self.private else 0, edges, size)
+        if missing and self._find_row(self._kept, 0) < 0:
+            return self._refuse(E_CAPACITY)
+        code = self._entomb(handle, FLAG_PRIVATE if self.private else 0, edges, size, missing)
         return code if code < 0 else OK
+
+    def keep(self, handle: int, missing: int) -> int:
+        """Change who is not known to have a deleted message (`next_kept`); OK or a code."""
+        row = self._find_row(self._kept, handle)
+        if row < 0:
+            return OK
+        place = get_u32_le(self._kept, row + 4)
+        self._log.look(place)
+        size = self._log.length - RECORD_EXTRA
+        code = self._room(size, self._data_max, 0)
+        row = self._find_row(self._kept, handle)
+        if code == OK:
+            place = self._rewrite(get_u32_le(self._kept, row + 4), 0, handle, 0, missing)
+            code = min(place, OK)
+        if code == OK:
+            self._apply(place)
+        return code
 
     def bury(
         self, group: int, source: int, id: "bytes | bytearray | memoryview", id_at: int,
@@ -225,18 +250,22 @@ class FlashStore(Shelf):
         place = self._entomb(handle, FLAG_INVALID, self.id, 0)
         return self._stands_for(place) if place > 0 else place
 
-    def _entomb(self, handle: int, flags: int, edges: "bytes | bytearray", size: int) -> int:
+    def _entomb(
+        self, handle: int, flags: int, edges: "bytes | bytearray | memoryview", size: int,
+        missing: int = 0,
+    ) -> int:  # fmt: skip
         """Write a tombstone for the message that was loaded; its place or a code."""
         body = self._body
         place = self._write(
-            KIND_TOMBSTONE, self.group, self.source, flags, 0, handle, self.id, 0,
+            KIND_TOMBSTONE, self.group, self.source, flags, missing, handle, self.id, 0,
             self.timestamp, 0, self._number(body), 0, 4, edges, size,
         )  # fmt: skip
         if place < 0:
             return place
         self._apply(place)
-        code = self._sweep() if body else OK
-        return place if code == OK else code
+        if body:
+            self._sweep()
+        return place
 
     def open_up(self, handle: int) -> int:
         """Share a private message from now on; its handle and place stay. OK or a code.
@@ -262,12 +291,12 @@ class FlashStore(Shelf):
         id: "bytes | bytearray | memoryview", id_at: int,
         timestamp: "bytes | bytearray | memoryview", ts_at: int,
         body: "bytes | bytearray | memoryview", at: int, stored: int,
-        edges: "bytes | bytearray" = b"", edges_size: int = 0,
+        edges: "bytes | bytearray | memoryview" = b"", edges_size: int = 0,
     ) -> int:  # fmt: skip
         log = self._log
         payload = MESSAGE_PAYLOAD + stored + edges_size
         for _ in range(_TRIES):
-            code = self._room(payload, self._data_max)
+            code = self._room(payload, self._data_max, group)
             if code != OK:
                 return code
             handle = log.begin(kind, group, payload)
@@ -288,8 +317,9 @@ class FlashStore(Shelf):
         if code != OK:
             return self._refuse(code)
         self._filter.add(id, id_at, 0)
+        log.pin(handle)
         if is_pending(kind):
-            self._set_pending(handle, handle)
+            self._set_row(self._pending, handle, handle)
         return handle
 
     def _known(self, id: "bytes | bytearray | memoryview", at: int, state: int) -> int:

@@ -263,6 +263,7 @@ class Window:
         put_u32(state, 4, self.consumed)
         at = 8
         lowest = self.consumed + 1
+        self._settle_groups()
         for peer in range(members.peers):
             low = self._low(peer)
             lowest = min(low, lowest)
@@ -275,13 +276,33 @@ class Window:
         self.store.settled_handle = lowest
         return self._save_holders(state, at, lowest, limit)
 
+    def _settle_groups(self) -> None:
+        """Tell the store for each group what everybody has by cursor; `_low` takes back slots."""
+        members = self.members
+        settled = self.store.settled
+        for row in range(len(settled)):
+            settled[row] = 0
+        for group in range(members.groups):
+            number = members.group_numbers[group]
+            if number:
+                low = self.consumed + 1
+                for peer in range(members.peers):
+                    if members.visibility(group, peer) == SHARED:
+                        low = min(low, self.cursors[peer] + 1)
+                before = settled[number & 7]
+                settled[number & 7] = min(before, low) if before else low
+
     def _low(self, peer: int) -> int:
         """The handle from which on the peer may miss something."""
         low = (self.cursors[peer] if self.members.shares(peer) else self.newest) + 1
         slots = self.slots
+        settled = self.store.settled
         for slot in range(slots.count):
             if slots.states[peer * slots.count + slot] & (QUEUED | HOLD) == QUEUED:
-                low = min(low, slots.handles[slot])
+                handle = slots.handles[slot]
+                low = min(low, handle)
+                row = self.members.group_numbers[slots.groups[slot]] & 7
+                settled[row] = min(settled[row], handle)
         return low
 
     def _save_holders(self, state: bytearray, at: int, lowest: int, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""A black box that goes through deep sleep writes what one that stayed awake would have written."""
+"""A black box that goes through deep sleep writes what one that stayed awake would have."""
 
 import random
 

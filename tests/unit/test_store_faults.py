@@ -1,0 +1,389 @@
+"""What a store makes of flash that is full, refuses or rots, of a full heap; and what it wears."""
+
+import random
+import zlib
+from collections.abc import Callable
+
+import pytest
+
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.files import RamFiles
+from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_PENDING
+from drupelet.limits import KEPT_MAX
+from drupelet.store import FlashStore
+from unit.cut_files import CutFiles
+from unit.power_cuts import check, go_on, play, recorded
+from unit.test_store import SETTLED, body_of, log_of, message_id, put, reboot
+
+SHORT = [
+    "publish", "receive", "again", "delete", "bury", "private", "long_bodies", "descriptors",
+    "leave", "remove_peer",
+]  # fmt: skip
+SECTOR_SIZE = 512
+SALT = 0xC0FFEE11
+
+
+# --- a flash that refuses, a heap that is full ---
+
+
+def full_from(step: int) -> Callable[[int], int]:
+    return lambda at: E_CAPACITY if at >= step else OK
+
+
+def full_once(step: int) -> Callable[[int], int]:
+    return lambda at: E_CAPACITY if at == step else OK
+
+
+def failing_once(step: int) -> Callable[[int], int]:
+    return lambda at: E_STORAGE if at == step else OK
+
+
+def no_memory_once(step: int) -> Callable[[int], int]:
+    def refusal(at: int) -> int:
+        if at == step:
+            raise MemoryError
+        return OK
+
+    return refusal
+
+
+@pytest.mark.parametrize("refusals", [full_from, full_once, failing_once, no_memory_once])
+@pytest.mark.parametrize("scenario", SHORT)
+def test_a_refusal_at_every_step(scenario: str, refusals: Callable[[int], Callable]) -> None:
+    """It goes on at once, and after a reboot: nothing that it had is lost, and there is room."""
+    for step in range(len(recorded(scenario))):
+        run = play(scenario, refusals(step))
+        check(run, run.store, run.files)
+        go_on(run, run.store, run.files)
+
+
+# --- damage ---
+
+
+def damaged_copy(files: RamFiles, name: str, at: int, junk: bytes) -> FlashStore:
+    """The store over a copy of the flash with `junk` in one place, opened."""
+    copied = RamFiles()
+    for other in files.names():
+        copied._data[other] = bytearray(files._data[other])
+        copied._sizes[other] = copied._durable[other] = files._sizes[other]
+    copied._data[name][at : at + len(junk)] = junk
+    store = FlashStore(copied, salt=SALT)
+    assert store.open() >= 0
+    return store
+
+
+def filled(count: int = 80) -> tuple[RamFiles, FlashStore, dict[int, tuple[int, int]]]:
+    """A log of several segments, and where the record of each message is: its place and end."""
+    files = RamFiles()
+    store = FlashStore(files, salt=SALT)
+    assert store.open() == 0
+    assert store.member(1, message_id(1000), 0, 32) == 1
+    assert store.member(2, b"peer", 0, 4) == 1
+    places = {}
+    for number in range(count):
+        size = (60, 0, 400, 3)[number % 4]
+        handle = put(store, number, size)
+        places[number] = (handle, handle + 56 + size)
+        if number % 7 == 0:
+            assert store.barrier() == OK
+    assert store.barrier() == OK and store.save(b"wake", 4) == OK
+    assert store.barrier() == OK
+    return files, store, places
+
+
+JUNK = {
+    "noise": lambda size: random.Random(size).randbytes(size),
+    "zeros": bytes,
+    "ones": lambda size: b"\xff" * size,
+}
+
+
+@pytest.mark.parametrize("junk", JUNK)
+@pytest.mark.parametrize("size", [SECTOR_SIZE, 4096])
+def test_a_bad_sector_costs_what_was_in_it(junk: str, size: int) -> None:
+    files, _, places = filled()
+    segments = sorted(name for name in files.names() if name.endswith(".LOG"))
+    assert len(segments) >= 3
+    for name in segments[1 : 2 if size < 4096 else 3]:
+        for at in range(0, min(4096, files.size(name)), size):
+            end = min(at + size, files.size(name))
+            store = damaged_copy(files, name, at, JUNK[junk](end - at))
+            base = int(name[1:8]) * 4096
+            for number, (place, after) in places.items():
+                hit = place < base + end and after > base + at
+                found = store.find(message_id(number), 0)
+                assert found == (0 if hit else place), (name, at, number)
+            assert 1 <= store.damaged <= 2, "the head counts for itself"
+            assert log_of(store) == [
+                place for place, after in places.values()
+                if not (place < base + end and after > base + at)
+            ]  # fmt: skip
+            # It goes on: members have their numbers, and what is new is kept.
+            assert store.member(1, message_id(1000), 0, 32) == 1
+            assert store.member(2, b"peer", 0, 4) == 1
+            new = put(store, 5000)
+            assert new > max(place for place, _ in places.values())
+            assert store.barrier() == OK and store.find(message_id(5000), 0) == new
+
+
+def test_a_whole_store_of_noise_opens_and_works() -> None:
+    files, _, places = filled(40)
+    for name in list(files.names()):
+        if name.endswith(".LOG"):
+            files._data[name][:] = random.Random(name).randbytes(len(files._data[name]))
+    files.power_cut()
+    store = FlashStore(files, salt=SALT)
+    assert store.open() >= 1 and log_of(store) == []
+    assert put(store, 1) > max(place for place, _ in places.values())
+
+
+@pytest.mark.parametrize("flips", [1, 2, 5])
+def test_flipped_bits_cost_the_records_that_they_hit(flips: int) -> None:
+    files, _, places = filled()
+    rng = random.Random(flips)
+    segments = sorted(name for name in files.names() if name.endswith(".LOG"))[:-1]
+    for _ in range(12):
+        name = rng.choice(segments)
+        at = [rng.randrange(16, files.size(name)) for _ in range(flips)]
+        copied = RamFiles()
+        for other in files.names():
+            copied._data[other] = bytearray(files._data[other])
+            copied._sizes[other] = copied._durable[other] = files._sizes[other]
+        for place in at:
+            copied._data[name][place] ^= 1 << rng.randrange(8)
+        store = FlashStore(copied, salt=SALT)
+        assert store.open() >= 1
+        base = int(name[1:8]) * 4096
+        for number, (place, after) in places.items():
+            hit = any(place <= base + one < after for one in at)
+            assert store.find(message_id(number), 0) == (0 if hit else place)
+
+
+def test_a_number_whose_owner_is_lost_is_nobody_elses() -> None:
+    files = RamFiles()
+    store = FlashStore(files)
+    store.open()
+    keys = [message_id(1000 + n) for n in range(3)]
+    assert [store.member(1, key, 0, 32) for key in keys] == [1, 2, 3]
+    put(store, 1, group=3)
+    store.barrier()
+    put(store, 2, group=1)
+    store.barrier()
+    files._data["S0000001.LOG"][16 + 2 * 41 + 20] ^= 1
+    files.power_cut()
+    store = FlashStore(files)
+    assert store.open() == 1
+    assert store.member(1, message_id(2000), 0, 32) == 4, "not 3: messages carry it"
+    assert store.find(message_id(1), 0) and store.group != 4
+
+
+def forged(salt: int) -> bytes:
+    """What a peer may send: a body that is a record of our log, saying that group 1 was left."""
+    record = b"\x09\x00\x03\x01\x01"
+    crc = zlib.crc32(record) ^ salt
+    return bytes(40) + (record + crc.to_bytes(4, "little")) * 20
+
+
+@pytest.mark.parametrize("salt", [0, SALT])
+def test_a_body_is_never_taken_for_our_records(salt: int) -> None:
+    """The head of its record is damaged, so the scan runs into it. Who knows the salt could."""
+    files = RamFiles()
+    store = FlashStore(files, salt=SALT)
+    store.open()
+    assert store.member(1, message_id(1000), 0, 32) == 1
+    first = put(store, 1)
+    body = forged(salt)
+    hit = store.put(1, 2, message_id(2), 0, bytes(8), 0, body, 0, len(body), STATE_DELIVERED)
+    store.barrier()
+    last = put(store, 3)
+    store.barrier()
+    files._data["S0000001.LOG"][hit - 4096] ^= 0x10
+    files.power_cut()
+    store = FlashStore(files)
+    assert store.open() >= 1
+    assert log_of(store) == ([] if salt else [first, last])
+
+
+def test_the_salt_is_in_the_name_of_a_file() -> None:
+    files = RamFiles()
+    store = FlashStore(files, salt=0xFEDCBA98)
+    store.open()
+    assert files.names() == ["FEDCBA98.SLT"]
+    put(store, 1)
+    store.barrier()
+    files.power_cut()
+    store = FlashStore(files, salt=0x12345678)
+    assert store.open() == 0 and store.find(message_id(1), 0)
+    assert len(files.names()) == 2
+    plain = reboot(RamFiles())
+    put(plain, 1)
+    assert sorted(plain._files.names()) == ["S0000001.LOG"]
+
+
+def test_what_was_not_flushed_is_not_there_without_what_came_before() -> None:
+    files = RamFiles()
+    store = reboot(files)
+    sure = put(store, 1)
+    store.barrier()
+    lost, later = put(store, 2), put(store, 3)
+    files._durable["S0000001.LOG"] = files._sizes["S0000001.LOG"]
+    files._data["S0000001.LOG"][lost - 4096 : lost - 4096 + 64] = bytes(64)
+    files.power_cut()
+    for _ in range(2):
+        store = FlashStore(files)
+        assert store.open() == 1
+        assert store.find(message_id(3), 0) == 0 and log_of(store)[0] == sure
+        assert put(store, 4) > later
+        store.barrier()
+        assert len(log_of(store)) == 2
+        files.power_cut()
+
+
+# --- quotas, deletions that somebody may not know of ---
+
+SMALL = {"segment_size": 1024, "segments_max": 8}
+
+
+def test_a_group_that_waits_takes_no_room_from_another() -> None:
+    files = RamFiles()
+    store = reboot(files, **SMALL)
+    store.quotas[2] = 3  # of the six that data may have
+    waits = 0
+    while put(store, waits, group=2) > 0:
+        waits += 1
+    assert store.refused == 1 and len(files.names()) == 3
+    for number in range(1000, 1100):
+        handle = put(store, number, group=1)
+        assert handle > 0, "its quota is its own"
+        store.settled[1] = handle  # all but the newest
+        if number % 5 == 0:
+            assert put(store, number + 5000, group=2) == E_CAPACITY
+    assert store.erases >= 8
+    for _ in range(2):
+        assert all(store.find(message_id(n), 0) for n in range(waits)), "nothing unsettled went"
+        store.barrier()
+        store = reboot(files, **SMALL)
+        store.quotas[2] = 3
+    assert put(store, 9000, group=2) == E_CAPACITY
+    store.settled[2] = SETTLED
+    assert put(store, 9000, group=2) > 0
+
+
+def test_what_is_about_a_message_does_not_go_before_it() -> None:
+    """A segment in the middle goes, but none whose loss would bring something back."""
+    files = RamFiles()
+    store = reboot(files, **SMALL)
+    stays = put(store, 1, group=2)  # nobody comes for it
+    deleted = put(store, 2, group=1)
+    waiting = put(store, 3, state=STATE_PENDING, group=1)
+    for number in range(10, 20):
+        put(store, number, group=1)
+    assert store.delete(deleted, b"", 0) == OK
+    entered = store.promote(waiting, STATE_DELIVERED)
+    store.settled[1] = SETTLED
+    for number in range(100, 280):
+        assert put(store, number, group=1) > 0
+        if number % 10 == 0:
+            store.barrier()
+            store = reboot(files, **SMALL)
+            store.settled[1] = SETTLED
+    assert store.load(deleted) == OK and store.state == STATE_DELETED
+    assert store.next_pending(0) == 0 and store.find(message_id(3), 0) == entered
+    assert store.load(stays) == OK and store.state == STATE_DELIVERED
+
+
+def test_a_deletion_is_kept_until_all_are_known_to_have_the_message() -> None:
+    files = RamFiles()
+    store = reboot(files, **SMALL)
+    store.settled_handle = SETTLED
+    edges = b"\1" + message_id(7)
+    kept, known = put(store, 1), put(store, 2)
+    assert store.delete(kept, edges, 33, 0b101) == OK and store.delete(known, edges, 33) == OK
+    number = 100
+    for missing in (0b101, 0b100):
+        for _ in range(70):
+            assert put(store, number) > 0
+            number += 1
+        assert store.find(message_id(2), 0) == 0, "it has gone for room"
+        for _ in range(2):
+            assert store.find(message_id(1), 0) == kept == store.next_kept(0)
+            assert store.load(kept) == OK and store.state == STATE_DELETED
+            assert (store.missing, store.size, store.edges_size) == (missing, 0, 33)
+            back = bytearray(40)
+            assert store.read_into(kept, 0, back, 0, 40) == 33 and back[:33] == edges
+            store.barrier()
+            store = reboot(files, **SMALL)
+            store.settled_handle = SETTLED
+        assert store.keep(kept, missing & ~1 if missing & 1 else 0) == OK
+    assert store.next_kept(0) == 0 and store.keep(kept, 7) == OK
+    for _ in range(100):
+        assert put(store, number) > 0
+        number += 1
+    assert store.find(message_id(1), 0) == 0
+
+
+def test_too_many_kept_deletions_are_refused_and_counted() -> None:
+    store = reboot(RamFiles())
+    handles = [put(store, number) for number in range(KEPT_MAX + 2)]
+    codes = [store.delete(handle, b"", 0, 1) for handle in handles[: KEPT_MAX + 1]]
+    assert codes == [OK] * KEPT_MAX + [E_CAPACITY] and store.refused == 1
+    assert store.load(handles[KEPT_MAX]) == OK and store.state == STATE_DELIVERED
+    assert store.delete(handles[-1], b"", 0) == OK, "one that all have"
+    assert store.keep(handles[0], 0) == OK
+    assert store.delete(handles[KEPT_MAX], b"", 0, 1) == OK
+
+
+def test_the_count_of_what_is_gone_is_exact() -> None:
+    files = RamFiles()
+    store = reboot(files, **SMALL)
+    group = store.member(1, message_id(1000), 0, 32)
+    store.settled_handle = SETTLED
+    for number in range(150):
+        source = number % 3
+        assert store.put(
+            group, source, message_id(number), 0, bytes(8), 0, body_of(number, 50), 0, 50, 1
+        ) > 0  # fmt: skip
+        if number % 20 == 0:
+            store.barrier()
+            store = reboot(files, **SMALL)
+            store.settled_handle = SETTLED
+        here = 0
+        for handle in log_of(store):
+            assert store.load(handle) == OK
+            here += not store.source
+        assert store.dropped(group) + here == number // 3 + 1
+    assert store.dropped(group) > 20 and store.dropped(9) == 0
+    assert store.member(1, message_id(1000), 0, 32) == group
+
+
+# --- wear ---
+
+
+def test_two_programs_a_message_one_a_wake_and_an_erase_for_sixteen() -> None:
+    """Trust invariant S13 on the emulated flash, which counts for itself."""
+    files = CutFiles()
+    store = FlashStore(files, segments_max=8)
+    store.open()
+    for wake in range(1, 401):
+        handle = put(store, wake, 196)  # a record of 256 B
+        assert store.barrier() == OK and handle > 0
+        assert store.save(bytes(60), 60) == OK and store.barrier() == OK
+        store.settled_handle = handle
+        assert files.programs <= 3 * wake
+        assert files.programs == store.programs
+    assert files.erases == store.erases > 10
+    # Segments of 4 KiB: 256 B and the wake state of each message, and what is written again.
+    assert store.erases <= 400 / 16 * 1.5
+
+
+def test_a_long_body_costs_a_program_for_each_4_kib() -> None:
+    files = CutFiles()
+    store = FlashStore(files)
+    store.open()
+    content = bytes(40) + body_of(1, 32768)
+    store.part_open(0, message_id(1), 0, len(content))
+    for at in range(0, len(content), 512):
+        assert store.part_append(0, content, at, min(512, len(content) - at)) == OK
+    assert store.put_part(0, 1, 2, message_id(1), 0, STATE_DELIVERED) > 0
+    assert store.barrier() == OK
+    assert files.programs <= 32768 // 4096 + 2 and store.programs == files.programs + 0
