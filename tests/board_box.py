@@ -1,11 +1,15 @@
 """One board as the demo runs it: a process of its own on 128 KB, with its folder."""
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from drupelet.errors import OK
+from drupelet.seal_record import install
+from drupelet_host.provision import FlashKeys, RamKeys
 from drupelet_tools.demo import plan
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
@@ -18,6 +22,17 @@ WAIT_S = 60.0
 
 def command(firmware: Path, config: Path) -> list[str]:
     return rom.board_command(firmware, HEAP // 1024, [str(config)])
+
+
+def give_keys(flash: Path, name: str, peer: str) -> None:
+    """Keys of one board for a peer: what both have of one root, so that two boxes agree."""
+    root = hashlib.sha256("".join(sorted((name, peer))).encode()).digest()
+    port = RamKeys(bytes.fromhex(IDS[name]), bytes.fromhex(IDS[peer]))
+    assert install(port, root, 0x1230, 0, 0) == OK
+    file = FlashKeys(flash, port.own_id, port.peer_id)
+    if not file.path.exists():
+        for row, record in port.records.items():
+            assert file.save(row, record) == OK
 
 
 class Box:
@@ -45,6 +60,9 @@ class Box:
             ],
         }  # fmt: skip
         (self.folder / "config.json").write_text(json.dumps({**config, **more}))
+        for peer, url in peers.items():
+            if "plain" not in url and self.flash.is_dir():
+                give_keys(self.flash, self.name, peer)
 
     def change_peers(self, **more: object) -> None:
         """Give every peer of the configuration these settings, too."""

@@ -4,7 +4,8 @@
 
 It runs under CPython and both MicroPythons alike and prints the same bytes on each: keys are
 sorted, bytes are lower-case hex. It imports the core, and for the `cobs_` verbs the framing.
-Profiles of other families have a file of their own, loaded when the first request names one.
+Profiles of other families, and the verbs of sealed links, have files of their own, loaded when the
+first request names one.
 """
 
 import gc
@@ -197,7 +198,18 @@ def family(request):
         return __import__("harness_compact")
     if profile.startswith("mvds-"):
         return __import__("harness_mvds")
+    if profile in ("sds", "sds-nim"):
+        return dialect(profile)
     raise RequestError(f"unknown profile {profile}")
+
+
+def dialect(name):
+    """What answers for a dialect of channels."""
+    if name == "sds":
+        return __import__("harness_sds")
+    if name == "sds-nim" and sys.implementation.name == "cpython":
+        return __import__("harness_sds_nim")
+    raise RequestError(f"unknown dialect {name}")
 
 
 def blake2s(request):
@@ -222,13 +234,19 @@ def cobs_decode(request):
     return {"data": to_hex(framing.cobs_decode(unhexlify(request["wire"])))}
 
 
+DIALECT_VERBS = ("bloom", "hashn", "treq", "tresp")
 FAMILY_VERBS = ("group_id", "message_id", "encode", "decode", "feed")
+SEAL_VERBS = ("hmac", "hkdf", "ccm_seal", "ccm_open")
 VERBS = {"blake2s": blake2s, "cobs_encode": cobs_encode, "cobs_decode": cobs_decode}
 
 
 def reply_to(verb, request):
     if verb in VERBS:
         return VERBS[verb](request)
+    if verb in SEAL_VERBS:
+        return __import__("harness_seal").VERBS[verb](request)
+    if verb in DIALECT_VERBS:
+        return getattr(dialect(request["dialect"]), verb)(request)
     call = getattr(family(request), verb, None) if verb in FAMILY_VERBS else None
     if call is None:
         raise RequestError(f"unknown verb {verb}")
@@ -253,8 +271,27 @@ def emit(value):
             emit(item)
             before = ", "
         sys.stdout.write("]" if value else "[]")
+    elif isinstance(value, str):
+        sys.stdout.write(quoted(value))
     else:
         sys.stdout.write(json.dumps(value))
+
+
+def quoted(value):
+    """A JSON string in ASCII: MicroPython's dumps would write UTF-8."""
+    if len(value) == len(value.encode()):
+        return json.dumps(value)
+    parts = []
+    for sign in value:
+        point = ord(sign)
+        if point < 128:
+            parts.append(json.dumps(sign)[1:-1])
+        elif point < 0x10000:
+            parts.append(f"\\u{point:04x}")
+        else:
+            point -= 0x10000
+            parts.append(f"\\u{0xD800 + (point >> 10):04x}\\u{0xDC00 + (point & 0x3FF):04x}")
+    return '"' + "".join(parts) + '"'
 
 
 def answer(line):

@@ -22,7 +22,8 @@ class RamStore:
         self.group = self.source = self.size = self.state = self.edges_size = 0
         self.private = False
         self.saved = bytearray(492)
-        self.saved_size = self.settled_handle = 0
+        self.saved_size = self.settled_handle = self.missing = 0
+        self.settled = [0] * 8
         self.rows = {}
         self.handles = {}  # id -> handle
         self.order = []
@@ -143,13 +144,22 @@ class RamStore:
             row["state"] = STATE_DELIVERED
         return OK
 
-    def delete(self, handle, edges, size):
+    def delete(self, handle, edges, size, missing=0):  # noqa: ARG002 - a port's
         row = self.rows[handle]
         row["private"] = row["state"] == STATE_PRIVATE
         row["state"] = STATE_DELETED
         row["body"] = b""
         row["edges"] = bytes(edges[:size])
         return OK
+
+    def keep(self, handle, missing):  # noqa: ARG002 - a port's
+        return OK
+
+    def next_kept(self, handle):  # noqa: ARG002 - a port's
+        return 0
+
+    def dropped(self, group):  # noqa: ARG002 - a port's
+        return 0
 
     def find(self, id, at, size=32):
         wanted = bytes(id[at : at + size])

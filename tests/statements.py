@@ -2,7 +2,9 @@
 
 A statement's number is text, section, place: B-4.2-07 is the seventh of section 4.2 of BSP v1, M5
 and M6 are MVDS 0.5.1 and 0.6.0, P the wire section of the mobile paper. Titles, tables of contents
-and lines that only open or close a block of code are no statements.
+and lines that only open or close a block of code are no statements. S is SDS: there, statements
+are the sentences with a key word of RFC 2119, and its sections are those that have one, in their
+order.
 """
 
 import re
@@ -19,6 +21,11 @@ _MVDS_HEADS = {"Interactive Mode", "Batch Mode", "Term Description", "Version Co
 # Parts of the mobile paper's wire section; the caveats and examples between them are not wire.
 _PAPER_PARTS = {"Specification and wire protocol": "1", "Types": "2", "Protobuf": "3"}
 _PAPER_ENDS = {"Caveats for the minimal version (Status specific)", "Wire protocol"}
+
+_SDS_ITEM = re.compile(r"^\s*[*>-]\s+")
+_SDS_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_KEY_WORD = re.compile(r"\b(?:MUST|SHOULD|MAY|RECOMMEND)\b")
 
 
 def sentences(line: str) -> list[str]:
@@ -88,6 +95,32 @@ def paper() -> dict[str, str]:
     return numbering.found
 
 
+def sds() -> dict[str, str]:
+    """Number -> statement of sds.md with a key word: MUST, SHOULD, MAY, RECOMMEND."""
+    numbering = _Numbering("S")
+    heads: list[str] = []
+    head = ""
+    code = False
+    blocks: list[tuple[str, list[str]]] = [("", [])]
+    for line in (SPECS / "sds.md").read_text("utf-8").splitlines():
+        if line.startswith("```"):
+            code = not code
+        head = line.lstrip("# ") if line.startswith("#") and not code else head
+        if code or not line.strip() or line.startswith(("#", "```")):
+            blocks.append((head, []))
+            continue
+        if _SDS_ITEM.match(line):
+            blocks.append((head, []))
+        blocks[-1][1].append(_SDS_ITEM.sub("", line).strip())
+    for head, lines in blocks:
+        text = _ABBREVIATIONS.sub(lambda found: found.group().replace(".", "\0"), " ".join(lines))
+        for part in _SDS_END.split(_LINK.sub(r"\1", text)):
+            if _KEY_WORD.search(part):
+                heads += [] if head in heads else [head]
+                numbering.add(str(heads.index(head) + 1), part.replace("\0", "."))
+    return numbering.found
+
+
 def all_of_them() -> dict[str, str]:
     """Number -> statement of all texts, in their order."""
     return {
@@ -95,4 +128,5 @@ def all_of_them() -> dict[str, str]:
         **mvds("M5", "mvds-0.5.1.txt"),
         **mvds("M6", "mvds-0.6.0.txt"),
         **paper(),
+        **sds(),
     }

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import statements
-from drupelet import blackbox, clients, flashlog, flashread, link, segments
+from drupelet import blackbox, clients, flashlog, flashread, flashsegments, link, segments
 from drupelet.errors import E_PEER, OK
 from drupelet.files import RamFiles
 from drupelet.node import (
@@ -207,8 +207,8 @@ def test_spec_names_every_record_of_the_log() -> None:
     assert len(kinds) == 9 and kinds["OPENED"] == 9
     assert_listed("5.3", kinds)
     text = (DOCS / "SPEC.md").read_text("utf-8")
-    assert f"| store log | {flashlog._VERSION} |" in text
-    assert f"format version, {flashlog._VERSION} |" in section("5.3")
+    assert f"| store log | {flashsegments.VERSION} |" in text
+    assert f"format version, {flashsegments.VERSION} |" in section("5.3")
 
 
 def test_spec_names_every_code_of_the_black_box() -> None:

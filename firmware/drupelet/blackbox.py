@@ -243,9 +243,7 @@ class BlackBox:
                 end += _COUNTER_SIZE
         return end
 
-    def wake_from(
-        self, kept: bytearray, at: int, end: int, now_ms: int, slept_ms: int
-    ) -> None:
+    def wake_from(self, kept: bytearray, at: int, end: int, now_ms: int, slept_ms: int) -> None:
         """Go on after `slept_ms` with what `rest_into` wrote to kept[at:end]."""
         self._count = kept[at]
         self._block_number = kept[at + 1]

@@ -81,11 +81,25 @@ class Dues:
         self._rewind()
 
     def _rewind(self) -> None:
-        """Begin the scans of a payload anew."""
+        """Begin the scans of a payload anew, at the oldest where only few may go."""
         slots = self.core.slots
-        self._oldest = slots.oldest
+        self._oldest = slots.oldest if self._pace == slots.count else self._first_queued()
         self._ack_left = self._message_left = self._offer_left = slots.count
         self._owed_at = self._request_at = 0
+
+    def _first_queued(self) -> int:
+        """The slot of the oldest message that the peer lacks: after a reboot, slots that were
+        filled anew are not in the order of the log."""
+        slots = self.core.slots
+        found = slots.oldest
+        lowest = 0
+        for slot in range(slots.count):
+            handle = slots.handles[slot]
+            queued = slots.states[self._cell(slot)] & (QUEUED | HOLD) == QUEUED
+            if queued and (not lowest or handle < lowest):
+                found = slot
+                lowest = handle
+        return found
 
     def _cell(self, slot: int) -> int:
         return self.peer * self.core.slots.count + slot
@@ -181,7 +195,8 @@ class Dues:
 
     def _look(self, handle: int, slot: int) -> bool:
         core = self.core
-        if core.store.load(handle) != OK:
+        # The log may have dropped the body of what all had acknowledged.
+        if core.store.load(handle) != OK or core.store.state != STATE_DELIVERED:
             return False
         self.message_handle = handle
         self.message_slot = slot
@@ -267,7 +282,9 @@ class Dues:
         if self.visits:
             return not state & (BUNDLED | BUNDLING) and self.sight(slot) == SHARED
         offered = (self.interactive or self.quiet) and not slots.flags[slot] & EPHEMERAL
-        if not state & REQUEST and (offered or self._paced >= self._pace):
+        # A long one that was chosen goes, whatever small ones went before its pieces.
+        paced = self._paced >= self._pace and slot != self.long_slot
+        if not state & REQUEST and (offered or paced):
             return False
         return self._cell_wait(cell) <= 0 and self.sight(slot) == SHARED
 

@@ -93,8 +93,10 @@ SKETCH_PAIRS_MAX = const(262144)
 # --- channels: SDS (docs/SPEC.md 12) ---
 # A message id: 64 hex digits, and the 0x that some write in front. One byte tells a length.
 CHANNEL_MESSAGE_ID_MAX = const(66)
-# A participant's id, and a channel's: two of the former and an id are in each wanted row.
-CHANNEL_NAME_MAX = const(32)
+# A participant's id, and a channel's: a public key in hex is as long as a hash.
+CHANNEL_NAME_MAX = const(66)
+# A sender that a row of the wanted table has room for; a longer one is left out of our request.
+CHANNEL_SENDER_MAX = const(32)
 # Entries of a causal history: the JavaScript peer sends up to 200; more is refused whole.
 CHANNEL_HISTORY_MAX = const(256)
 # Entries of a repair request that are looked at; specs/sds.md recommends to send 3 at most.
@@ -121,9 +123,17 @@ CHANNEL_LOST_MAX = const(8)
 CHANNEL_HEADS_MAX = const(4)
 # Events that wait for the client; when they are full, content is refused until it takes some.
 CHANNEL_EVENTS_MAX = const(16)
+# Files of a channel's messages, all open: one less than a board's files may have open.
+CHANNEL_FILES_MAX = const(6)
+# Publishers whose sender keys a board holds, 130 B and an AES object each.
+CHANNEL_MEMBERS_MAX = const(16)
 # A Lamport value this far ahead of a trusted clock is not adopted; without one, no message moves
 # the clock further: 24 hours.
 CHANNEL_AHEAD_MS_MAX = const(86400000)
+
+# --- clients (docs/SPEC.md 15) ---
+# Exploding messages that are watched at once, about 100 B each; more wait for a row.
+EXPLODING_MAX = const(64)
 
 # --- epochs and back-off ---
 # `now_ms` is modulo this, so that it stays a small int on 32-bit boards.
@@ -146,8 +156,8 @@ LORA_FRAME_SIZE_MAX = const(255)
 DRIFT_PPM_MAX = const(1001)
 # Periods without a WAKE of a peer after which it is searched again.
 CONTACTS_MISSED_MAX = const(4)
-# On a topic, acknowledgements and answers for others leave after a random 0 .. this - 1 epochs: long
-# enough that those of ten listeners seldom collide, short of the first repetition (2 epochs) twice.
+# On a topic, acknowledgements and answers for others leave after a random 0 .. this - 1 epochs:
+# those of ten listeners seldom collide, and it is short of the first repetition (2 epochs) twice.
 TOPIC_DELAY_EPOCHS_MAX = const(4)
 # A boot costs a board about half a second of full power: shorter pauses are light sleep.
 DEEP_SLEEP_MS_MIN = const(1000)
@@ -169,10 +179,10 @@ POLICY_STAY_EPOCHS_MAX = const(256)
 SEAL_EPOCH_MAX = const((1 << 24) - 1)
 # What a seal adds to a frame of an epoch that the peer has not confirmed: head 7, salt 8, tag 8.
 SEAL_OVERHEAD_MAX = const(23)
-# Steps that a board follows a chain forward for one frame: both jumps of a sender and 500 epochs
-# that never arrived; about a second of an RP2040.
+# Steps that a board follows a chain forward at once: both jumps of a sender and 500 epochs that
+# never arrived; about a second of an RP2040. What is further away takes more frames.
 SEAL_STEPS_MAX = const(1024)
-# The same for a host: 0.3 s.
+# The same for a host, 0.3 s, and the furthest for both.
 SEAL_STEPS_HOST_MAX = const(65536)
 # A skip of more epochs than this is a long one ...
 SEAL_SKIP_FREE = const(2)
@@ -193,8 +203,9 @@ SEAL_TELL_MS = const(2000)
 SEAL_TELL_MS_MAX = const(1 << 21)
 # A REKEY or REVOKE is told again in each epoch, or after this time.
 SEAL_CONTROL_MS = const(60000)
-# Revoked devices that a host tells of at once, and how often it tells each peer.
+# Revoked devices that a host tells of at once.
 SEAL_REVOKED_MAX = const(16)
+# How often it tells each peer: seven may be lost.
 SEAL_REVOKE_SENDS = const(8)
 
 # --- store ---
@@ -215,7 +226,7 @@ WAKE_STATE_SIZE_MAX = const(492)
 RTC_SIZE_MAX = const(2048)
 # The form for watchdog scratch registers: 28 B on an RP2040.
 SNAPSHOT_SHORT_SIZE = const(28)
-# Room for the key state of two links in a snapshot: a chain key (32 B) and its place (16 B) each.
+# Room for the key state of one sealed link in a snapshot, 92 B (docs/SPEC.md 11.6).
 SNAPSHOT_KEYS_SIZE = const(96)
 # Pending messages (dependencies missing) that the store tracks: never more than message slots.
 PENDING_MAX = const(64)

@@ -19,6 +19,7 @@ from drupelet.limits import (
 )
 from drupelet.memory import copy
 from drupelet.slots import PENDING
+from drupelet.states import HOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,16 +107,50 @@ def delete(graph: "Graph", group: int, handle: int) -> int:
         if finder.dependency_into(reader, row, id):
             copy(edges, 1 + row * ID_SIZE, id, 0, ID_SIZE)
     edges[0] = count
-    code = store.delete(handle, edges, 1 + count * ID_SIZE)
+    missing = _missing(graph, group, handle, slot)
+    code = store.delete(handle, edges, 1 + count * ID_SIZE, missing)
     if code == OK and slot >= 0:
         graph.release(slot)
     return code
 
 
-def leave(core: "Core", group: int) -> int:
-    """Leave a group (row): its messages go, and what of it was on its way; OK or a code."""
+def _missing(graph: "Graph", group: int, handle: int, slot: int) -> int:
+    """Who sees a group and is not known to have a message: a bit for number modulo 16 of each."""
+    members = graph.members
+    slots = graph.slots
+    missing = 0
+    for peer in range(members.peers):
+        held = handle < graph.store.settled_handle
+        if slot >= 0:
+            held = slots.states[peer * slots.count + slot] & HOLD != 0
+        if not held and members.visibility(group, peer):
+            missing |= 1 << (members.peer_numbers[peer] & 15)
+    return missing
+
+
+def held(core: "Core", peer: int, handle: int) -> None:
+    """A peer (row) turns out to have a deleted message: once all do, its id may be forgotten."""
     members = core.members
-    number = members.group_numbers[group]
+    store = core.store
+    seen = 0
+    if store.load(handle) == OK:
+        group = members.group_slot(store.group)
+        for row in range(members.peers):
+            if row != peer and group >= 0 and members.visibility(group, row):
+                seen |= 1 << (members.peer_numbers[row] & 15)
+        # Whoever does not see the group any more is not waited for.
+        store.keep(handle, store.missing & seen)
+
+
+def leave(core: "Core", group: int) -> int:
+    """Leave a group (row): its messages go, and what of it was on its way; OK or a code.
+
+    When the store does not take it, nothing has changed.
+    """
+    members = core.members
+    code = core.store.forget(_MEMBER_GROUP, members.group_numbers[group])
+    if code != OK:
+        return code
     slots = core.slots
     for slot in range(slots.count):
         if slots.flags[slot] and slots.groups[slot] == group:
@@ -128,29 +163,46 @@ def leave(core: "Core", group: int) -> int:
     for slot in range(slots.count):
         if slots.flags[slot] & PENDING:
             core.graph.ask_again(slot)
-    return _forget(core, _MEMBER_GROUP, number)
+    _shorten(core)
+    return _settle(core)
+
+
+def _shorten(core: "Core") -> None:
+    """The log may end earlier than it did."""
+    window = core.window
+    newest = 0
+    handle = core.store.next(0)
+    while handle:
+        newest = handle
+        handle = core.store.next(handle)
+    window.newest = newest
+    for peer in range(core.members.peers):
+        window.cursors[peer] = min(window.cursors[peer], newest)
 
 
 def remove_peer(core: "Core", peer: int) -> int:
-    """Forget a peer (row) and all that is known about it; OK or a code."""
-    number = core.members.peer_numbers[peer]
+    """Forget a peer (row) and all that is known about it; OK or a code: nothing has changed."""
+    code = core.store.forget(_MEMBER_PEER, core.members.peer_numbers[peer])
+    if code != OK:
+        return code
     core.window.drop_peer(peer)
     core.offers.drop_peer(peer)
     for part in range(len(core.part_owners)):
         if core.part_owners[part] == peer + 1:
             core.part_owners[part] = 0
     core.members.drop_peer(peer)
-    return _forget(core, _MEMBER_PEER, number)
+    handle = core.store.next_kept(0)
+    while handle:
+        held(core, peer, handle)
+        handle = core.store.next_kept(handle)
+    return _settle(core)
 
 
-def _forget(core: "Core", kind: int, number: int) -> int:
-    """Forget a member that nothing refers to any more; OK or a code.
-
-    What only it was still to get is settled by now, and makes room in a full log.
-    """
+def _settle(core: "Core") -> int:
+    """What only a member that went was still to get is settled now; OK."""
     core.window.dirty = True
-    code = core.window.save()
-    return code if code < 0 else core.store.forget(kind, number)
+    core.window.save()  # tried again before the next sleep
+    return OK
 
 
 # --- descriptors ---

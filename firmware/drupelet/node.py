@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drupelet.blackbox import BlackBox
+    from drupelet.channel import Channel, Settings
+    from drupelet.channel_ports import KeeperPort
     from drupelet.ports import ClientPort, IndexPort, StorePort
 
 EVENT_NONE = const(0)
@@ -70,28 +72,11 @@ _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
 
 __all__ = [
-    "AUTO",
-    "BATCH",
-    "CARRIER_MQTT",
-    "CARRIER_SERIAL",
-    "CARRIER_STICK",
-    "EVENT_MESSAGE",
-    "EVENT_NONE",
-    "FAMILY_BSP",
-    "FAMILY_MVDS",
-    "GROUP_TELEMETRY",
-    "INTERACTIVE",
-    "INVISIBLE",
-    "PROFILE_BSP_1",
-    "PROFILE_COMPACT_1",
-    "PROFILE_MVDS_1",
-    "PROFILE_MVDS_5001",
-    "PROFILE_MVDS_NESTED",
-    "SHARED",
-    "VISIBLE",
-    "Link",
-    "Node",
-]
+    "AUTO", "BATCH", "CARRIER_MQTT", "CARRIER_SERIAL", "CARRIER_STICK", "EVENT_MESSAGE",
+    "EVENT_NONE", "FAMILY_BSP", "FAMILY_MVDS", "GROUP_TELEMETRY", "INTERACTIVE", "INVISIBLE",
+    "PROFILE_BSP_1", "PROFILE_COMPACT_1", "PROFILE_MVDS_1", "PROFILE_MVDS_5001",
+    "PROFILE_MVDS_NESTED", "SHARED", "VISIBLE", "Link", "Node",
+]  # fmt: skip
 
 
 class Node:
@@ -114,6 +99,7 @@ class Node:
         if blackbox is not None:
             self._recorder = Recorder(store, self._publisher, blackbox)
         self._links: "list[Link]" = []
+        self._channels: "list[Channel]" = []
         self.event_handle = 0
         self.event_again = False
         self._issued = 0
@@ -271,6 +257,20 @@ class Node:
         self._links.append(link)
         return link
 
+    def channel(
+        self, id: bytes, participant: bytes, keeper: "KeeperPort",
+        settings: "Settings | None" = None, now_ms: int = 0,
+    ) -> "Channel":  # fmt: skip
+        """Take part in an SDS channel (docs/SPEC.md 12): no peers, the same shape as a link.
+
+        keeper: where its messages are kept; settings: sizes and periods, None for the usual ones.
+        """
+        from drupelet.channel_open import open_channel
+
+        made = open_channel(id, participant, keeper, self._random_byte, settings, now_ms)
+        self._channels.append(made)
+        return made
+
     # --- messages ---
 
     def publish(
@@ -304,8 +304,8 @@ class Node:
             handle = store.next(self._issued)
             if not handle:
                 break
-            self._issued = handle
             kept = store.load(handle) == OK and store.state != STATE_DELETED
+            self._issued = handle  # not before: memory may run out while it is read
             if kept and self.core.members.group_slot(store.group) >= 0:
                 self.event_handle = handle
                 self.event_again = handle <= self._before_boot
@@ -357,12 +357,12 @@ class Node:
     # --- time ---
 
     def wake_ms(self, now_ms: int) -> int:
-        """Milliseconds until some link may have something to send."""
+        """Milliseconds until some link or channel may have something to send."""
         soonest = WAIT_MS_MAX
         for link in self._links:
-            wait_ms = link.wake_ms(now_ms)
-            if wait_ms < soonest:
-                soonest = wait_ms
+            soonest = min(soonest, link.wake_ms(now_ms))
+        for channel in self._channels:
+            soonest = min(soonest, channel.wake_ms(now_ms))
         return soonest
 
     def save(self, now_ms: int) -> int:  # noqa: ARG002 - the schedule's, once it is saved too

@@ -4,13 +4,15 @@
 Every implementation of a port passes the port's contract suite in tests/.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from drupelet.core import Core
     from drupelet.reader import BodyReader
 
 Buffer = bytes | bytearray | memoryview
+# What an AEAD makes of a key; only that AEAD knows what it is.
+Cipher = Any
 
 
 class IndexPort(Protocol):
@@ -63,6 +65,8 @@ class StorePort(Protocol):
     saved: bytearray
     saved_size: int
     settled_handle: int
+    settled: list[int]
+    missing: int
 
     def open(self) -> int: ...
     def member(self, kind: int, key: Buffer, at: int, size: int) -> int: ...
@@ -97,7 +101,10 @@ class StorePort(Protocol):
     ) -> int: ...  # fmt: skip
     def next(self, handle: int) -> int: ...
     def next_pending(self, handle: int) -> int: ...
-    def delete(self, handle: int, edges: Buffer, size: int) -> int: ...
+    def delete(self, handle: int, edges: Buffer, size: int, missing: int = 0) -> int: ...
+    def keep(self, handle: int, missing: int) -> int: ...
+    def next_kept(self, handle: int) -> int: ...
+    def dropped(self, group: int) -> int: ...
     def save(self, state: Buffer, size: int) -> int: ...
     def barrier(self) -> int: ...
 
@@ -167,3 +174,33 @@ class SketchPort(Protocol):
     def put_into(self, link: LinkPort, buf: bytearray, at: int, limit: int) -> int: ...
     def peer_lost(self, link: LinkPort) -> None: ...
     def holds(self, link: LinkPort) -> bool: ...
+
+
+class AeadPort(Protocol):
+    """AES-CCM with keys of 16 bytes, in place; `drupelet.ccm.Ccm` tells the sizes."""
+
+    def cipher(self, key: bytes | bytearray, at: int) -> Cipher: ...
+    def seal(
+        self, cipher: Cipher, nonce: bytearray, buf: bytearray, at: int, aad_size: int, size: int,
+        tag_size: int,
+    ) -> None: ...  # fmt: skip
+    def open(
+        self, cipher: Cipher, nonce: bytearray, buf: bytearray, at: int, aad_size: int, size: int,
+        tag_size: int,
+    ) -> bool: ...  # fmt: skip
+
+
+class KeyPort(Protocol):
+    """Where the chain records of one peer survive a power cut; docs/SPEC.md 11.2.
+
+    `load` gives E_STORAGE when there is no such record. After `save` and `drop` returned OK a cut
+    changes nothing any more; one in between leaves the old record or the new one.
+    """
+
+    own_id: bytes
+    peer_id: bytes
+
+    def load(self, row: int, out: bytearray) -> int: ...
+    def save(self, row: int, record: bytearray) -> int: ...
+    def drop(self, row: int) -> int: ...
+    def revoke(self, id: bytearray, at: int) -> int: ...

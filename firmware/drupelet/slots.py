@@ -153,6 +153,7 @@ class OfferPool:
         """
         free = oldest = -1
         held = oldest_age = 0
+        full = kind == WANTED and self._wanted(peer) + 1 >= self.quota > 1
         for entry in range(self.count):
             before = self.kinds[entry]
             if not before:
@@ -165,15 +166,25 @@ class OfferPool:
                 elif before <= REQUESTED:
                     stays = kind == OFFERED and not age
                 else:
-                    stays = kind != WANTED
+                    stays = kind != WANTED or full
                 if not stays and (oldest < 0 or age > oldest_age):
                     oldest = entry
                     oldest_age = age
-        if free >= 0 and held < self.quota:
+        if free >= 0 and held < self.quota and not full:
             return free
         if oldest >= 0:
             self.replaced += 1
         return oldest
+
+    def _wanted(self, peer: int) -> int:
+        """How many parents are wanted from a peer; one entry of its quota is kept from them.
+
+        Else what it sends again for want of an ACK finds no room to be acknowledged, for ever.
+        """
+        count = 0
+        for entry in range(self.count):
+            count += self.kinds[entry] == WANTED and self.peers[entry] == peer
+        return count
 
     def drop_id(self, id: "bytes | bytearray | memoryview", at: int) -> None:
         """Empty every peer's offer or want of `id`: the message is here.

@@ -46,6 +46,8 @@ class Exchange(Dues):
         slot = core.slots.find(buf, at)
         if slot < 0 and core.window.refill(self.peer):
             slot = core.slots.find(buf, at)
+        if slot < 0 and core.store.next_kept(0):
+            self._holds(buf, at)
         if slot < 0 or not self.sight(slot):
             return
         cell = self._cell(slot)
@@ -90,7 +92,13 @@ class Exchange(Dues):
         if handle <= 0 or store.load(handle) != OK:
             return False
         group = self.core.members.group_slot(store.group)
-        return group >= 0 and self.sees(group) != INVISIBLE
+        if group < 0 or self.sees(group) == INVISIBLE:
+            return False
+        if store.missing:
+            from drupelet.manage import held
+
+            held(self.core, self.peer, handle)
+        return True
 
     def on_request(self, buf: bytearray, at: int) -> None:
         """The peer asks for this message; an unknown or unshared one is met with silence."""

@@ -13,17 +13,16 @@ import micropython
 
 from drupelet_transports.mqtt_board import MqttClient
 
-OWN = b"\x00\x00\x00\xa1"
+INBOX, OUTBOX = b"000000a1/000000b2", b"000000b2/000000a1"
 # Compiled firmware has its constants folded in and nothing to import them from.
 FRAME_SIZE_MAX = 1024
-PEER = b"\x00\x00\x00\xb2"
 
 
 class Device:
     def __init__(self, port: int, speed: int) -> None:
         self.speed = speed
-        self.client = MqttClient("127.0.0.1", port, "t", OWN, lambda: 7)
-        self.link = self.client.transport(PEER)
+        self.client = MqttClient("127.0.0.1", port, "t", lambda: 7)
+        self.link = self.client.transport(INBOX, OUTBOX)
         self.frame = bytearray(FRAME_SIZE_MAX)
         self.frames = 0
         self.refused = 0

@@ -49,8 +49,6 @@ def numbers(flash: Path, own: bool = True) -> list[int]:
     return found
 
 
-
-
 def test_killed_ten_times_it_goes_on(tmp_path: Path, small_firmware: Path) -> None:
     """SIGKILL at any instant, also while it writes to a stick: each reading once, in order."""
     chance = random.Random(1)
@@ -98,6 +96,7 @@ def test_two_boards_over_a_cable_converge_though_one_keeps_dying(
             time.sleep(chance.uniform(0.0, 0.8))
             right.kill()
             right.start()
+        right.wait_for(lambda: len(right.boots) == KILLS + 1, "start")
         for one in (left, right):
             one.wait_for(lambda one=one: int(one.status.get("logged", 0)) == 80, "80 messages")
         left.stop()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from board_box import Box, box
+from board_box import IDS, Box, box
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
@@ -36,6 +36,12 @@ def said(board: Box, what: str) -> int:
     return len(re.findall(f'"event": ?"{what}"', (board.folder / "log").read_text()))
 
 
+def epochs(board: Box, peer: str) -> int:
+    """Key epochs that a board has begun to send in: each is a write of its flash."""
+    # Its first record is the send chain of live carriers (docs/SPEC.md 11.2).
+    return int.from_bytes((board.flash / f"{IDS[peer].upper()}.KEY").read_bytes()[8:12])
+
+
 @pytest.mark.parametrize("rtc_size", [2048, 492, 28, 0])
 def test_readings_reach_a_peer_that_is_always_awake(
     tmp_path: Path, firmware: Path, rtc_size: int
@@ -44,7 +50,7 @@ def test_readings_reach_a_peer_that_is_always_awake(
     cable = Cable()
     try:
         with box("A", tmp_path, firmware) as sleeper, box("B", tmp_path, firmware) as other:
-            ends = [f"serial://{end}" for end in cable.ends]
+            ends = [f"serial://{end}" for end in cable.ends]  # sealed
             sleeper.configure({"B": ends[0]}, **sleep_of(sleeper, rtc_size))
             other.configure({"A": ends[1]}, readings_max=0, epoch_ms=100)
             for board in (other, sleeper):
@@ -54,6 +60,9 @@ def test_readings_reach_a_peer_that_is_always_awake(
             assert sleeper.status["outstanding"] == 0
             assert other.status["malformed"] == 0
             assert said(sleeper, "woke") + said(sleeper, "started") > READINGS
+            # Keys go on in their epoch; without a long snapshot each wake begins one.
+            wakes = len(sleeper.boots)
+            assert epochs(sleeper, "B") < wakes if rtc_size >= 492 else wakes
             # Where the black box goes on, so does the boot; else each wake is one of its own.
             assert len(set(sleeper.boots)) == (1 if rtc_size == 2048 else len(sleeper.boots))
     finally:
@@ -67,7 +76,7 @@ def test_two_sleepers_find_each_other_without_a_common_clock(
     try:
         with box("A", tmp_path, firmware) as left, box("B", tmp_path, firmware) as right:
             for board, end, peer in ((left, 0, "B"), (right, 1, "A")):
-                board.configure({peer: f"serial://{cable.ends[end]}"}, **sleep_of(board))
+                board.configure({peer: f"serial://{cable.ends[end]}?plain=1"}, **sleep_of(board))
                 board.change_peers(awake="plan")
                 board.start()
                 time.sleep(1.3)  # out of phase
@@ -86,7 +95,7 @@ def test_a_power_cut_empties_rtc_memory_and_loses_nothing(tmp_path: Path, firmwa
     cable = Cable()
     try:
         with box("A", tmp_path, firmware) as sleeper, box("B", tmp_path, firmware) as other:
-            ends = [f"serial://{end}" for end in cable.ends]
+            ends = [f"serial://{end}?plain=1" for end in cable.ends]
             sleeper.configure({"B": ends[0]}, **sleep_of(sleeper))
             other.configure({"A": ends[1]}, readings_max=0, epoch_ms=100)
             other.start()

@@ -26,7 +26,6 @@ DEVICE = Path(__file__).with_name("mqtt_device.py")
 # Code and all: the client must live beside a node, so its own test gives it little.
 HEAP = {"x86": "48K", "x64": "96K"}
 LIFE_MS = 15_000
-DEVICE_ID, HOST_ID = b"\0\0\0\xa1", b"\0\0\0\xb2"
 FRAME_SIZE = 1024
 
 
@@ -174,8 +173,8 @@ def test_a_broker_that_comes_back_and_the_heap(run: Run, arch: str) -> None:
     """Frames allocate nothing; a connection at most 1 KB; a real broker may restart."""
     broker = Broker()
     broker.start()
-    host = MqttClient("127.0.0.1", broker.port, "t", HOST_ID)
-    link = host.transport(DEVICE_ID)
+    host = MqttClient("127.0.0.1", broker.port, "t")
+    link = host.transport(b"000000b2/000000a1", b"000000a1/000000b2")
     try:
         with run(broker.port, 4, "locked") as device:
             echoed = _echo_rounds(host, link, 30)

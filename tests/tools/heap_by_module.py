@@ -1,6 +1,6 @@
 """Runs on a board: import each module named on the command line and print what it cost.
 
-Arguments: a ROMFS image to run in place, or "" for the module path; its launcher's folder; modules.
+Arguments: a ROMFS image to run in place, or "" for the module path; its launcher's folder; names.
 
 One line of JSON a module: [name, bytes of heap that stay in use after a collection]. The pool of
 names grows in steps, so a module at a step looks dearer than it is.

@@ -235,7 +235,8 @@ def test_a_contact_with_nothing_new() -> None:
     for row in ours:
         assert row["held"] == 6 and row["missing"] == row["messages"] == 0
         if row["profile"] == "compact-1":
-            assert 0 < row["total_bytes"] <= 24 and row["over"] is False
+            most = 54 if row["sealed"] else 24
+            assert 0 < row["total_bytes"] <= most and row["over"] is False
     assert {row["scenario"] for row in found} == {"in_sync"}
 
 
@@ -297,6 +298,34 @@ def test_published_figures_say_so() -> None:
     assert all(anchor.note for anchor in anchors.ANCHORS)
 
 
+@pytest.mark.parametrize("mode", ["batch", "interactive"])
+def test_seals_stay_within_their_budgets(mode: str) -> None:
+    found = rows(
+        f"wire --profile compact-1 --mode {mode} --messages 1 --messages 10 --messages 100"
+        " --scenario transfer --scenario in_sync --no-anchors"
+    )
+    sealed = [row for row in found if row["sealed"]]
+    plain = [row for row in found if not row["sealed"]]
+    assert len(sealed) == len(plain) and sealed
+    for row, other in zip(sealed, plain, strict=True):
+        keys = ("scenario", "messages", "held", "carrier")
+        assert [row[key] for key in keys] == [other[key] for key in keys]
+        if row["carrier"] == "stick":
+            assert row["carrier_bytes_per_message"] > other["carrier_bytes_per_message"]
+            continue
+        assert row["over"] is False and row["frames"] == other["frames"]
+        # An epoch that A opens costs a status each way, and 8 bytes a frame until B confirms it.
+        more = row["total_bytes"] - other["total_bytes"] - 15 * row["frames"]
+        assert more == 0 if row["scenario"] == "in_sync" else 34 <= more <= 34 + 17 * row["frames"]
+
+
+def test_what_a_sleepers_reading_costs() -> None:
+    snapshot, cold = rows("wire --profile compact-1 --mode batch --scenario wake --no-anchors")
+    assert snapshot["frames"] == cold["frames"] == 2
+    assert cold["total_bytes"] == snapshot["total_bytes"] + 2 * (8 + 9)
+    assert snapshot["budget"] == 150
+
+
 # --- cpu ---
 
 
@@ -319,4 +348,7 @@ def test_cpu_ratios_are_of_the_same_bytes() -> None:
 def test_cpu_on_cpython() -> None:
     plan = cpu.Plan([COMPACT], [board.interpreters()[2]], min_ms=1)
     found = [row for part in cpu.measure(plan, silent) for row in part]
-    assert {row["work"] for row in found} == {"encode", "parse", "deliver", "hash"}
+    works = {row["work"] for row in found}
+    assert works == {"encode", "parse", "deliver", "hash", "seal", "open"}
+    seals = {(row["work"], row["bytes"]) for row in found if row["profile"] == "aes-ccm"}
+    assert seals == {(work, size) for work in ("seal", "open") for size in (64, 1024)}

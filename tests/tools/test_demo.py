@@ -15,7 +15,8 @@ from uuid import uuid4
 
 import pytest
 
-from drupelet_tools.demo import plan
+from drupelet_host import config, key_view
+from drupelet_tools.demo import keys, plan
 
 COMMAND = [sys.executable, "-m", "drupelet_host", "demo"]
 # What the demo may take on two cores, and the slack of a machine that does other things too.
@@ -148,6 +149,26 @@ def test_the_report_stands_alone(said: dict[str, Any]) -> None:
     assert list(Path(said["lake"]).rglob("*.parquet"))
 
 
+def test_everything_went_sealed_and_no_key_is_in_what_was_written(
+    said: dict[str, Any], whole: Ended
+) -> None:
+    folders = plan.Folders(Path(said["report"]).parent)
+    rows = key_view.peer_rows(config.load(folders.host))
+    assert [(row["name"], row["keys"]) for row in rows] == [(name, "sealed") for name in "ABC"]
+    for row, used in zip(rows, ("live", "live", "bundle"), strict=True):
+        chain = row["classes"][used]
+        assert min(chain["out_epoch"], chain["in_epoch"]) > 0, row
+    secrets = keys.kept_secrets(folders)
+    assert len(secrets) == 4 * 8  # four pairs, four chains, two ends
+    texts = [whole.out.encode(), whole.err.encode()]
+    texts += [
+        path.read_bytes() for path in folders.out.rglob("*")
+        if path.is_file() and path.suffix not in keys.KEY_FILES
+    ]  # fmt: skip
+    for secret in secrets:
+        assert not any(secret in text or secret.hex().encode() in text for text in texts)
+
+
 def test_the_folder_may_be_used_again(said: dict[str, Any]) -> None:
     folders = plan.Folders(Path(said["report"]).parent)
     assert (folders.out / plan.MARKER).is_file()
@@ -172,7 +193,7 @@ def refused(ended: Ended, *words: str) -> None:
     ("url", "why"),
     [
         ("mqtt://localhost:1/demo", "no answer"),
-        ("mqtt://192.0.2.7:1883/demo", "not sealed"),
+        ("mqtt://192.0.2.7:1883/demo", "not on this machine"),
         ("http://localhost/", "http"),
     ],
 )

@@ -86,8 +86,8 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("url", "why"),
     [
         ("serial:///dev/ttyACM0", "must be an MQTT URL"),
-        ("mqtt://192.0.2.1:1883/demo", "refused: links are not sealed yet"),
-        ("mqtt://broker.example:1883/demo", "refused: links are not sealed yet"),
+        ("mqtt://192.0.2.1:1883/demo", "refused: it is not on this machine"),
+        ("mqtt://broker.example:1883/demo", "refused: it is not on this machine"),
         ("mqtt://localhost:1/demo", "no answer .*start the broker"),
         ("nonsense", "nonsense"),
         ("mqtt:", "mqtt"),

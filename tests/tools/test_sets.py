@@ -126,6 +126,11 @@ def test_a_configuration_chooses(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="replays rows: use set full"):
         sets.for_configuration("small", path)
     assert sets.for_configuration("full", path).carriers == ("stick",)
+    for url, carrier in (("/dev/x", "serial-sealed"), ("/dev/x?plain=1", "serial")):
+        config = json.loads(path.read_text())
+        config["peers"][0]["url"] = f"serial://{url}"
+        path.write_text(json.dumps(config))
+        assert sets.for_configuration("full", path).carriers == (carrier,)
     path.write_text("{")
     with pytest.raises(BuildError, match=r"cannot read .*: give a board's configuration"):
         sets.for_configuration("full", path)
@@ -217,7 +222,7 @@ def test_a_board_says_what_its_set_lacks(tmp_path: Path, small: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "board A: its firmware set has not got what its configuration asks for:"
-        " no module named 'boards.stick'"
+        " no module named 'boards.aead'"
     ]
 
 
@@ -228,7 +233,7 @@ def test_two_small_boards_over_a_cable(tmp_path: Path, small: Path) -> None:
     boards = []
     try:
         for name, end in zip("AB", cable.ends, strict=True):
-            path = configuration(tmp_path, name, f"serial://{end}")
+            path = configuration(tmp_path, name, f"serial://{end}?plain=1")
             boards.append(
                 Child(
                     name, command(path), tmp_path / f"{name}.log",

@@ -9,6 +9,7 @@ import typer
 from drupelet_tools.bench.command import app as bench
 from drupelet_tools.demo.command import demo
 from drupelet_tools.flash.command import app as flash
+from drupelet_tools.sim.command import app as sim
 from drupelet_tools.telemetry.command import app as telemetry
 
 
@@ -17,4 +18,5 @@ def register(app: typer.Typer) -> None:
     app.command()(demo)
     app.add_typer(bench, name="bench")
     app.add_typer(flash, name="flash")
+    app.add_typer(sim, name="sim")
     app.add_typer(telemetry, name="telemetry")

@@ -55,7 +55,8 @@ RAM = (
 )  # fmt: skip
 
 WIRE = (
-    Column("scenario", "transfer: A sends; in_sync: nothing is new; cold: B misses some",
+    Column("scenario", "transfer: A sends; in_sync: nothing is new; wake: one reading of a"
+           " sleeper; cold: B misses some",
            text=True),
     Column("profile", "the wire profile, or what stands beside it", text=True),
     Column("mode", "batch: sent at once; interactive: offered first", text=True),
@@ -83,9 +84,9 @@ WIRE = (
 
 CPU = (
     Column("interpreter", "what ran it; -i386 is 32-bit MicroPython", text=True),
-    Column("profile", "the wire profile, or the hash", text=True),
+    Column("profile", "the wire profile, the hash, or the cipher", text=True),
     Column("work", "encode, parse: a codec alone; deliver: a message from node to node, with all"
-           " that both ends do and a store in RAM; hash: a hash alone", text=True),
+           " that both ends do and a store in RAM; hash, seal, open: that alone", text=True),
     Column("record", "record type", text=True),
     Column("bytes", "bytes of the record on the wire, of the body, or of what is hashed"),
     Column("per_second", "records (hashes) in a second", "per second"),
@@ -93,4 +94,22 @@ CPU = (
     Column("sha256_us", "microseconds of the builtin SHA-256 of as many bytes, in the same run",
            "sha256 µs"),
     Column("ratio", "us / sha256_us", "ratio"),
+)  # fmt: skip
+
+INGEST = (
+    Column("work", "tables: the summary tables, engines side by side; scale: other sizes; files:"
+           " the same bytes in few and many files; export: without and with the table of single"
+           " events, the difference is the export", text=True),
+    Column("engine", "numpy: the ingest's own functions in one process; spark: the same in"
+           " workers; polars, duckdb: the same tables made their way, from the columns that"
+           " numpy reads", text=True),
+    Column("events", "events in the black boxes"),
+    Column("files", "packs that they lie in"),
+    Column("cpu_s", "CPU seconds of the whole process tree, start-up apart"),
+    Column("startup_cpu_s", "CPU seconds before: imports, and for spark the JVM and a first job",
+           "start-up"),
+    Column("wall_s", "seconds, start-up apart"),
+    Column("peak_mb", "highest resident memory of the process tree; shared pages count for each"),
+    Column("ratio_to_numpy", "cpu_s / that of numpy in the same run", "x numpy"),
+    Column("us_per_event", "microseconds of CPU for one event", "µs/event", text=True),
 )  # fmt: skip

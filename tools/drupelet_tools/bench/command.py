@@ -1,15 +1,17 @@
-"""`drupelet bench`: ram, wire and cpu; tables for people, JSON for programs.
+"""`drupelet bench`: ram, wire, cpu, ingest; tables for people, JSON for programs.
 
 What the measurements need is imported when one runs: the agent alone has no compiler for boards.
 """
 
+import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from drupelet_tools.bench.columns import CPU, RAM, WIRE, explain
+from drupelet_tools.bench.columns import CPU, INGEST, RAM, WIRE, explain
 
 app = typer.Typer(
     help="Measure what a board holds, what a message costs, how fast it is.",
@@ -89,7 +91,7 @@ def ram(
 def wire(
     scenario: Annotated[
         list[str] | None,
-        typer.Option(help="transfer, in_sync, cold; may be repeated.", show_default=False),
+        typer.Option(help="transfer, in_sync, wake, cold; may be repeated.", show_default=False),
     ] = None,
     profile: Annotated[
         list[str] | None, typer.Option(help="Wire profiles; may be repeated.", show_default=False)
@@ -160,3 +162,62 @@ def cpu(
     )  # fmt: skip
     rows = [row for found in cpu_bench.measure(plan, _progress) for row in found]
     show(cpu_bench.tables(rows), rows, as_json)
+
+
+@app.command(help=explain("Black boxes to tables by Spark, beside other engines.", INGEST))
+def ingest(
+    events: Annotated[
+        int, typer.Option(min=10_000, help="Events of the side-by-side runs.")
+    ] = 32_000_000,
+    engine: Annotated[
+        list[str] | None,
+        typer.Option(help="numpy, polars, duckdb, spark; may be repeated.", show_default=False),
+    ] = None,
+    scale: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=10_000,
+            help="Spark alone with so many events; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    small: Annotated[bool, typer.Option(help="8,000 files of 12 kB beside 8 packs.")] = True,
+    export: Annotated[bool, typer.Option(help="The table of single events.")] = True,
+    seed: Annotated[int, typer.Option(min=0, help="Of the corpus.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    from drupelet_tools.bench import ingest as ingest_bench
+    from drupelet_tools.bench.table import show
+
+    plan = ingest_bench.Plan(
+        events=events, engines=_pick("--engine", engine or (), ingest_bench.ENGINES, str),
+        scale=scale or (), small=small, export=export, seed=seed,
+    )  # fmt: skip
+    rows = list(ingest_bench.measure(plan, _progress))
+    show(ingest_bench.tables(rows), rows, as_json)
+
+
+@app.command()
+def corpus(
+    out: Annotated[Path, typer.Option(help="An empty or new folder.", show_default=False)],
+    events: Annotated[int, typer.Option(min=100, help="About how many.")] = 1_000_000,
+    devices: Annotated[int, typer.Option(min=1, max=10_000, help="Devices.")] = 16,
+    files: Annotated[int, typer.Option(min=1, max=100_000, help="Packs to write.")] = 8,
+    damage: Annotated[
+        bool,
+        typer.Option(
+            "--damage", help="Flipped blocks, cut tails, repeats, any order, clocks that jump."
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Everything follows from it.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Write black boxes of a fleet that never was, with what is true of it in truth.json."""
+    from drupelet_tools.bench import corpus_files
+
+    made = corpus_files.write(out, corpus_files.Corpus(events, devices, files, damage, seed))
+    if as_json:
+        typer.echo(json.dumps(made))
+    else:
+        typer.echo(", ".join(f"{name} {count:,}" for name, count in made.items()))

@@ -1,4 +1,4 @@
-"""`drupelet bench cpu`: how long records, messages and hashes take, beside the builtin SHA-256."""
+"""`drupelet bench cpu`: how long records, messages, hashes and seals take, beside SHA-256."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,7 @@ def _rows(plan: Plan, interpreter: Interpreter, firmware: Path) -> list[Row]:
     sizes = {round(row[2]) for result in told for row in result["codec"]} | {_BODY, *HASHED}
     answer = board.run(
         interpreter, firmware, _HASH_HEAP, "speed.py",
-        {"sizes": sorted(sizes), "min_us": plan.min_ms * 1000},
+        {"sizes": sorted(sizes), "seals": HASHED, "min_us": plan.min_ms * 1000},
     )  # fmt: skip
     hashes = {size: (blake2s, sha256) for size, blake2s, sha256 in answer["hashes"]}
     rows = []
@@ -61,6 +61,9 @@ def _rows(plan: Plan, interpreter: Interpreter, firmware: Path) -> list[Row]:
         blake2s, sha256 = hashes[size]
         rows.append(_row(interpreter, "blake2s", "hash", None, size, blake2s, hashes))
         rows.append(_row(interpreter, "sha256", "hash", None, size, sha256, hashes))
+    for size, seal, opened in answer["seals"]:
+        rows.append(_row(interpreter, "aes-ccm", "seal", None, size, seal, hashes))
+        rows.append(_row(interpreter, "aes-ccm", "open", None, size, opened, hashes))
     return rows
 
 
@@ -90,4 +93,4 @@ def _row(
 def tables(rows: Sequence[Row]) -> list[Table]:
     """One table; figures depend on what else the machine does, ratios less so."""
     names = " ".join(column.name for column in CPU)
-    return [Table("Time per record, message and hash", pick(CPU, names), rows)]
+    return [Table("Time per record, message, hash and seal", pick(CPU, names), rows)]

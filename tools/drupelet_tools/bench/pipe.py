@@ -26,6 +26,8 @@ from drupelet_host.parts_sqlite import PARTS_HOST_MAX
 from drupelet_host.store_sqlite import SqliteStore
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.profiles import Profile
+from drupelet_tools.bench.sealed import SealedEnds
+from drupelet_transports.sealed_visit import SealedVisit
 from drupelet_transports.stick import Stick
 from drupelet_transports.visit import Visit
 
@@ -137,12 +139,14 @@ class End:
 class Pair:
     """Both ends and their clock; close it, or use it in a `with`.
 
-    `frames` has what went through the pipe since `mark`: (from A, bytes).
+    `frames` has what went through the pipe since `mark`: (from A, bytes). With `sealed` these are
+    sealed frames, and those that seals send for themselves.
     """
 
     def __init__(
-        self, profile: Profile, mode: int = BATCH, carrier: int = CARRIER_SERIAL, seed: int = 1
-    ) -> None:
+        self, profile: Profile, mode: int = BATCH, carrier: int = CARRIER_SERIAL, seed: int = 1,
+        sealed: bool = False,
+    ) -> None:  # fmt: skip
         memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
         self._folder = tempfile.TemporaryDirectory(prefix="drupelet-bench-", dir=memory)
         self.folder = Path(self._folder.name)
@@ -155,6 +159,7 @@ class Pair:
         self.links: tuple[Link, ...] = ()
         self.now_ms = 0
         self.written = 0
+        self.sealed = SealedEnds(self.a.id, self.b.id, self.draw) if sealed else None
         self.frames: list[tuple[bool, bytes]] = []
 
     def __enter__(self) -> "Pair":
@@ -187,6 +192,8 @@ class Pair:
     def mark(self) -> None:
         """Count from here."""
         self.frames = []
+        if self.sealed is not None:
+            self.sealed.frames.clear()
         for end in (self.a, self.b):
             end.account.counters = [0] * COUNTERS_MAX
 
@@ -249,10 +256,27 @@ class Pair:
     def _pass(self, from_a: bool) -> None:
         """Everything that is due one way."""
         here, there = self.links if from_a else reversed(self.links)
+        if self.sealed is not None:
+            self._pass_sealed(self.sealed, from_a, here, there)
+            return
         frame = bytearray(FRAME_SIZE_MAX)
         while size := here.poll_into(frame, self.now_ms):
             self.frames.append((from_a, bytes(frame[:size])))
             there.receive(frame, size, self.now_ms)
+
+    def _pass_sealed(self, sealed: SealedEnds, from_a: bool, here: Link, there: Link) -> None:
+        out, way_in = sealed.carriers if from_a else reversed(sealed.carriers)
+        sealed.at(self.now_ms)
+        frame = bytearray(out.frame_size_max)
+        taken = bytearray(way_in.frame_size_max)
+        while size := here.poll_into(frame, self.now_ms):
+            if out.send(frame, size):
+                raise BenchError("a seal refused to send")
+            while got := way_in.receive_into(taken):
+                if got < 0:
+                    raise BenchError("a sealed frame was refused")
+                there.receive(taken, got, self.now_ms)
+        self.frames = sealed.frames
 
     # --- a stick instead of the pipe ---
 
@@ -271,15 +295,26 @@ class Pair:
             stick = sticks[turn & 1]
             if not stick.present():
                 raise BenchError("the folder that stands for a stick is gone")
-            visit = Visit(stick, bytearray(FRAME_SIZE_MAX), lambda: 1000, end.consume)
+            visit = self._visit(stick, turn & 1)
             visit.take_in(tap, end.other)  # type: ignore[arg-type]
             end.consume()
             visit.hand_out(tap, end.other)  # type: ignore[arg-type]
+            if isinstance(visit, SealedVisit):
+                visit.saved()
             for path in root.rglob("*.DRP"):
                 files[str(path.relative_to(root))] = path.stat().st_size
             if turn and not self.a.outstanding and not self.b.outstanding:
                 return sum(files.values())
         raise BenchError(f"{self.profile.name}: a stick is not done after {_VISITS_MAX} visits")
+
+    def _visit(self, stick: Stick, number: int) -> Visit | SealedVisit:
+        end = (self.a, self.b)[number]
+        frame = bytearray(FRAME_SIZE_MAX)
+        if self.sealed is None:
+            return Visit(stick, frame, lambda: 1000, end.consume)
+        seals = {end.other: self.sealed.bundles[number]}
+        buf = bytearray(FRAME_SIZE_MAX)
+        return SealedVisit(stick, seals, frame, lambda: 1000, end.consume, buf)
 
 
 class _Tap:

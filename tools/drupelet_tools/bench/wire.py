@@ -21,7 +21,7 @@ from drupelet_tools.bench.table import Table, pick
 from drupelet_transports.framing import encode_into, wire_size_max
 from drupelet_transports.mqtt_packet import PUBLISH_HEAD_SIZE_MAX, publish_into
 
-SCENARIOS = ("transfer", "in_sync", "cold")
+SCENARIOS = ("transfer", "in_sync", "wake", "cold")
 MODES = ("batch", "interactive")
 COUNTS = (1, 10, 100, 1000)
 BODY = 100
@@ -33,12 +33,16 @@ _ALIKE = 10
 # A topic carries prefix, receiver and sender; this prefix is as short as the anchor's topic.
 _TOPIC = b"t/42424242/41414141"
 _TOPICS = ("t", "sensors/field/device-0001/data")
-# DESIGN 4, unsealed, bytes per message at so many messages.
+# DESIGN 4: bytes per message at so many messages, unsealed and sealed.
 _BUDGETS = {
-    "batch": {1: 153, 10: 111, 100: 106, 1000: 106},
-    "interactive": {1: 173, 10: 120, 100: 115, 1000: 114},
+    ("batch", False): {1: 153, 10: 111, 100: 106, 1000: 106},
+    ("interactive", False): {1: 173, 10: 120, 100: 115, 1000: 114},
+    ("batch", True): {1: 213, 10: 118, 100: 109, 1000: 108},
+    ("interactive", True): {1: 263, 10: 130, 100: 117, 1000: 116},
 }
-_IN_SYNC_BUDGET = 24
+_IN_SYNC_BUDGET = {False: 24, True: 54}
+# One reading when a device wakes from deep sleep, sealed.
+_WAKE_BUDGET = 150
 # Median and 95th percentile of the whole recovery.
 _COLD_BUDGET = {(1000, 10): (300, 400)}
 _OURS = "compact-1"
@@ -66,9 +70,13 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[list[Row]]:
         for mode in plan.modes:
             for count in plan.counts if {"transfer", "in_sync"} & set(plan.scenarios) else ():
                 say(f"{profile.name} {mode} {count} …")
-                yield _transfer(plan, profile, mode, count)
-                if mode == "batch" and "transfer" in plan.scenarios:
-                    yield _by_stick(plan, profile, count)
+                for sealed in _sealings(profile):
+                    yield _transfer(plan, profile, mode, count, sealed)
+                    if mode == "batch" and "transfer" in plan.scenarios:
+                        yield _by_stick(plan, profile, count, sealed)
+            if "wake" in plan.scenarios and mode == "batch" and profile.name == _OURS:
+                say(f"{profile.name} wake …")
+                yield _wake(plan, profile)
             if "cold" in plan.scenarios:
                 say(f"{profile.name} {mode} cold …")
                 yield _cold(plan, profile, mode, say)
@@ -79,11 +87,18 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[list[Row]]:
         yield [row for row in _published() if row["scenario"] in plan.scenarios]
 
 
-def _row(scenario: str, profile: str, mode: str, source: str = "measured") -> Row:
+def _sealings(profile: Profile) -> tuple[bool, ...]:
+    """Without and with a seal: what it adds is the same for every profile."""
+    return (False, True) if profile.name == _OURS else (False,)
+
+
+def _row(
+    scenario: str, profile: str, mode: str, source: str = "measured", sealed: bool = False
+) -> Row:
     row: Row = {column.name: None for column in WIRE}
     return row | {
         "scenario": scenario, "profile": profile, "mode": mode, "source": source,
-        "sealed": False, "note": "",
+        "sealed": sealed, "note": "",
     }  # fmt: skip
 
 
@@ -128,47 +143,75 @@ def _judged(row: Row, budget: int | None, figure: float) -> Row:
     return row | {"budget": budget, "over": figure > budget}
 
 
-def _transfer(plan: Plan, profile: Profile, mode: str, count: int) -> list[Row]:
+def _transfer(plan: Plan, profile: Profile, mode: str, count: int, sealed: bool) -> list[Row]:
     """A warm contact that sends `count` messages, then one in which nothing is new."""
     rows: list[Row] = []
-    with Pair(profile, INTERACTIVE if mode == "interactive" else BATCH) as pair:
+    chosen = INTERACTIVE if mode == "interactive" else BATCH
+    with Pair(profile, chosen, sealed=sealed) as pair:
         pair.connect()
         pair.publish(pair.bodies(1, plan.body))
         pair.run()
         pair.mark()
+        if pair.sealed is not None:
+            pair.sealed.open_epoch(0)
         pair.contact()
         pair.publish(pair.bodies(count, plan.body))
         pair.run()
         if pair.b.node.delivered != count + 1:
             raise BenchError(f"{profile.name}: {pair.b.node.delivered - 1} of {count} arrived")
         if "transfer" in plan.scenarios:
-            row = _measured(_row("transfer", profile.name, mode), pair, count)
+            row = _measured(_row("transfer", profile.name, mode, sealed=sealed), pair, count)
             row |= {"body": plan.body, "held": count + 1, "missing": count}
-            row = _judged(row, _BUDGETS[mode].get(count), row["bytes_per_message"])
+            row["note"] = "A opens a key epoch" if sealed else ""
+            budget = _BUDGETS[mode, sealed].get(count)
+            row = _judged(row, budget, row["bytes_per_message"])
             rows += _on_carriers(row, pair, count)
         if "in_sync" in plan.scenarios:
             pair.mark()
             pair.contact()
             pair.run()
-            row = _measured(_row("in_sync", profile.name, mode), pair, 0)
+            row = _measured(_row("in_sync", profile.name, mode, sealed=sealed), pair, 0)
             row |= {"held": count + 1, "missing": 0}
-            row = _judged(row, _IN_SYNC_BUDGET, row["total_bytes"])
+            row = _judged(row, _IN_SYNC_BUDGET[sealed], row["total_bytes"])
             rows += _on_carriers(row, pair, 0)
     return rows
 
 
-def _by_stick(plan: Plan, profile: Profile, count: int) -> list[Row]:
+def _wake(plan: Plan, profile: Profile) -> list[Row]:
+    """A sleeper wakes, says one reading, hears that it arrived, and sleeps again; sealed."""
+    rows: list[Row] = []
+    with Pair(profile, BATCH, sealed=True) as pair:
+        assert pair.sealed is not None
+        pair.connect()
+        pair.publish(pair.bodies(2, plan.body))
+        pair.run()
+        for note in ("key state from the snapshot", "cold boot: an epoch is opened"):
+            if rows:
+                pair.sealed.reboot(0)
+            else:
+                pair.sealed.sleep(0)
+            pair.mark()
+            pair.publish(pair.bodies(1, plan.body))
+            pair.run()
+            row = _measured(_row("wake", profile.name, "batch", sealed=True), pair, 1)
+            row |= {"body": plan.body, "note": note}
+            row = _judged(row, None if rows else _WAKE_BUDGET, row["total_bytes"])
+            rows.append(_on_carriers(row, pair, 1)[0])
+    return rows
+
+
+def _by_stick(plan: Plan, profile: Profile, count: int, sealed: bool) -> list[Row]:
     """The same as bundles on a stick, with the acknowledgements that ride back."""
-    with Pair(profile, BATCH, CARRIER_STICK) as pair:
+    with Pair(profile, BATCH, CARRIER_STICK, sealed=sealed) as pair:
         pair.connect()
         pair.publish(pair.bodies(count, plan.body))
         size = pair.carry()
-        row = _measured(_row("transfer", profile.name, "batch"), pair, count)
+        row = _measured(_row("transfer", profile.name, "batch", sealed=sealed), pair, count)
         return [
             row | {
                 "body": plan.body, "held": count, "missing": count, "carrier": "stick",
                 "carrier_bytes_per_message": _per(size, count),
-                "note": "first contact",
+                "note": "first contact" + ("; total without the seal" if sealed else ""),
             }
         ]  # fmt: skip
 
@@ -326,12 +369,15 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         "transfer": "profile mode messages body sealed total_bytes bytes_per_message carrier"
         " carrier_bytes_per_message frames budget over source note",
         "in_sync": "profile mode held sealed total_bytes carrier frames budget over source note",
+        "wake": "profile mode body sealed total_bytes carrier carrier_bytes_per_message frames"
+        " budget over source note",
         "cold": "profile mode held missing sealed total_bytes p95_bytes payload_bytes frames"
         " seeds budget over source note",
     }
     titles = {
         "transfer": "A sends, B acknowledges: bytes in both directions",
         "in_sync": "A contact in which nothing is new",
+        "wake": "A wakes from deep sleep, says one reading, hears that it arrived",
         "cold": "B has lost some of what A holds, and A does not know",
     }
     made = []

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from drupelet_host.config import Config, Peer, create
-from drupelet_tools.demo import plan
+from drupelet_tools.demo import keys, plan
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.child import STOP_S, Child, Event, die_with_parent
 from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
@@ -68,6 +68,7 @@ class World:
         self._image = rom.write(self.folders.firmware)
         self.cables = {"A-host": Cable(), "C-D": Cable()}
         self._write_host_config()
+        keys.provision_fleet(self.folders, {frozenset(pair) for pair in self._urls()})
         command = [sys.executable, "-m", "drupelet_host", "agent", "--json", "--home"]
         self.children[HOST] = Child(
             HOST, [*command, str(self.folders.host)], self.folders.out / "host.log", self._tell,
@@ -124,7 +125,12 @@ class World:
             **plan.TABLES,
             "telemetry_to": [IDS[name] for name in plan.TELEMETRY_TO[board]],
             "peers": [
-                {"id": IDS[peer], "url": url, "mode": "interactive" if board == "A" else "batch"}
+                {
+                    "id": IDS[peer],
+                    "url": url,
+                    "profile": "compact-1",
+                    "mode": "interactive" if board == "A" else "batch",
+                }
                 for (name, peer), url in self._urls().items()
                 if name == board
             ],

@@ -106,12 +106,18 @@ def for_configuration(name: str, path: Path) -> Choice:
         Choice(
             name,
             tuple(dict.fromkeys(profile for profile, _ in peers)),
-            tuple(dict.fromkeys(url.partition(":")[0] for _, url in peers)),
+            tuple(dict.fromkeys(_carrier(url) for _, url in peers)),
         )
     )
     if replays and "boards.unix.rows" not in reasons(choice):
         raise BuildError(f"set {name} has no boards.unix.rows, which replays rows: use set full")
     return choice
+
+
+def _carrier(url: str) -> str:
+    """The carrier in sets.toml that a peer's URL asks for."""
+    scheme = url.partition(":")[0]
+    return "serial-sealed" if scheme == "serial" and "plain=1" not in url else scheme
 
 
 def reasons(choice: Choice) -> dict[str, str]:

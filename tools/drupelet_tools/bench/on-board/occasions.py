@@ -152,8 +152,8 @@ def connection(port: int) -> int:
     """What a board's MQTT client allocates from the first call until it is subscribed."""
     from drupelet_transports.mqtt_board import MqttClient
 
-    client = MqttClient("127.0.0.1", port, "bench", b"AAAA", meter.no_random)
-    client.transport(b"BBBB")
+    client = MqttClient("127.0.0.1", port, "bench", meter.no_random)
+    client.transport(b"a1b2", b"b2a1")
     until = time.ticks_add(time.ticks_ms(), CONNECT_MS_MAX)
     gc.collect()
     gc.disable()

@@ -3,8 +3,8 @@
 """How long a codec takes for each record type, a node for a record, and a hash for its bytes.
 
 On standard input: profile, family, mode, shared, counters (numbers), peers, offers, messages_max,
-stamp (hex), body, min_us (how long each measurement takes at least); or sizes (what is hashed)
-and min_us. Prints one JSON object.
+stamp (hex), body, min_us (how long each measurement takes at least); or sizes (what is hashed),
+seals (what is sealed) and min_us. Prints one JSON object.
 """
 
 import gc
@@ -215,6 +215,34 @@ class Ids:
             self.hash.digest_into(self.out, 0)
 
 
+class Seals:
+    """Seals and opens a frame of some bytes, so many times."""
+
+    def __init__(self, size: int) -> None:
+        where = "boards" if meter.MICROPYTHON else "drupelet_host"
+        self.size = size
+        self.aead = __import__(where + ".aead").aead.Aead()
+        self.cipher = self.aead.cipher(bytes(range(16)), 0)
+        self.nonce = bytearray(13)
+        self.frame = bytearray(7 + size + 8)
+        self.sealed = bytearray(len(self.frame))
+        self.seal(1)
+        copy(self.sealed, 0, self.frame, 0, len(self.frame))
+
+    def seal(self, times: int) -> None:
+        """In place, over and over: what is in it makes no difference."""
+        while times:
+            times -= 1
+            self.aead.seal(self.cipher, self.nonce, self.frame, 0, 7, self.size, 8)
+
+    def open(self, times: int) -> None:
+        """An authentic frame each time, for others end sooner or later; with the copy of it."""
+        while times:
+            times -= 1
+            self.frame[:] = self.sealed
+            assert self.aead.open(self.cipher, self.nonce, self.frame, 0, 7, self.size, 8)
+
+
 class Engines:
     """Messages from node to node: published, sent, checked, stored, acknowledged."""
 
@@ -247,10 +275,19 @@ def hash_rows() -> "list":
     return rows
 
 
+def seal_rows() -> "list":
+    """[bytes, µs to seal, µs to open] for each size."""
+    rows = []
+    for size in config["seals"]:
+        seals = Seals(size)
+        rows.append([size, once_us(seals.seal), once_us(seals.open)])
+    return rows
+
+
 def main() -> None:
     """Measure what is asked for."""
     if config["sizes"]:
-        meter.say({"hashes": hash_rows()})
+        meter.say({"hashes": hash_rows(), "seals": seal_rows()})
         return
     from pair import Pair
 

@@ -1,0 +1,249 @@
+"""The simulator finds bugs: each one planted here, by name, in the real code, is found by it."""
+
+import pytest
+
+from drupelet.due import Dues
+from drupelet.errors import OK
+from drupelet.flashread import STATE_DELETED
+from drupelet.graph import Graph
+from drupelet.limits import ID_SIZE
+from drupelet.link import BATCH, CARRIER_SERIAL, Link
+from drupelet.members import SHARED, Members
+from drupelet.node import EVENT_MESSAGE, Node
+from drupelet.profiles import PROFILE_BSP_1
+from drupelet.seal import Seal
+from drupelet.slots import OFFERED, OfferPool
+from drupelet.store import FlashStore
+from drupelet.sync import Exchange
+from drupelet.window import Window
+from drupelet_tools.sim.carriers import Rates
+from drupelet_tools.sim.cuts import run_script
+from drupelet_tools.sim.device import Spec
+from drupelet_tools.sim.faults import LinkPlan, Plan, Step
+from drupelet_tools.sim.run import Result, run_plan, run_seed
+
+# So many small worlds may go by until a bug must be found.
+SEEDS = range(40)
+
+
+def wrap(patch, owner, name, around):
+    """Replace a method by around(plain), which gets the plain one."""
+    patch.setattr(owner, name, around(getattr(owner, name)))
+
+
+def ack_before_barrier(patch):
+    patch.setattr(Link, "_leave", lambda _, size: size)
+
+
+def barrier_that_does_nothing(patch):
+    patch.setattr(FlashStore, "barrier", lambda *_: OK)
+
+
+def persist_after_send(patch):
+    def around(plain):
+        def put_message(self):
+            firm = self.firm
+            plain(self)
+            self.firm = firm
+
+        return put_message
+
+    wrap(patch, Dues, "put_message", around)
+
+
+def eviction_that_forgets(patch):
+    patch.setattr(Window, "settled", lambda self, slot: not self.slots.flags[slot] & 2)
+
+
+def delete_without_tombstone(patch):
+    def around(plain):
+        def find(self, id, at, size=ID_SIZE):
+            handle = plain(self, id, at, size)
+            gone = handle > 0 and self.load(handle) == OK and self.state == STATE_DELETED
+            return 0 if gone else handle
+
+        return find
+
+    wrap(patch, FlashStore, "find", around)
+
+
+def window_reset_on_reboot(patch):
+    def around(plain):
+        def restore(self):
+            plain(self)
+            self.cursors = [self.newest] * len(self.cursors)
+
+        return restore
+
+    wrap(patch, Window, "restore", around)
+
+
+def dependency_check_skipped(patch):
+    def around(plain):
+        def missing(self, group):
+            return min(plain(self, group), 0)
+
+        return missing
+
+    wrap(patch, Graph, "_missing", around)
+
+
+def duplicate_delivered(patch):
+    patch.setattr(Exchange, "known", lambda *_: False)
+    patch.setattr(FlashStore, "_known", lambda *_: 0)
+
+
+def unshared_group_leaked(patch):
+    patch.setattr(Members, "visibility", lambda *_: SHARED)
+
+
+def offer_dropped_for_ever(patch):
+    gone = set()
+
+    def around(plain):
+        def add(self, id, at, peer, kind, epoch):
+            wanted = (id_of(self), peer, bytes(id[at : at + ID_SIZE]))
+            if kind == OFFERED and wanted in gone:
+                return -1
+            before = [bytes(self.ids[i : i + ID_SIZE]) for i in range(0, len(self.ids), ID_SIZE)]
+            kinds = bytes(self.kinds)
+            entry = plain(self, id, at, peer, kind, epoch)
+            if entry >= 0 and kinds[entry] == OFFERED and before[entry] != wanted[2]:
+                gone.add((id_of(self), peer, before[entry]))
+            return entry
+
+        return add
+
+    def id_of(pool):
+        return id(pool)
+
+    wrap(patch, OfferPool, "add", around)
+
+
+def poisoned_child_delivered(patch):
+    def around(plain):
+        def missing(self, group):
+            found = plain(self, group)
+            return 0 if found < -50 else found
+
+        return missing
+
+    wrap(patch, Graph, "_missing", around)
+
+
+def sent_again_at_once(patch):
+    patch.setattr(Dues, "_cell_wait", lambda *_: 0)
+
+
+def ack_not_taken(patch):
+    patch.setattr(Exchange, "on_ack", lambda *_: None)
+
+
+def replay_window_off(patch):
+    def around(plain):
+        def open_with(self, cipher, at, buf, *rest):
+            self.state[at + 29 + (buf[6] >> 3)] &= ~(1 << (buf[6] & 7)) & 255
+            return plain(self, cipher, at, buf, *rest)
+
+        return open_with
+
+    wrap(patch, Seal, "open_with", around)
+
+
+SMALL = {
+    ack_before_barrier: "S3",
+    barrier_that_does_nothing: "S3",
+    persist_after_send: "S3",
+    eviction_that_forgets: "",
+    delete_without_tombstone: "",
+    window_reset_on_reboot: "L1",
+    dependency_check_skipped: "S1",
+    duplicate_delivered: "",
+    unshared_group_leaked: "S6",
+    offer_dropped_for_ever: "L1",
+    poisoned_child_delivered: "",
+    sent_again_at_once: "S8",
+    ack_not_taken: "L1",
+    replay_window_off: "S9",
+}
+
+
+@pytest.mark.parametrize("mutate", SMALL, ids=lambda mutate: mutate.__name__)
+def test_a_small_world_finds(mutate, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutate(monkeypatch)
+    for seed in SEEDS:
+        result = run_seed(seed, "small")
+        if result.violation:
+            print(seed, result.violation)
+            assert SMALL[mutate] in ("", result.name), result.violation
+            return
+    raise AssertionError("not found")
+
+
+def test_without_a_bug_the_same_worlds_hold() -> None:
+    for seed in SEEDS[:20]:
+        result = run_seed(seed, "small")
+        assert not result.violation, (seed, result.violation)
+
+
+def test_power_cuts_find_events_that_are_confirmed_too_early(monkeypatch) -> None:
+    def around(plain):
+        def next_event(self):
+            code = plain(self)
+            if code == EVENT_MESSAGE:
+                self.done(self.event_handle)
+                self.save(0)
+            return code
+
+        return next_event
+
+    wrap(monkeypatch, Node, "next_event", around)
+    assert any(run_script(seed, 3).failures for seed in range(6))
+
+
+# --- worlds made for one bug each; without it they pass ---
+
+
+def two(profile: int, steps: list[Step], settle_epochs: int, seed: int = 1) -> Plan:
+    """Two nodes and a cable."""
+    plan = Plan(seed, "two", 400_000, settle_epochs)
+    plan.nodes = {"a": Spec(), "b": Spec()}
+    plan.groups = [["a", "b"]]
+    plan.links = [LinkPlan("a", "b", CARRIER_SERIAL, profile, BATCH, 1000)]
+    plan.steps = sorted(steps, key=lambda step: step.at_ms)
+    return plan
+
+
+def run_both(monkeypatch: pytest.MonkeyPatch, plan: Plan, mutate) -> Result:
+    """What the world comes to with the bug; it must be clean without."""
+    clean = run_plan(plan)
+    assert not clean.violation, clean.violation
+    mutate(monkeypatch)
+    return run_plan(plan)
+
+
+def test_back_off_that_never_resets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After five minutes of a line that is down, a word of the peer must bring the rest soon."""
+    steps = [
+        Step(1_000, "publish", ("a", 0, 20, 0)),
+        Step(500, "down", (0, 395_000)),
+        Step(397_000, "publish", ("b", 0, 20, 0)),
+    ]
+
+    def mutate(patch):
+        patch.setattr(Dues, "_heard_since", lambda *_: False)
+
+    found = run_both(monkeypatch, two(PROFILE_BSP_1, steps, 12), mutate)
+    assert found.name == "L1", found
+
+
+def test_what_was_deleted_is_acknowledged_when_it_comes_again(monkeypatch) -> None:
+    """Else it is asked for again: here every acknowledgement is lost until b has deleted all."""
+    deaf = Rates(loss=1024)
+    steps = [Step(0, "rates", (0, Rates(), deaf))]
+    for number in range(6):
+        steps.append(Step(2_000 + number, "publish", ("a", 0, 20, 0)))
+        steps.append(Step(100_000 + number, "delete", ("b", number)))
+
+    found = run_both(monkeypatch, two(PROFILE_BSP_1, steps, 100), delete_without_tombstone)
+    assert found.name in ("S5", "S2", "S3"), found

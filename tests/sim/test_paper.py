@@ -1,0 +1,83 @@
+"""The mobile paper's simulations: on the real core, on the same contacts for each protocol."""
+
+import json
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from drupelet_tools.sim import paper_naive
+from drupelet_tools.sim.command import app
+from drupelet_tools.sim.paper import PROTOCOLS, interval, setting_of
+from drupelet_tools.sim.paper_world import PaperWorld, Setting
+
+SEEDS = range(40)
+
+
+def p90(latencies: list[int]) -> int:
+    return sorted(latencies)[int(len(latencies) * 0.9)]
+
+
+def test_simulation_1_three_times_the_bytes_and_no_later_than_naive() -> None:
+    """The target: at most 3 bytes sent per byte delivered, P90 no worse than naive's."""
+    naive = [paper_naive.run(Setting("naive"), seed) for seed in SEEDS]
+    ours = [PaperWorld(Setting("compact-1"), seed).run() for seed in SEEDS]
+    assert all(outcome.deliveries == len(outcome.latencies) == 10 for outcome in naive + ours)
+    spent = statistics.mean(outcome.multiplier_bytes for outcome in ours)
+    naive_spent = statistics.mean(outcome.multiplier_bytes for outcome in naive)
+    print(f"\nsimulation 1: {spent:.2f} times the bytes, naive {naive_spent:.1f}")
+    assert spent + interval([outcome.multiplier_bytes for outcome in ours]) <= 3
+    assert naive_spent > 10 * spent
+    # The same contacts: what is late is late for both.
+    for one, other in zip(ours, naive, strict=True):
+        assert p90(one.latencies) <= p90(other.latencies) + 1
+
+
+@pytest.mark.parametrize("simulation", range(1, 8))
+def test_each_simulation_delivers_everything(simulation: int) -> None:
+    for protocol in PROTOCOLS[simulation]:
+        setting = setting_of(simulation, protocol, 5, 300)
+        run = paper_naive.run if protocol == "naive" else lambda s, n: PaperWorld(s, n).run()
+        outcome = run(setting, 1)
+        assert len(outcome.latencies) == outcome.deliveries, protocol
+        assert outcome.records > outcome.deliveries, protocol
+        assert outcome.bytes > outcome.deliveries * 100, protocol
+
+
+def test_a_relay_makes_it_earlier() -> None:
+    alone = [PaperWorld(Setting("compact-1"), seed).run() for seed in range(12)]
+    relayed = [PaperWorld(Setting("compact-1", relay=True), seed).run() for seed in range(12)]
+    medians = [
+        statistics.mean(statistics.median(outcome.latencies) for outcome in outcomes)
+        for outcomes in (alone, relayed)
+    ]
+    assert medians[1] < 0.8 * medians[0]
+
+
+def test_a_seed_is_repeated_to_the_byte() -> None:
+    setting = Setting("bloom", people=5)
+    first, second = (PaperWorld(setting, 9).run() for _ in range(2))
+    assert first == second
+
+
+def test_the_command_writes_json_and_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "paper.html"
+    arguments = ["paper", "1", "--protocol", "naive", "--protocol", "compact-1"]
+    arguments += ["--seeds", "4", "--window", "300", "--jobs", "1", "--json", "--html", str(page)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["protocol"] for row in rows] == ["naive", "compact-1"]
+    assert rows[1]["multiplier_bytes"] < rows[0]["multiplier_bytes"]
+    text = page.read_text("utf-8")
+    assert text.count("<svg") == 2
+    assert not re.search(r'(src|href)="http', text)
+
+
+def test_what_it_cannot_do_is_one_line() -> None:
+    done = CliRunner().invoke(app, ["paper", "3", "--protocol", "carrier-pigeon"])
+    assert done.exit_code == 1
+    assert "carrier-pigeon" in done.output
+    assert "Traceback" not in done.output

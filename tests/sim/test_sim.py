@@ -1,0 +1,186 @@
+"""The simulator: what it replays, what it prints, and its gates in the suite."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from drupelet_tools.sim.carriers import Rates, Wire
+from drupelet_tools.sim.command import app
+from drupelet_tools.sim.cuts import draw_script, run_script
+from drupelet_tools.sim.device import Duty, Spec
+from drupelet_tools.sim.faults import Step, draw_plan
+from drupelet_tools.sim.flash import AFTER, BEFORE, TORN, PowerCutError, SimFiles
+from drupelet_tools.sim.fuzz import PARSERS, fuzz
+from drupelet_tools.sim.minimise import minimise, parse_spans, spans
+from drupelet_tools.sim.oracle import Violation
+from drupelet_tools.sim.run import run_plan, run_seed
+from drupelet_tools.sim.soak import soak
+from drupelet_tools.sim.world import World
+from drupelet_tools.telemetry.decode import read_header
+
+DAY_MS = 86_400_000
+QUARTER_MS = 900_000
+
+
+def test_a_device_year_at_a_quarter_of_an_hour() -> None:
+    """35,040 wakes and 20,000 deliveries: none is lost, none comes twice."""
+    totals = soak(30.0, 1, "yearly", 2, 2)
+    assert not totals.violations, totals.failures
+    assert totals.device_years >= 1 and totals.wakes >= 35_040, totals
+    assert totals.deliveries >= 20_000 and totals.invariant_checks > 20_000
+    assert totals.lost == totals.duplicated == 0 and totals.power_cuts
+
+
+def test_a_seed_replays_to_the_bit() -> None:
+    for kind in ("small", "plans"):
+        first, again = run_seed(3, kind), run_seed(3, kind)
+        assert first == again and first.digest
+        assert run_seed(4, kind).digest != first.digest
+
+
+@pytest.mark.parametrize("kind", ["storm", "sticks", "plans"])
+def test_worlds_of_every_kind_hold(kind: str) -> None:
+    for seed in (31, 34, 36):
+        result = run_seed(seed, kind)
+        assert not result.violation, (seed, result.violation)
+        assert result.deliveries and not result.lost
+
+
+def test_a_deep_sleeper_is_cut_and_nothing_is_lost() -> None:
+    world = World(5, save_ms=QUARTER_MS)
+    world.add_node("host", Spec(store="sqlite", pool=16))
+    world.add_node("b", Spec(segments=8, duty=Duty(deep=True)))
+    group = world.add_group(b"readings", ["host", "b"])
+    world.add_link("host", "b", epoch_ms=300_000, back_epoch_ms=QUARTER_MS).rates(Rates(loss=200))
+    world.start()
+    for number in range(40):
+        # What a board has to say it says when it wakes.
+        at_ms = number * QUARTER_MS + world.nodes["b"].anchor_ms + QUARTER_MS + 5
+        world.node_at(at_ms, "b", lambda node: node.publish(group, 30))
+    world.at(10 * QUARTER_MS, lambda: world.pull_plug("b"))
+    world.run_until(45 * QUARTER_MS)
+    world.settle(100)
+    world.check_end()
+    assert world.nodes["b"].boots > 30 and world.oracle.deliveries >= 35
+
+
+def test_power_cut_plans_of_a_script() -> None:
+    result = run_script(2, 5)
+    assert result.plans > 20 and not result.failures, result.failures
+    assert draw_script(2) == draw_script(2)
+
+
+@pytest.mark.parametrize("moment", [BEFORE, TORN, AFTER])
+def test_the_flash_is_cut_where_it_is_told(moment: int) -> None:
+    files = SimFiles()
+    fd = files.open("A", True)
+    files.append(fd, b"durable", 0, 7)
+    files.flush(fd)
+    files.arm(1, moment, lambda n: n // 2)
+    with pytest.raises(PowerCutError):
+        files.append(fd, b"volatile", 0, 8)
+    with pytest.raises(PowerCutError):
+        files.read_into(fd, 0, bytearray(1), 0, 1)
+    files.power_off(lambda _: 0, False)
+    assert files.size("A") == 7 and files.programs == 1
+    assert not files.volatile(b"durable")
+
+
+def test_frames_keep_their_order_unless_they_are_held_back() -> None:
+    wire = Wire(1, False)
+    times = [wire.fates(b"x", now)[0][0] for now in range(200)]
+    assert times == sorted(times)
+    wire.rates = Rates(loss=512, dup=100, reorder=200)
+    fates = [wire.fates(b"x", 1000) for _ in range(2000)]
+    assert 850 < sum(not fate for fate in fates) < 1150 and wire.lost
+    assert any(len(fate) == 2 for fate in fates)
+
+
+def test_a_failing_plan_is_made_smaller() -> None:
+    plan = draw_plan(7, "small")
+    needed = {2, 5}
+
+    def fails(some):
+        kept = {plan.steps.index(step) for step in some.steps}
+        result = run_plan.__globals__["Result"](some.seed)
+        result.name = "S1" if needed <= kept else ""
+        return result
+
+    assert minimise(plan, "S1", 400, fails) == sorted(needed)
+    assert parse_spans(spans([1, 2, 3, 7])) == {1, 2, 3, 7} and parse_spans("none") == set()
+
+
+def test_an_idle_world_costs_nothing() -> None:
+    world = World(1)
+    for name in "ab":
+        world.add_node(name)
+    group = world.add_group(b"g", ["a", "b"])
+    world.add_link("a", "b")
+    world.start()
+    world.node_at(1_000, "a", lambda node: node.publish(group, 10))
+    world.run_until(60_000)
+    before = world.events
+    world.run_until(100 * DAY_MS)
+    assert world.events - before < 200 and not world.oracle.missing
+
+
+def test_the_oracle_sees_what_is_wrong() -> None:
+    world = World(1)
+    for name in "ab":
+        world.add_node(name)
+    group = world.add_group(b"g", ["a", "b"])
+    world.add_link("a", "b")
+    world.start()
+    id = world.nodes["a"].publish(group, 10)
+    assert id is not None
+    world.run_until(10_000)
+    with pytest.raises(Violation, match="S2"):
+        world.oracle.given("b", id, False)
+    world.oracle.messages[id].needs.add("b")
+    world.oracle.missing += 1
+    with pytest.raises(Violation, match="L1"):
+        world.settle(3)
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    runner = CliRunner()
+    done = runner.invoke(app, ["run", "--seed", "4", "--kind", "small", "--json"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.stdout)
+    assert figures["violation"] == "" and figures["deliveries"] > 5
+    done = runner.invoke(app, ["replay", "4", "--kind", "small"])
+    assert done.exit_code == 0 and figures["digest"] in done.stdout
+    done = runner.invoke(
+        app, ["run", "--seed", "4", "--kind", "small", "--trace", "--only", "0-3"]
+    )
+    assert "frame" in done.stdout
+    done = runner.invoke(
+        app,
+        ["soak", "--minutes", "1", "--seed", "9", "--kind", "small", "--seeds-max", "6", "--json"],
+    )
+    figures = json.loads(done.stdout)
+    assert done.exit_code == 0 and figures["seeds"] == 6
+    wanted = {"device_years", "deliveries", "lost", "duplicated", "power_cuts", "invariant_checks"}
+    assert wanted <= set(figures) and figures["violations"] == 0
+    boxes = tmp_path / "boxes"
+    done = runner.invoke(
+        app, ["run", "--seed", "4", "--kind", "small", "--black-boxes", str(boxes)]
+    )
+    assert done.exit_code == 0
+    segments = sorted(boxes.glob("*.dbx"))
+    assert segments and all(read_header(path.read_bytes()[:32]) for path in segments)
+
+
+@pytest.mark.parametrize("interpreter", ["cpython", "micropython-i386"])
+def test_every_parser_takes_mutated_frames_and_does_not_grow(interpreter: str) -> None:
+    rows = fuzz(400, interpreter, 7, [])
+    assert [row["parser"] for row in rows] == list(PARSERS)
+    assert all(row["frames"] == 400 for row in rows)
+
+
+def test_steps_are_only_data() -> None:
+    plan = draw_plan(11, "storm")
+    assert plan.without(set(range(len(plan.steps)))).steps == []
+    assert all(isinstance(step, Step) for step in plan.steps)

@@ -1,0 +1,74 @@
+"""CPU time and memory of a process with all that it has started, from /proc."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_SAMPLE_S = 0.25
+# Fields of /proc/PID/stat behind the name: parent, user, system, those of children reaped, pages.
+_PARENT, _USER, _SYSTEM, _CHILD_USER, _CHILD_SYSTEM, _PAGES = 1, 11, 12, 13, 14, 21
+
+
+def _stats() -> dict[int, list[str]]:
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                text = (folder / "stat").read_text()
+            except OSError:
+                continue
+            # The name may hold anything; what follows its bracket is numbers.
+            found[int(folder.name)] = text.rpartition(")")[2].split()
+    return found
+
+
+def _tree(root: int) -> list[list[str]]:
+    stats = _stats()
+    children: dict[int, list[int]] = {}
+    for pid, fields in stats.items():
+        children.setdefault(int(fields[_PARENT]), []).append(pid)
+    queue, found = [root], []
+    while queue:
+        pid = queue.pop()
+        if pid in stats:
+            found.append(stats[pid])
+        queue += children.get(pid, [])
+    return found
+
+
+def cpu_s(root: int) -> float:
+    """CPU seconds of a process, of its descendants, and of those of them that have ended."""
+    ticks = 0
+    for fields in _tree(root):
+        ticks += sum(int(fields[at]) for at in (_USER, _SYSTEM, _CHILD_USER, _CHILD_SYSTEM))
+    return ticks / _TICKS
+
+
+def memory_mb(root: int) -> float:
+    """Resident memory of a process and its descendants; shared pages count for each."""
+    return sum(int(fields[_PAGES]) for fields in _tree(root)) * _PAGE / 2**20
+
+
+class Peak:
+    """Watches the memory of a process tree until it is told to stop."""
+
+    def __init__(self, root: int) -> None:
+        self.root = root
+        self.mb = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_SAMPLE_S):
+            self.mb = max(self.mb, memory_mb(self.root))
+
+    def stop(self) -> float:
+        """End watching; the highest that was seen, MB."""
+        self._stop.set()
+        self._thread.join()
+        return self.mb

@@ -1,0 +1,214 @@
+"""Simulated channels: many participants, seldom online, over a lossy broadcast.
+
+Time is divided into slots; in each, a participant is online with the share that was asked for. A
+frame reaches each participant that is online, unless it is lost. The firmware's channel runs as
+it is; an event heap keyed by its `wake_ms` makes idle time cost nothing. A seed fixes everything.
+"""
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from drupelet.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
+from drupelet.channel_keep import RamKeeper
+from drupelet.errors import E_CAPACITY, OK
+from drupelet.wire.bloom import Bloom
+
+START_MS = 1_790_000_000_000
+_NOW_MASK = (1 << 30) - 1
+FRAME_SIZE = 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to simulate; times in ms."""
+
+    participants: int = 100
+    messages: int = 100
+    online: float = 0.1
+    loss: float = 0.2
+    seed: int = 1
+    size: int = 100
+    slot_ms: int = 300_000
+    # Messages are published at random within this time.
+    publish_ms: int = 4 * 3_600_000
+    until_ms: int = 30 * 24 * 3_600_000
+    kept: int = 512
+    ids: int = 256
+    waiting: int = 64
+    period_ms: int = 30_000
+    sync_ms: int = 60_000
+
+
+@dataclass
+class Result:
+    """What came of it."""
+
+    done_ms: int = -1  # -1: not all had everything in time
+    frames: int = 0
+    bytes_sent: int = 0
+    content: int = 0
+    syncs: int = 0
+    repairs: int = 0
+    twice: int = 0
+    latencies_ms: list[int] = field(default_factory=list)
+    logs: list[tuple[bytes, ...]] = field(default_factory=list)
+
+    @property
+    def equal(self) -> bool:
+        """Whether all logs hold the same in the same order."""
+        return len(set(self.logs)) == 1
+
+    def percentile_ms(self, share: float) -> int:
+        """Latency from publishing to delivery that this share of deliveries keeps to."""
+        ordered = sorted(self.latencies_ms)
+        return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0
+
+
+class Participant:
+    """A channel, its log as its client sees it, and when it wakes."""
+
+    def __init__(self, number: int, plan: Plan, draw: random.Random) -> None:
+        settings = Settings()
+        settings.ids_max = plan.ids
+        settings.incoming_max = plan.waiting
+        settings.wanted_max = 16
+        settings.asked_max = 32
+        settings.lost_ms = 0
+        settings.period_ms = plan.period_ms
+        settings.sync_ms = plan.sync_ms
+        self.channel = Channel(
+            b"sim", b"p%03d" % number, RamKeeper(plan.kept, FRAME_SIZE), Bloom(100, 10, 7),
+            lambda: draw.randrange(256), settings, START_MS & _NOW_MASK,
+        )  # fmt: skip
+        self.channel.clock.set_wall(
+            START_MS.to_bytes(8, "little"), START_MS & _NOW_MASK, trusted=True
+        )
+        self.has: set[bytes] = set()
+        self.online = False
+        self.wakes_ms = 0
+
+    def name_of(self, handle: int) -> bytes:
+        """What tells a kept message: its content's first 8 bytes."""
+        size = self.channel.keeper.load(handle)
+        decoder = self.channel.decoder
+        assert size and decoder.open(self.channel.keeper.work, 0, size) == OK
+        at = decoder.content_at
+        return bytes(self.channel.keeper.work[at : at + 8])
+
+    def log(self) -> tuple[bytes, ...]:
+        """The messages of the log in its order."""
+        log = self.channel.log
+        return tuple(self.name_of(log.handle(row)) for row in range(log.count))
+
+
+class World:
+    """Everybody and time."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.draw = random.Random(plan.seed)
+        self.result = Result()
+        self.now_ms = 0
+        self.all = [Participant(number, plan, self.draw) for number in range(plan.participants)]
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = 0
+        self._published_ms: dict[bytes, int] = {}
+        self._missing = plan.messages * plan.participants
+        self._frame = bytearray(FRAME_SIZE)
+        for number in range(plan.messages):
+            at_ms = self.draw.randrange(plan.publish_ms)
+            self._at(at_ms, lambda number=number: self._publish(number))  # type: ignore[misc]
+        self._at(0, self._slot)
+
+    def _at(self, time_ms: int, call: Callable[[], None]) -> None:
+        self._number += 1
+        heapq.heappush(self._heap, (time_ms, self._number, call))
+
+    @property
+    def _clock_ms(self) -> int:
+        return (START_MS + self.now_ms) & _NOW_MASK
+
+    def run(self) -> Result:
+        """Go on until everybody has everything, or time is over."""
+        while self._heap and self._heap[0][0] <= self.plan.until_ms:
+            self.now_ms, _, call = heapq.heappop(self._heap)
+            call()
+            if not self._missing:
+                self.result.done_ms = self.now_ms
+                break
+        result = self.result
+        result.logs = [one.log() for one in self.all]
+        result.syncs = sum(one.channel.syncs for one in self.all)
+        result.repairs = sum(one.channel.repaired for one in self.all)
+        return result
+
+    def _slot(self) -> None:
+        """Who is online in the next slot."""
+        for one in self.all:
+            one.online = self.draw.random() < self.plan.online
+            if one.online:
+                self._wake(one)
+        self._at(self.now_ms + self.plan.slot_ms, self._slot)
+
+    def _publish(self, number: int) -> None:
+        """One message of somebody who is online; later when there is nobody, or no room."""
+        present = [one for one in self.all if one.online]
+        if present:
+            one = self.draw.choice(present)
+            name = number.to_bytes(8, "big")
+            content = name + self.draw.randbytes(self.plan.size - 8)
+            if one.channel.publish(content, 0, len(content), self._clock_ms) > 0:
+                self.result.content += 1
+                self._published_ms[name] = self.now_ms
+                self._got(one, name)
+                self._wake(one)
+                return
+        self._at(self.now_ms + 10_000, lambda: self._publish(number))
+
+    def _wake(self, one: Participant) -> None:
+        """Poll a participant when its channel says so."""
+        wait_ms = one.channel.wake_ms(self._clock_ms)
+        due_ms = self.now_ms + wait_ms
+        if one.wakes_ms <= self.now_ms or due_ms < one.wakes_ms:
+            one.wakes_ms = due_ms
+            self._at(due_ms, lambda: self._poll(one))
+
+    def _poll(self, one: Participant) -> None:
+        if one.wakes_ms != self.now_ms or not one.online:
+            return
+        one.wakes_ms = 0
+        frame = self._frame
+        while size := one.channel.poll_into(frame, self._clock_ms):
+            self.result.frames += 1
+            self.result.bytes_sent += size
+            for other in self.all:
+                if other.online and other is not one and self.draw.random() >= self.plan.loss:
+                    self._hear(other, frame, size)
+        self._events(one)
+        self._at(self.now_ms + 1, lambda: self._wake(one))
+
+    def _hear(self, one: Participant, frame: bytearray, size: int) -> None:
+        code = one.channel.receive(frame, size, self._clock_ms)
+        assert code in (OK, E_CAPACITY), code
+        self._events(one)
+        self._wake(one)
+
+    def _events(self, one: Participant) -> None:
+        while event := one.channel.next_event():
+            if event in (EVENT_MESSAGE, EVENT_GAP):
+                self._got(one, one.name_of(one.channel.event_handle))
+
+    def _got(self, one: Participant, name: bytes) -> None:
+        if name in one.has:
+            self.result.twice += 1
+            return
+        one.has.add(name)
+        self._missing -= 1
+        self.result.latencies_ms.append(self.now_ms - self._published_ms[name])
+
+
+def run(plan: Plan) -> Result:
+    """Simulate one plan."""
+    return World(plan).run()

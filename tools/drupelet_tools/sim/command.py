@@ -1,0 +1,165 @@
+"""`drupelet sim`: runs worlds that try to break the real thing, and says how to see it again."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drupelet_tools.sim.channel_command import register as register_channel
+from drupelet_tools.sim.exhaust_command import register as register_exhaust
+from drupelet_tools.sim.fleet_command import register as register_fleet
+from drupelet_tools.sim.paper_command import register as register_paper
+
+app = typer.Typer(
+    help="Simulate devices, carriers and power cuts; every run replays from its seed.",
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+)  # fmt: skip
+
+register_exhaust(app)
+register_paper(app)
+register_channel(app)
+register_fleet(app)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Kind = Annotated[
+    str,
+    typer.Option(help="field, drops, storm, small, sticks or plans; else the seed's own."),
+]
+
+
+@app.command()
+def run(
+    seed: Annotated[int, typer.Option(help="The seed of the world.")] = 1,
+    kind: Kind = "",
+    trace: Annotated[bool, typer.Option("--trace", help="Print every event.")] = False,
+    only: Annotated[
+        str, typer.Option(help="Keep only these steps of its plan, as 1-4,7.", show_default=False)
+    ] = "all",
+    black_boxes: Annotated[
+        Path | None,
+        typer.Option(help="Give every device a black box and put them here.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one seed; a violation ends with exit code 1 and the shortest run that shows it."""
+    from drupelet_tools.sim.boxes import run_with_boxes
+    from drupelet_tools.sim.minimise import parse_spans
+    from drupelet_tools.sim.run import run_seed
+
+    steps = None if only == "all" else parse_spans(only)
+    say = typer.echo if trace else None
+    if black_boxes is not None:
+        result = run_with_boxes(seed, kind, black_boxes)
+    else:
+        result = run_seed(seed, kind, steps, say)
+    _show({name: getattr(result, name) for name in result.__dataclass_fields__}, as_json)
+    if result.violation:
+        if steps is None and black_boxes is None:
+            from drupelet_tools.sim.soak import smallest
+
+            typer.echo(f"again, as short as it gets: {smallest(result)}", err=True)
+        raise typer.Exit(1)
+
+
+@app.command()
+def replay(
+    seed: Annotated[int, typer.Argument(help="The seed of the world.")],
+    kind: Kind = "",
+) -> None:
+    """Run a seed twice and compare what happened, to the last bit of every frame."""
+    from drupelet_tools.sim.run import run_seed
+
+    first, second = (run_seed(seed, kind) for _ in range(2))
+    same = first.digest == second.digest and first.violation == second.violation
+    typer.echo(f"{first.digest} {'the same twice' if same else 'and then ' + second.digest}")
+    if first.violation:
+        typer.echo(first.violation)
+    if not same:
+        raise typer.Exit(1)
+
+
+@app.command()
+def soak(
+    minutes: Annotated[float, typer.Option(min=0.01, help="How long to go on.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 1_000_000,
+    kind: Kind = "",
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
+    seeds_max: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: never.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run seed after seed on all cores; any violation ends with exit code 1."""
+    from drupelet_tools.sim.soak import soak as go
+
+    totals = go(minutes, seed, kind, workers, seeds_max)
+    _show(totals.figures(), as_json)
+    if totals.violations:
+        raise typer.Exit(1)
+
+
+@app.command()
+def cuts(
+    seed: Annotated[int, typer.Option(help="The seed of the script.")] = 1,
+    step: Annotated[int, typer.Option(help="Cut at this step only; 0: at every one.")] = 0,
+    moment: Annotated[int, typer.Option(help="0 before, 1 torn, 2 after the step.")] = 0,
+    again: Annotated[int, typer.Option(help="Cut the recovery at this step; 0: never.")] = 0,
+    trace: Annotated[bool, typer.Option("--trace", help="Print every event.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Cut one script's power at every step of its flash, in every way."""
+    from drupelet_tools.sim.cuts import cut_plan, draw_script, run_script
+    from drupelet_tools.sim.run import run_plan
+
+    if step:
+        plan = cut_plan(draw_script(seed), step, moment, again)
+        result = run_plan(plan, typer.echo if trace else None)
+        _show({name: getattr(result, name) for name in result.__dataclass_fields__}, as_json)
+        failed = bool(result.violation)
+    else:
+        found = run_script(seed)
+        _show({name: getattr(found, name) for name in found.__dataclass_fields__}, as_json)
+        failed = bool(found.failures)
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def fuzz(
+    frames: Annotated[float, typer.Option(help="Frames per parser.")] = 1e5,
+    interpreter: Annotated[
+        str, typer.Option(help="cpython, micropython or micropython-i386.")
+    ] = "cpython",
+    seed: Annotated[int, typer.Option(help="Where the frames come from.")] = 1,
+    parser: Annotated[
+        list[str] | None, typer.Option(help="Only these; may be repeated.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Feed every parser frames that nobody would send; memory in use must not grow."""
+    from drupelet_tools.sim.fuzz import FuzzError
+    from drupelet_tools.sim.fuzz import fuzz as go
+
+    try:
+        rows = go(int(frames), interpreter, seed, parser or [])
+    except FuzzError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    if as_json:
+        typer.echo(json.dumps(rows))
+    else:
+        for row in rows:
+            typer.echo("  ".join(f"{name} {value}" for name, value in row.items()))
+
+
+def _show(figures: dict[str, object], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(figures))
+        return
+    for name, value in figures.items():
+        if isinstance(value, list):
+            for line in value:
+                typer.echo(f"{name}: {line}")
+        else:
+            typer.echo(f"{name}: {value}")
+    sys.stdout.flush()

@@ -1,0 +1,255 @@
+"""The state of one engine as a value: taken out of a node, put back, free of absolute time.
+
+The fields are found by walking the objects of a node once. A field that only holds something for
+the length of one call is named in SCRATCH; every other one is part of the state, so that a new
+field of the engine is not overlooked. Epochs and times are kept as differences to now.
+"""
+
+from collections.abc import Iterator
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from drupelet.link import Link
+from drupelet.node import Node
+from drupelet.states import HOLD
+from drupelet_tools.sim.exhaust_store import LedgerStore
+
+NOW_MS = 1 << 20  # where every node's clock stands when its state is put back
+EPOCH = 1 << 10  # likewise: the epoch that it is in
+EPOCH_MS = 1000
+# A peer that was silent for longer counts as asleep (`Dues.begin_epoch`).
+_AWAKE_EPOCHS = 4
+
+# Classes without state between two calls.
+SCRATCH_CLASSES = {
+    "Blake2s", "MessageHash", "MvdsMessageHash", "BodyReader", "DefaultClient", "NoBox",
+    "Decoder", "Encoder", "MvdsCodec", "Stamps", "Publisher",
+}  # fmt: skip
+# Fields without state between two calls; counters that nothing decides by; what never changes.
+SCRATCH = {
+    "Core": "id scratch hash delivered duplicates malformed unknown",
+    "Graph": "_id missing_id slot handle ephemeral refused invalid _private",
+    "Window": "_head",
+    "Node": "event_handle event_again",
+    "OfferPool": "replaced",
+    "EpochClock": "payload_epoch payload_link epoch",  # one link per peer: nobody yields
+    "Link": "now_ms message_handle message_slot message_group taken_entry taken_slot telemetry "
+    "again firm frame_size_max telemetry_in long_handle long_slot logged policy",
+    "CompactEngine": "contact numbering _frame_generation _number _size _end _id _delta _sum "
+    "_whole_at _whole_from _cover _due_set",
+    "Numbering": "_hint ignored conflicts",
+}
+EPOCHS = {
+    "epoch", "heard_epoch", "_began", "_due_from", "_waits_from", "_probe_epoch", "_sent_epoch",
+}  # fmt: skip
+TIMES_MS = {"start_ms"}
+EPOCH_SLABS = {"_send_epochs", "_epochs"}
+_CONSTANT = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
+
+# Scalars, slabs, lists.
+Fields = tuple[tuple[Any, ...], bytes, tuple[tuple[Any, ...], ...]]
+
+
+def scratch_of(owner: object) -> set[str]:
+    """The names of an object's fields that are no state."""
+    return set(SCRATCH.get(type(owner).__name__, "").split())
+
+
+def objects_of(node: Node) -> Iterator[object]:
+    """A node and every object of the engine that it reaches, in an order that is always the same.
+
+    Stores and clients are somebody else's.
+    """
+    seen: set[int] = set()
+    waiting: list[object] = [node]
+    while waiting:
+        owner = waiting.pop()
+        if id(owner) in seen:
+            continue
+        seen.add(id(owner))
+        if isinstance(owner, dict):
+            waiting += reversed(list(owner.values()))
+        elif isinstance(owner, list):
+            waiting += reversed(owner)
+        elif type(owner).__module__.startswith("drupelet.") and hasattr(owner, "__dict__"):
+            yield owner
+            waiting += reversed(list(vars(owner).values()))
+
+
+class Probe:
+    """Takes the state out of one node and puts it back."""
+
+    def __init__(self, node: Node, links: list[Link]) -> None:
+        self.node = node
+        self.links = links
+        # Peers may have more links than one; here each has its own clock.
+        self.clocks = [link.clock for link in links]
+        self._scalars: list[tuple[dict[str, Any], str]] = []
+        self._epochs: list[tuple[dict[str, Any], str]] = []
+        self._times: list[tuple[dict[str, Any], str]] = []
+        self._slabs: list[bytearray] = []
+        self._epoch_slabs: list[bytearray] = []
+        self._lists: list[list[Any]] = []
+        self._shapes: list[tuple[dict[str, Any], int]] = []
+        self.scratch: list[tuple[object, str]] = []
+        known: set[int] = set()
+        for owner in objects_of(node):
+            if type(owner).__name__ not in SCRATCH_CLASSES:
+                self._shapes.append((vars(owner), len(vars(owner))))
+                self._look_at(owner, known)
+
+    def _look_at(self, owner: object, known: set[int]) -> None:
+        scratch = scratch_of(owner)
+        for name, value in vars(owner).items():
+            if name in scratch:
+                self.scratch.append((owner, name))
+            elif isinstance(value, bytearray):
+                self._add_slab(name, value, known)
+            elif isinstance(value, list):
+                self._add_list(name, value, known)
+            elif name in EPOCHS:
+                self._epochs.append((vars(owner), name))
+            elif name in TIMES_MS:
+                self._times.append((vars(owner), name))
+            elif value is None or isinstance(value, int):
+                self._scalars.append((vars(owner), name))
+            else:
+                constant = isinstance(value, (*_CONSTANT, dict, str, bytes, LedgerStore))
+                constant = constant or type(value).__module__.startswith("drupelet")
+                assert constant, f"{type(owner).__name__}.{name} is a {type(value).__name__}"
+
+    def _add_slab(self, name: str, slab: bytearray, known: set[int]) -> None:
+        if id(slab) not in known:
+            known.add(id(slab))
+            (self._epoch_slabs if name in EPOCH_SLABS else self._slabs).append(slab)
+
+    def _add_list(self, name: str, values: list[Any], known: set[int]) -> None:
+        if id(values) in known:
+            return
+        known.add(id(values))
+        if values and isinstance(values[0], bytearray):
+            for slab in values:
+                self._add_slab(name, slab, known)
+        elif all(isinstance(value, int) for value in values):
+            self._lists.append(values)
+
+    def check_shape(self) -> None:
+        """Fail if an object has got fields that were not there when it was looked at."""
+        for fields, count in self._shapes:
+            assert len(fields) == count, f"new fields: {list(fields)}"
+
+    # --- taking out ---
+
+    def take(self, now_ms: int) -> Fields:
+        """The state now. The node is tidied first: what nothing will read becomes zero."""
+        for clock in self.clocks:
+            clock.advance(now_ms)
+        epoch = self.clocks[0].epoch
+        self._tidy(epoch)
+        scalars = [fields[name] for fields, name in self._scalars]
+        scalars += [(fields[name] - epoch) & 0xFFFF for fields, name in self._epochs]
+        scalars += [(fields[name] - now_ms) & 0x3FFFFFFF for fields, name in self._times]
+        slabs = b"".join(self._slabs)
+        for slab in self._epoch_slabs:
+            slabs += shifted(slab, -epoch)
+        return tuple(scalars), slabs, tuple([tuple(values) for values in self._lists])
+
+    def _tidy(self, epoch: int) -> None:
+        core = self.node.core
+        slots = core.slots
+        for slot in range(slots.count):
+            if not slots.flags[slot]:
+                slots.handles[slot] = 0
+                slots.groups[slot] = slots.sources[slot] = 0
+                slots._sizes[2 * slot : 2 * slot + 2] = b"\0\0"
+        for cell in range(len(slots.states)):
+            free = not slots.flags[cell % slots.count]
+            if free:
+                slots.states[cell] = 0
+            if free or slots.states[cell] & HOLD:
+                slots.send_counts[cell] = 0
+            if not slots.send_counts[cell]:
+                slots.sent(cell, 0, epoch)
+        self._tidy_offers(epoch)
+        for link in self.links:
+            ahead = (core.window.changes[link.peer] - link._seen_changes) & 0xFF
+            core.window.changes[link.peer] = 1 if ahead else 0
+            link._seen_changes = 0
+            self._tidy_heard(link, epoch)
+            left = link._due_epochs - ((epoch - link._due_from) & 0xFFFF)
+            if not link._due_epochs or left > 0:
+                link._due_from = epoch
+                link._due_epochs = max(left, 0)
+            self._tidy_contact(link.codec, epoch)
+
+    def _tidy_heard(self, link: Link, epoch: int) -> None:
+        """When a peer was heard matters against what was sent to it, and for its being awake."""
+        core = self.node.core
+        oldest = _AWAKE_EPOCHS
+        for slot in range(core.slots.count):
+            cell = link.peer * core.slots.count + slot
+            oldest = max(oldest, (epoch - core.slots.send_epoch(cell)) & 0xFFFF)
+        for entry in range(core.offers.count):
+            if core.offers.kinds[entry] and core.offers.peers[entry] == link.peer:
+                oldest = max(oldest, (epoch - core.offers.send_epoch(entry)) & 0xFFFF)
+        if not link.heard:
+            link.heard_epoch = epoch
+        elif (epoch - link.heard_epoch) & 0xFFFF > oldest:
+            link.heard_epoch = (epoch - oldest - 1) & 0xFFFF
+
+    def _tidy_offers(self, epoch: int) -> None:
+        offers = self.node.core.offers
+        for entry in range(offers.count):
+            kind = offers.kinds[entry]
+            if not kind:
+                offers.ids[32 * entry : 32 * entry + 32] = bytes(32)
+                offers.peers[entry] = 0
+                for column in offers.columns:
+                    column[2 * entry : 2 * entry + 2] = b"\0\0"
+                offers.send_counts[entry] = 0
+                offers._epochs[2 * entry : 2 * entry + 2] = epoch.to_bytes(2, "big")
+
+    def _tidy_contact(self, codec: Any, epoch: int) -> None:  # noqa: ANN401 - codecs have no common base
+        if getattr(codec, "_waits", None) is None:
+            return
+        if not codec._waits:
+            codec._waits_from = epoch
+        if not codec._sends:
+            codec._sent_epoch = epoch
+        if codec.speaks != 2:
+            codec._probe_epoch = epoch
+
+    # --- putting back ---
+
+    def put(self, fields: Fields) -> None:
+        """Be in this state, at NOW_MS."""
+        scalars, slabs, lists = fields
+        at = 0
+        for owner, name in self._scalars:
+            owner[name] = scalars[at]
+            at += 1
+        for owner, name in self._epochs:
+            owner[name] = (scalars[at] + EPOCH) & 0xFFFF
+            at += 1
+        for owner, name in self._times:
+            owner[name] = (scalars[at] + NOW_MS) & 0x3FFFFFFF
+            at += 1
+        for clock in self.clocks:
+            clock.epoch = EPOCH
+        at = 0
+        for slab in self._slabs:
+            slab[:] = slabs[at : at + len(slab)]
+            at += len(slab)
+        for slab in self._epoch_slabs:
+            slab[:] = shifted(slabs[at : at + len(slab)], EPOCH)
+            at += len(slab)
+        for values, content in zip(self._lists, lists, strict=True):
+            values[:] = content
+
+
+def shifted(slab: bytes | bytearray, by: int) -> bytes:
+    """16-bit numbers, each changed by as much."""
+    return b"".join(
+        ((int.from_bytes(slab[at : at + 2], "big") + by) & 0xFFFF).to_bytes(2, "big")
+        for at in range(0, len(slab), 2)
+    )

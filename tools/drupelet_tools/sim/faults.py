@@ -1,0 +1,399 @@
+"""What a seed does to its world: its shape, what its clients do, and what goes wrong, all drawn
+before the first event.
+
+A plan is a list of small steps, so a failing one can be made smaller by leaving steps out; and
+every kind of fault is there in only some of the seeds, at a strength of its own, so that one fault
+does not hide another. The ranges are those of docs/simulator.md.
+"""
+
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from drupelet.limits import INLINE_SIZE_MAX
+from drupelet.link import AUTO, BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
+from drupelet.members import FAMILY_BSP, FAMILY_MVDS
+from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet_tools.sim.carriers import Rates
+from drupelet_tools.sim.device import Duty, Spec
+
+MINUTE_MS = 60_000
+DAY_MS = 86_400_000
+FIELD_PERIOD_MS = 15 * MINUTE_MS
+# With less, most searches for an id that is not there go through a long log.
+FILTER_SIZE_MAX = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happens at a time: `kind` and what it takes (see `run.py`)."""
+
+    at_ms: int
+    kind: str
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class LinkPlan:
+    """Arguments of `World.add_link`."""
+
+    a: str
+    b: str
+    carrier: int
+    profile: int
+    mode: int
+    epoch_ms: int
+    back_epoch_ms: int = 0
+    size_max: int = 1024
+    queue: bool = False
+    sealed: bool = False
+
+
+@dataclass(slots=True)
+class Plan:
+    """A whole run."""
+
+    seed: int
+    kind: str
+    end_ms: int
+    settle_epochs: int
+    family: int = FAMILY_BSP
+    nodes: dict[str, Spec] = field(default_factory=dict)
+    groups: list[list[str]] = field(default_factory=list)
+    links: list[LinkPlan] = field(default_factory=list)
+    sticks: int = 0
+    steps: list[Step] = field(default_factory=list)
+    reorder: bool = False
+    save_ms: int = 60_000
+    tight: bool = False
+
+    def without(self, dropped: set[int]) -> "Plan":
+        """The same plan without some of its steps."""
+        steps = [step for number, step in enumerate(self.steps) if number not in dropped]
+        return replace(self, steps=steps)
+
+
+KINDS = ("field", "storm", "storm", "storm", "sticks", "plans")
+
+
+def draw_plan(seed: int, kind: str = "") -> Plan:
+    """The plan of a seed; `kind` takes one kind of world instead of the seed's own."""
+    random = Random(f"plan {seed}")
+    kind = kind or random.choice(KINDS)
+    if kind == "field" or kind == "drops":
+        plan = _field(seed, random, kind)
+    elif kind == "sticks":
+        plan = _storm(seed, random, True)
+    elif kind == "plans":
+        plan = _plans(seed, random)
+    elif kind == "small":
+        plan = _storm(seed, random, False, True)
+    else:
+        plan = _storm(seed, random, False)
+    plan.steps.sort(key=lambda step: step.at_ms)
+    _seal(plan)
+    return plan
+
+
+def _seal(plan: Plan) -> None:
+    """Seal all live links of a third of the seeds; drawn apart, so that nothing else changes."""
+    if Random(f"seal {plan.seed}").randrange(3) == 0:
+        for link in plan.links:
+            link.sealed = link.carrier != CARRIER_STICK
+
+
+def draw_rates(random: Random, epoch_ms: int) -> Rates:
+    """Faults of one direction: each there or not, and how strong."""
+
+    def maybe(most: int) -> int:
+        return random.randrange(most) if random.randrange(3) == 0 else 0
+
+    return Rates(
+        loss=random.choice((0, 30, 100, 300, 500, 900)) if random.randrange(2) else 0,
+        burst=maybe(40),
+        burst_frames=2 + random.randrange(60),
+        dup=maybe(512),
+        reorder=maybe(300),
+        reorder_ms=1 + random.randrange(4 * epoch_ms),
+        flip=maybe(80),
+        cut=maybe(80),
+        late=maybe(40),
+        late_ms=20 * epoch_ms,
+        delay_ms=1 + random.randrange(max(2, min(epoch_ms // 8, 500))),
+        jitter_ms=random.randrange(max(2, min(epoch_ms // 4, 500))),
+    )
+
+
+# --- boards that wake every quarter of an hour, and a host ---
+
+
+def _field(seed: int, random: Random, kind: str) -> Plan:
+    """`drops`: the boards' logs are small, and drop what all hold (docs/simulator.md 5)."""
+    boards = [f"b{number}" for number in range(1, 2 + random.randrange(4))]
+    days = 8 + random.randrange(24)
+    plan = Plan(seed, kind, days * DAY_MS, 400, save_ms=FIELD_PERIOD_MS)
+    host_store = "sqlite" if random.randrange(3) == 0 else "flash"
+    plan.nodes["host"] = Spec(host_store, pool=32, offers=32, segments=64, pending=32)
+    for name in boards:
+        deep = random.randrange(8) == 0
+        plan.nodes[name] = Spec(
+            pool=random.choice((4, 8, 16)),
+            offers=random.choice((4, 8, 16)),
+            segments=8 if deep else random.choice((12, 24)),
+            segment_size=1024 if deep else 2048,
+            duty=Duty(FIELD_PERIOD_MS, random.choice((5_000, 10_000, 30_000)), deep),
+            drift_ppm=random.choice((0, 0, 40, -40, 500)),
+        )
+    plan.groups.append(["host", *boards])
+    plan.family = random.choice((FAMILY_BSP, FAMILY_BSP, FAMILY_MVDS))
+    for name in boards:
+        serial = random.randrange(2) == 0
+        plan.links.append(
+            LinkPlan(
+                "host",
+                name,
+                CARRIER_SERIAL if serial else CARRIER_MQTT,
+                _profile(random, plan.family),
+                random.choice((BATCH, BATCH, INTERACTIVE)),
+                300_000,
+                FIELD_PERIOD_MS,
+                queue=not serial and random.randrange(2) == 0,
+            )
+        )
+    per_day = random.choice((6, 12, 24))
+    for name in boards:
+        for _ in range(per_day * days):
+            args = (name, 0, random.choice((12, 24, 40, 100)), 0)
+            plan.steps.append(Step(random.randrange(plan.end_ms), "publish", args))
+    for _ in range(days // 2):
+        plan.steps.append(Step(random.randrange(plan.end_ms), "publish", ("host", 0, 60, 0)))
+    if kind == "field":
+        _make_room(plan)
+    _line_faults(plan, random, 6)
+    _power_faults(plan, random, boards, days // 4)
+    _client_faults(plan, random, days)
+    return plan
+
+
+def _profile(random: Random, family: int) -> int:
+    if family == FAMILY_MVDS:
+        return PROFILE_MVDS_1
+    return random.choice((PROFILE_BSP_1, PROFILE_BSP_1, PROFILE_COMPACT_1))
+
+
+# --- fast and rough ---
+
+
+def _storm(seed: int, random: Random, sticks: bool, small: bool = False) -> Plan:
+    count = 2 + random.randrange(2 if small else 4)
+    names = [f"n{number}" for number in range(count)]
+    minutes = 1 + random.randrange(2) if small else 4 + random.randrange(16)
+    kind = "sticks" if sticks else "small" if small else "storm"
+    plan = Plan(seed, kind, minutes * MINUTE_MS, 250 if small else 500)
+    plan.save_ms = random.choice((1_000, 5_000, 60_000))
+    plan.reorder = random.randrange(2) == 0
+    plan.family = FAMILY_BSP if sticks else random.choice((FAMILY_BSP, FAMILY_BSP, FAMILY_MVDS))
+    for name in names:
+        plan.nodes[name] = _any_spec(random)
+    plan.groups.append(names)
+    edges = _edges(random, names)
+    if random.randrange(3) == 0 and count > 2:
+        some = random.sample(names, count - 1)
+        if sticks or _joined(some, edges):
+            plan.groups.append(sorted(some))
+    _lines(plan, random, edges[1:] if sticks else edges)
+    if sticks:
+        _carry(plan, random, names)
+    sizes = (0, 8, 20, 60, 200, 1_200) if small else (0, 8, 20, 60, 200, 800, 2_000, 8_000)
+    for _ in range(8 + random.randrange(24) if small else 20 + random.randrange(100)):
+        size = random.choice(sizes)
+        group = random.randrange(len(plan.groups))
+        name = random.choice(plan.groups[group])
+        args = (name, group, size, random.choice((0, 0, 0, 2, 2)))
+        plan.steps.append(Step(random.randrange(plan.end_ms), "publish", args))
+    plan.tight = not sticks and not small and random.randrange(6) == 0
+    if not plan.tight:
+        _make_room(plan)
+    _line_faults(plan, random, 3 * len(plan.links))
+    _power_faults(plan, random, names, random.randrange(12))
+    _client_faults(plan, random, random.randrange(20))
+    return plan
+
+
+def _lines(plan: Plan, random: Random, edges: list[tuple[str, str]]) -> None:
+    """A line or a broker for each of these pairs."""
+    for a, b in edges:
+        carrier = random.choice((CARRIER_SERIAL, CARRIER_MQTT))
+        profile = _profile(random, plan.family)
+        mode = random.choice((BATCH, INTERACTIVE, AUTO))
+        back_epoch_ms = random.choice((0, 0, 3_000))
+        size_max = random.choice((1024, 1024, 256, 100))
+        queue = random.randrange(4) == 0
+        plan.links.append(
+            LinkPlan(a, b, carrier, profile, mode, 1_000, back_epoch_ms, size_max, queue)
+        )
+
+
+def _make_room(plan: Plan) -> None:
+    """Give every log room for all that is published: two full logs wait for each other for ever.
+
+    A tight world has not got it: in it nothing may break, but not everything must come.
+    """
+    sizes = [step.args[2] for step in plan.steps if step.kind == "publish"]
+    total = sum(min(size, INLINE_SIZE_MAX) + 400 for size in sizes)
+    for name, spec in plan.nodes.items():
+        segments = max(spec.segments, 8 + 2 * total // spec.segment_size)
+        many = max(spec.filter_size, FILTER_SIZE_MAX if len(sizes) > 400 else 0)
+        plan.nodes[name] = replace(
+            spec, segments=segments, body_files=min(len(sizes), 400) + 4, filter_size=many
+        )
+
+
+def _any_spec(random: Random) -> Spec:
+    pool = random.choice((1, 2, 4, 8, 16, 32))
+    return Spec(
+        store="sqlite" if random.randrange(4) == 0 else "flash",
+        pool=pool,
+        offers=random.choice((2, 4, 8, 16)),
+        segment_size=random.choice((1_536, 2_048, 4_096)),
+        segments=random.choice((8, 16, 48)),
+        pending=random.choice((2, 8, 32)),
+        body_files=random.choice((4, 8, 16)),
+        drift_ppm=random.choice((0, 0, 100, -100)),
+        judges=True,
+    )
+
+
+def _edges(random: Random, names: list[str]) -> list[tuple[str, str]]:
+    """A connected graph: a tree, and some more edges."""
+    edges = [(names[random.randrange(at)], names[at]) for at in range(1, len(names))]
+    for at, name in enumerate(names):
+        for other in names[at + 1 :]:
+            if (name, other) not in edges and random.randrange(4) == 0:
+                edges.append((name, other))
+    return edges
+
+
+def _joined(names: list[str], edges: list[tuple[str, str]]) -> bool:
+    """Whether these nodes reach each other without any other's help."""
+    found = {names[0]}
+    for _ in names:
+        found |= {b for a, b in edges if a in found and b in names}
+        found |= {a for a, b in edges if b in found and a in names}
+    return len(found) == len(names)
+
+
+def _carry(plan: Plan, random: Random, names: list[str]) -> None:
+    """Every node meets every other by stick; sticks make their rounds, also once in the end."""
+    for at, name in enumerate(names):
+        for other in names[at + 1 :]:
+            plan.links.append(LinkPlan(name, other, CARRIER_STICK, PROFILE_BSP_1, BATCH, 0))
+    plan.sticks = 1 + random.randrange(2)
+    now = 0
+    while now < plan.end_ms:
+        now += 2_000 + random.randrange(40_000)
+        stick = random.randrange(plan.sticks)
+        if random.randrange(12) == 0:
+            bits = random.randrange(1 << 30)
+            plan.steps.append(Step(now, random.choice(("spoil", "keep", "old")), (stick, bits)))
+        pulled = random.randrange(8) if random.randrange(8) == 0 else -1
+        plan.steps.append(Step(now, "stick", (stick, random.choice(names), pulled)))
+
+
+# --- boards whose windows must find each other ---
+
+
+def _plans(seed: int, random: Random) -> Plan:
+    count = 2 + random.randrange(2)
+    names = [f"s{number}" for number in range(count)]
+    hours = 12 + random.randrange(36)
+    plan = Plan(seed, "plans", hours * 60 * MINUTE_MS, 500, save_ms=FIELD_PERIOD_MS)
+    window_ms = 20_000
+    duty = Duty(FIELD_PERIOD_MS, window_ms, plan=True, contact_ms=4_000)
+    for name in names:
+        plan.nodes[name] = Spec(duty=duty, drift_ppm=random.choice((0, 20, -20, 200, -200)))
+    plan.groups.append(names)
+    for number in range(1, count):
+        plan.links.append(
+            LinkPlan(
+                names[random.randrange(number)],
+                names[number],
+                CARRIER_SERIAL,
+                PROFILE_BSP_1,
+                random.choice((BATCH, INTERACTIVE)),
+                2_000,
+            )
+        )
+    for _ in range(hours * 2):
+        args = (random.choice(names), 0, 30, 0)
+        plan.steps.append(Step(random.randrange(plan.end_ms), "publish", args))
+    _line_faults(plan, random, 3)
+    _power_faults(plan, random, names, random.randrange(4))
+    return plan
+
+
+# --- faults ---
+
+
+def _line_faults(plan: Plan, random: Random, changes: int) -> None:
+    """Rates that change, partitions, one-way lines; in a quarter of the seeds there are none."""
+    if not plan.links or random.randrange(4) == 0:
+        return
+    live = [number for number, link in enumerate(plan.links) if link.carrier != CARRIER_STICK]
+    for number in live:
+        rates = draw_rates(random, plan.links[number].epoch_ms)
+        back = rates if random.randrange(2) else draw_rates(random, plan.links[number].epoch_ms)
+        plan.steps.append(Step(0, "rates", (number, rates, back)))
+    for _ in range(changes if live else 0):
+        number = random.choice(live)
+        at = random.randrange(plan.end_ms)
+        epoch_ms = plan.links[number].epoch_ms
+        what = random.randrange(4)
+        if what == 0:
+            until = at + random.randrange(1 + (plan.end_ms - at) // 2)
+            plan.steps.append(Step(at, "down", (number, until)))
+        elif what == 1:
+            deaf = Rates(loss=1024)
+            args = (number, deaf, Rates()) if random.randrange(2) else (number, Rates(), deaf)
+            plan.steps.append(Step(at, "rates", args))
+        elif what == 2:
+            plan.steps.append(
+                Step(at, "mode", (number, random.choice((BATCH, INTERACTIVE, AUTO))))
+            )
+        else:
+            args = (number, draw_rates(random, epoch_ms), draw_rates(random, epoch_ms))
+            plan.steps.append(Step(at, "rates", args))
+
+
+def _power_faults(plan: Plan, random: Random, names: list[str], count: int) -> None:
+    """Cuts at a flash step to come, torn or not, some with another one in the recovery."""
+    for _ in range(count if random.randrange(4) else 0):
+        again = 1 + random.randrange(12) if random.randrange(3) == 0 else 0
+        args = (random.choice(names), 1 + random.randrange(60), random.randrange(3), again)
+        kind = "plug" if random.randrange(6) == 0 else "cut"
+        plan.steps.append(Step(random.randrange(plan.end_ms), kind, args))
+
+
+def _client_faults(plan: Plan, random: Random, count: int) -> None:
+    """Deletions, messages that are not valid, clocks that jump."""
+    names = list(plan.nodes)
+    if random.randrange(2):
+        for _ in range(count):
+            args = (random.choice(names), random.randrange(1 << 16))
+            plan.steps.append(Step(random.randrange(plan.end_ms), "delete", args))
+    if random.randrange(3) == 0:
+        liar = random.choice(names)
+        plan.nodes[liar] = _liar(plan.nodes[liar])
+        for _ in range(1 + count // 4):
+            lie = (liar, 0, 30, 1)
+            plan.steps.append(Step(random.randrange(plan.end_ms), "publish", lie))
+    if random.randrange(3) == 0:
+        for _ in range(1 + count // 4):
+            jump = random.choice((-1, 1)) * random.choice((3_600_000, 10**12, 50 * 365 * DAY_MS))
+            args = (random.choice(names), jump)
+            plan.steps.append(Step(random.randrange(plan.end_ms), "wall", args))
+
+
+def _liar(spec: Spec) -> Spec:
+    """The same node with a client that finds everything valid."""
+    return replace(spec, judges=False)

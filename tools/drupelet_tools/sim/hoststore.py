@@ -1,0 +1,38 @@
+"""The host's SQLite store in memory: a crash rolls back what was not committed."""
+
+import sqlite3
+from pathlib import Path
+
+from drupelet_host import database
+from drupelet_host.store_sqlite import SqliteStore
+
+
+class MemoryStore(SqliteStore):
+    """`SqliteStore` over one connection that outlives the process it stands for."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(":memory:"))
+        self.kept: sqlite3.Connection = database.connect(self.path)
+        # The generation is drawn when a database is made; here it must not be by chance.
+        self.kept.execute("UPDATE meta SET value = 1 WHERE key = 'store_gen'")
+
+    def reopen(self) -> None:
+        """Open it as a new process does."""
+        self._connection = None
+        self.__init_again()
+        self._recover(self.kept)
+        self._connection = self.kept
+
+    def __init_again(self) -> None:
+        kept = self.kept
+        SqliteStore.__init__(self, self.path)
+        self.kept = kept
+
+    def crash(self) -> None:
+        """The process is gone, and with it what was not committed."""
+        if self.kept.in_transaction:
+            self.kept.execute("ROLLBACK")
+
+    def volatile(self) -> bool:
+        """Whether a crash now would take something."""
+        return self.kept.in_transaction

@@ -1,0 +1,337 @@
+"""What must be true, whatever happens: a model of its own that never asks the core.
+
+It is told what clients did and got, and reads every frame that leaves a node. Invariants S1 to S13
+and L1 to L3 stand in docs/simulator.md; the first one that does not hold raises Violation.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from drupelet_tools.sim.readers import Spoken, read
+
+# Epochs that a clean world may take to bring everything everywhere, and to fall silent.
+BACKOFF_EPOCHS_MAX = 64
+# Acknowledgements since a boot that are looked up after the next one: the newest ones.
+HELD_MAX = 256
+# Pace of sends that is remembered per direction; older ones are forgotten, not refused.
+PACE_MAX = 512
+
+
+class Violation(AssertionError):
+    """An invariant did not hold: which one, where, and what was seen."""
+
+    def __init__(self, name: str, node: str, text: str) -> None:
+        super().__init__(f"{name} at {node}: {text}")
+        self.name = name
+
+
+@dataclass(slots=True)
+class Message:
+    """A message as its author's client knows it."""
+
+    author: str
+    group: bytes
+    parents: tuple[bytes, ...]
+    at_ms: int
+    invalid: bool = False
+    promised: bool = False
+    needs: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class View:
+    """What one member was given and promised."""
+
+    given: set[bytes] = field(default_factory=set)
+    open: dict[bytes, None] = field(default_factory=dict)  # given, and not confirmed durably
+    again: set[bytes] = field(default_factory=set)  # may come again after a cut
+    deleted: set[bytes] = field(default_factory=set)
+    held: dict[bytes, None] = field(default_factory=dict)  # acknowledged since the last boot
+    unpromised: dict[bytes, None] = field(default_factory=dict)
+    judges: bool = True
+
+
+class Pace:
+    """When each message went to a peer, to hold S8: pauses never get shorter in silence."""
+
+    __slots__ = ("mark", "sends")
+
+    def __init__(self) -> None:
+        self.mark = 0  # counts what sets the pause back: hearing the peer, a boot, a mode
+        self.sends: dict[bytes, tuple[int, int, int]] = {}  # id -> when, pause before, mark
+
+
+class Oracle:
+    """Judges one world. `now` is the world's time in ms; `count` counts the checks."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0
+        self.messages: dict[bytes, Message] = {}
+        self.members: dict[bytes, tuple[str, ...]] = {}
+        self.views: dict[str, View] = {}
+        self.paces: dict[tuple[str, str], Pace] = {}
+        self.checks = 0
+        self.deliveries = 0
+        self.duplicated = 0
+        self.missing = 0  # deliveries that are still to come
+        self.withdrawn = 0
+        self.latencies_ms: list[int] | None = None
+
+    def add_member(self, name: str, judges: bool = True) -> None:
+        """Know a node."""
+        self.views[name] = View(judges=judges)
+
+    def add_group(self, group: bytes, members: Iterable[str]) -> None:
+        """Know a group; members that may judge its messages."""
+        self.members[group] = tuple(members)
+
+    # --- what clients do ---
+
+    def published(
+        self, node: str, group: bytes, id: bytes, parents: tuple[bytes, ...], invalid: bool
+    ) -> None:
+        """A node accepted a message of its own client."""
+        assert id not in self.messages, "the simulator makes every body once"
+        invalid = invalid or any(
+            parent in self.messages and self.messages[parent].invalid for parent in parents
+        )
+        needs = {
+            name
+            for name in self.members[group]
+            if name != node and not (invalid and self.views[name].judges)
+        }
+        self.messages[id] = Message(node, group, parents, self.now_ms, invalid, False, needs)
+        self.missing += len(needs)
+        self.views[node].unpromised[id] = None
+
+    def refused(self, node: str, id: bytes) -> None:
+        """The node did not take what its client wanted to publish."""
+        self.missing -= len(self.messages.pop(id).needs)
+        self.views[node].unpromised.pop(id, None)
+
+    def flushed(self, node: str, volatile: Callable[[bytes], bool]) -> None:
+        """The store said that everything so far is durable."""
+        view = self.views[node]
+        for id in view.unpromised:
+            self._check("S3", node, not volatile(id), id, "a barrier left it unflushed")
+            self.messages[id].promised = True
+        view.unpromised.clear()
+
+    def given(self, node: str, id: bytes, again: bool) -> None:
+        """The client got a message of the log."""
+        message = self.messages.get(id)
+        view = self.views[node]
+        self.checks += 3
+        if message is None:
+            raise Violation("S1", node, f"{id.hex()[:12]} was never published")
+        if id in view.given:
+            if id not in view.again:
+                self.duplicated += 1
+                raise Violation("S2", node, f"{id.hex()[:12]} delivered twice")
+            self._check("S2", node, again, id, "given again and not flagged so")
+            view.again.discard(id)
+        else:
+            view.given.add(id)
+            if node in message.needs:
+                message.needs.discard(node)
+                self.missing -= 1
+                self.deliveries += 1
+                if self.latencies_ms is not None:
+                    self.latencies_ms.append(self.now_ms - message.at_ms)
+        view.open[id] = None
+        self._check("S5", node, id not in view.deleted, id, "deleted, and delivered again")
+        for parent in message.parents:
+            if parent not in view.given and parent not in view.deleted:
+                raise Violation("S1", node, f"{id.hex()[:12]} before its dependency")
+        if message.invalid and view.judges and message.author != node:
+            raise Violation("S12", node, f"{id.hex()[:12]} is invalid and was delivered")
+
+    def content(self, node: str, id: bytes, made: bytes) -> None:
+        """The id that what is in a store has, beside the one that it goes by."""
+        self._check("S3", node, id == made, id, "its content is another")
+
+    def confirmed(self, node: str) -> None:
+        """Everything given so far is confirmed, and that is durable."""
+        self.views[node].open.clear()
+        self.views[node].again.clear()
+
+    def deleted(self, node: str, id: bytes) -> None:
+        """The client deleted a message of its log."""
+        self.views[node].deleted.add(id)
+
+    def deletable(self, node: str, any_foreign: bool) -> list[bytes]:
+        """What this client may delete without taking it from others: what all have."""
+        view = self.views[node]
+        return [
+            id
+            for id in reversed(self.messages)
+            if id in view.given
+            and id not in view.deleted
+            and not self.messages[id].invalid
+            and (not self.messages[id].needs or (any_foreign and self.messages[id].author != node))
+        ][:32]
+
+    # --- reboots ---
+
+    def rebooted(
+        self, node: str, finds: Callable[[bytes], bool], settled: Callable[[bytes], bool]
+    ) -> None:
+        """A node came back from its store. `settled`: a log may drop it, all its peers hold it."""
+        view = self.views[node]
+        for id in view.held:
+            self.checks += 1
+            if id in self.messages and not finds(id) and not settled(id):
+                raise Violation("S3", node, f"{id.hex()[:12]} was acknowledged and is gone")
+        acked = dict(view.held)
+        view.held.clear()
+        for id in list(view.unpromised):
+            if not finds(id):
+                self._withdraw(node, id)
+        view.unpromised = {id: None for id in view.unpromised if id in self.messages}
+        for id in view.open:
+            if finds(id):
+                view.again.add(id)
+            elif id in self.messages:
+                self._forget(node, id, acked, settled)
+        view.open.clear()
+        for (here, _), pace in self.paces.items():
+            if here == node:
+                pace.mark += 1
+
+    def _forget(
+        self, node: str, id: bytes, acked: dict[bytes, None], settled: Callable[[bytes], bool]
+    ) -> None:  # fmt: skip
+        """What was given but never durable comes anew."""
+        message = self.messages[id]
+        if message.author == node:
+            good = not message.promised or settled(id)
+            self._check("S3", node, good, id, "own, promised, gone")
+            if not message.promised:
+                self._withdraw(node, id)
+            return
+        # A log may have dropped what it acknowledged; what it did not, nobody counts on.
+        if id in acked and settled(id):
+            return
+        view = self.views[node]
+        view.given.discard(id)
+        message.needs.add(node)
+        self.missing += 1
+        self.deliveries -= 1
+
+    def _withdraw(self, node: str, id: bytes) -> None:
+        """The power went before its author's store had it: as if never published."""
+        message = self.messages.pop(id)
+        others = set(self.members[message.group]) - {node} - message.needs
+        others = {name for name in others if id in self.views[name].given}
+        self._check("S3", node, not others, id, "others have it, and its author lost it")
+        self.missing -= len(message.needs)
+        self.withdrawn += 1
+        self.views[node].given.discard(id)
+        self.views[node].unpromised.pop(id, None)
+
+    # --- frames ---
+
+    def left(
+        self, node: str, peer: str, frame: bytes, visible: set[bytes],
+        volatile: Callable[[bytes], bool], epoch_ms: int, falls_back: bool = False,
+    ) -> None:  # fmt: skip
+        """A frame leaves a node for a peer, over a carrier whose epochs are so long (0: stick).
+
+        `falls_back`: the pauses of its profile fall back from their longest (MVDS).
+        """
+        spoken = read(frame)
+        if spoken is None:
+            return
+        view = self.views[node]
+        self._isolation(node, peer, spoken, visible)
+        for id in spoken.acks:
+            self.checks += 1
+            if volatile(id):
+                raise Violation("S3", node, f"{id.hex()[:12]} acknowledged before it is durable")
+            view.held[id] = None
+            if len(view.held) > HELD_MAX:
+                del view.held[next(iter(view.held))]
+        for id in spoken.requests:
+            self._check("S5", node, id not in view.deleted, id, "deleted, and asked for again")
+        for id in spoken.messages:
+            message = self.messages.get(id)
+            if message is None:
+                raise Violation("S6", node, f"{id.hex()[:12]} was never published")
+            if message.author == node and not message.promised:
+                self._check("S3", node, not volatile(id), id, "sent before it is durable")
+                message.promised = True
+                view.unpromised.pop(id, None)
+            self._check("S5", node, id not in view.deleted, id, "deleted, and sent")
+            if epoch_ms:
+                self._paced(node, peer, id, epoch_ms, falls_back)
+
+    def _isolation(self, node: str, peer: str, spoken: Spoken, visible: set[bytes]) -> None:
+        for id in (*spoken.acks, *spoken.offers, *spoken.messages):
+            message = self.messages.get(id)
+            self.checks += 1
+            if message is not None and message.group not in visible:
+                raise Violation("S6", node, f"{id.hex()[:12]} of a group that {peer} has not")
+
+    def _paced(self, node: str, peer: str, id: bytes, epoch_ms: int, falls_back: bool) -> None:
+        pace = self.paces.get((node, peer))
+        if pace is None:
+            pace = self.paces[node, peer] = Pace()
+        last = pace.sends.pop(id, None)
+        pause_ms = 0
+        self.checks += 1
+        if last is not None and last[2] == pace.mark:
+            pause_ms = self.now_ms - last[0]
+            # Half an epoch: two payloads lie in two epochs, and drift is far less.
+            if 2 * pause_ms < epoch_ms:
+                raise Violation("S8", node, f"{id.hex()[:12]} to {peer} again after {pause_ms} ms")
+            cap_ms = (BACKOFF_EPOCHS_MAX - 1) * epoch_ms
+            if pause_ms + epoch_ms < min(last[1], cap_ms) and not falls_back:
+                raise Violation(
+                    "S8", node,
+                    f"{id.hex()[:12]} to {peer}: after {last[1]} ms only {pause_ms} ms",
+                )  # fmt: skip
+        pace.sends[id] = (self.now_ms, pause_ms, pace.mark)
+        if len(pace.sends) > PACE_MAX:
+            del pace.sends[next(iter(pace.sends))]
+
+    def heard(self, node: str, peer: str) -> None:
+        """Something of the peer came in: its pauses begin anew."""
+        pace = self.paces.get((node, peer))
+        if pace is not None:
+            pace.mark += 1
+
+    # --- at the end ---
+
+    def lost(self) -> list[tuple[bytes, str]]:
+        """What has not come, and to whom."""
+        return [(id, name) for id, m in self.messages.items() for name in sorted(m.needs)]
+
+    def log_is_causal(self, node: str, log: list[bytes]) -> None:
+        """The log of a node: each message once, after what it depends on."""
+        seen: set[bytes] = set()
+        present = set(log)
+        for id in log:
+            self.checks += 1
+            if id in seen:
+                self.duplicated += 1
+                raise Violation("S2", node, f"{id.hex()[:12]} is twice in the log")
+            message = self.messages.get(id)
+            for parent in message.parents if message else ():
+                if parent in present and parent not in seen:
+                    raise Violation(
+                        "S1", node, f"{id.hex()[:12]} before its dependency in the log"
+                    )
+            seen.add(id)
+
+    def bounded(self, node: str, what: str, value: int, limit: int) -> None:
+        """S7, and S13: a figure that must stay below its constant."""
+        self.checks += 1
+        if value > limit:
+            raise Violation(
+                "S13" if what == "programs" else "S7", node, f"{what}: {value} > {limit}"
+            )
+
+    def _check(self, name: str, node: str, good: bool, id: bytes, text: str) -> None:
+        self.checks += 1
+        if not good:
+            raise Violation(name, node, f"{id.hex()[:12]} {text}")

@@ -1,0 +1,331 @@
+"""People whose devices are online a tenth of the time (the mobile paper's simulations).
+
+Time goes in ticks of 30 s; a device that comes online stays so for a window, then is away for as
+long as makes its share. Everything that a device sends while it is online counts, heard or not.
+Members are real nodes on the flash log in RAM; what the paper calls naive is `paper_naive`.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from drupelet.bloom_sync import BloomSync
+from drupelet.clients import READINGS_CLIENT_ID
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.link import BATCH, CARRIER_MQTT, INTERACTIVE
+from drupelet.members import FAMILY_MVDS, SHARED
+from drupelet.node import Node
+from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.topic import Topic
+from drupelet_tools.sim.hoststore import MemoryStore
+from drupelet_tools.sim.presence import Presence, There
+
+TICK_MS = 30_000
+ONLINE = 0.1
+BODY_SIZE = 100
+MESSAGES_EACH = 5
+# Messages are written some time in the first day, whether the device is online or not.
+WRITING_TICKS = 2_880
+# A run that has not ended after 180 days never will.
+TICKS_MAX = 518_400
+RELAY_ONLINE = 0.9
+PROFILES = {"bsp-1": PROFILE_BSP_1, "compact-1": PROFILE_COMPACT_1, "mvds-1": PROFILE_MVDS_1}
+TOPIC_HEADER_SIZE = 5  # docs/SPEC.md 13
+_POLLS_MAX = 256
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One simulation: who takes part, how long they are online, and what they speak."""
+
+    protocol: str
+    people: int = 2
+    window_ticks: int = 10
+    relay: bool = False  # the paper's mailserver: a member that is online 90 % of the time
+    online: float = ONLINE
+    messages_each: int = MESSAGES_EACH
+
+
+@dataclass
+class Outcome:
+    """What one run came to: `latencies` in ticks, one per message and receiver."""
+
+    messages: int
+    deliveries: int
+    records: int = 0
+    bytes: int = 0
+    ticks: int = 0
+    latencies: list[int] = field(default_factory=list)
+
+    @property
+    def multiplier_records(self) -> float:
+        """Records sent per delivery: the paper's bandwidth multiplier."""
+        return self.records / self.deliveries
+
+    @property
+    def multiplier_bytes(self) -> float:
+        """Bytes sent per byte of body delivered."""
+        return self.bytes / (self.deliveries * BODY_SIZE)
+
+
+def draw_messages(setting: Setting, seed: int) -> list[tuple[int, int]]:
+    """When who writes a message, the last one first; the same for every protocol."""
+    rng = random.Random(f"{seed} {setting.people} {setting.messages_each}")
+    plan = [
+        (rng.randrange(WRITING_TICKS), person)
+        for person in range(setting.people)
+        for _ in range(setting.messages_each)
+    ]
+    return sorted(plan, reverse=True)
+
+
+class Availability:
+    """When one device is online: windows of a fixed length, pauses of a random one."""
+
+    def __init__(self, rng: random.Random, online: float, window_ticks: int) -> None:
+        self._windows = self._draw(rng, online, window_ticks)
+        self.start, self.end = next(self._windows)
+
+    @staticmethod
+    def _draw(rng: random.Random, online: float, window: int) -> Iterator[tuple[int, int]]:
+        pause = window * (1 - online) / online
+        at = -rng.randrange(window) if rng.random() < online else int(rng.expovariate(1 / pause))
+        while True:
+            yield at, at + window
+            at += window + 1 + int(rng.expovariate(1 / max(pause - 1, 0.5)))
+
+    def at(self, tick: int) -> bool:
+        """Whether it is online; ticks never go back."""
+        while tick >= self.end:
+            self.start, self.end = next(self._windows)
+        return tick >= self.start
+
+
+def records_of(counts: dict[int, int]) -> int:
+    """All records that were sent, of any type, from a box's counters (docs/SPEC.md 6.3)."""
+    base = 64 + 32 * CARRIER_MQTT
+    return sum(counts.get(base + kind, 0) for kind in range(8, 13))
+
+
+class Counts:
+    """A black box of which only the counters are wanted."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+
+    def log(self, now_ms: int, code: int, a: int, b: int, high: int, low: int) -> None:
+        """Events are not kept."""
+
+    def log_id(self, now_ms: int, code: int, a: int, b: int, ids: object, at: int) -> None:
+        """Events are not kept."""
+
+    def count(self, index: int, amount: int) -> None:
+        """Add to a counter."""
+        self.counts[index] = self.counts.get(index, 0) + amount
+
+
+class Person:
+    """One member: a node, a link to each other member (or a topic), and when it is online."""
+
+    def __init__(self, number: int, setting: Setting, seed: int, count: int) -> None:
+        rng = random.Random(f"{seed} {number}")
+        self.number = number
+        self.frame = bytearray(FRAME_SIZE_MAX)
+        self.box = Counts()
+        self.filters = 0
+        self.presence = Presence(count)
+        store = MemoryStore()  # a flash log numbers no more than 32 members
+        store.reopen()
+        total = setting.people * setting.messages_each
+        self.node = Node(
+            store, lambda: rng.randrange(256), count, 1, max(total, 8), max(total, 8),
+            self.box,  # type: ignore[arg-type]  # what the engine tells one
+        )  # fmt: skip
+        topic, blooms = setting.protocol == "topic", setting.protocol == "bloom"
+        profile = PROFILES.get(setting.protocol.removesuffix("+offers"), PROFILE_COMPACT_1)
+        if topic:
+            profile = PROFILE_BSP_1
+        mode = INTERACTIVE if setting.protocol.endswith("+offers") else BATCH
+        if profile == PROFILE_MVDS_1:
+            self.group = self.node.join_id(bytes(range(32)), FAMILY_MVDS)
+        else:
+            self.group = self.node.join(READINGS_CLIENT_ID, b"paper")
+        others = [other for other in range(count) if other != number]
+        self.links = {}
+        for other in others:
+            peer = self.node.add_peer(_id(other))
+            self.node.share(self.group, peer, SHARED)
+            self.links[other] = self.node.link(peer, profile, CARRIER_MQTT, TICK_MS, mode)
+        self.node.boot(0)
+        self.blooms = {}
+        if blooms:
+            for other, link in self.links.items():
+                link.quiet = True
+                self.blooms[other] = BloomSync(self.node, self.group, link, rng.randrange)
+        self.topic = None
+        if topic:
+            ids = b"".join(_id(other) for other in others)
+            for other, link in self.links.items():
+                link.plan = There(self.presence, other)  # type: ignore[assignment]
+            self.topic = Topic(
+                self.node, self.group, list(self.links.values()), ids, _id(number),
+                lambda: rng.randrange(256),
+            )  # fmt: skip
+        relays = setting.relay and number == setting.people
+        share = RELAY_ONLINE if relays else setting.online
+        # The same whatever is spoken, so that protocols are compared on the same contacts.
+        own = random.Random(f"{seed} {number} {setting.window_ticks} {share}")
+        self.availability = Availability(own, share, setting.window_ticks)
+        self.online = False
+
+    def publish(self, payload: bytes, now_ms: int) -> bytes:
+        """Write a message; its id."""
+        body = b"\0" + payload
+        handle = self.node.publish(
+            self.group, body, len(body), now_ms.to_bytes(8), now_ms & 0x3FFFFFFF
+        )
+        assert handle > 0, handle
+        assert self.node.store.load(handle) == 0
+        return bytes(self.node.store.id)
+
+    def delivered(self) -> Iterator[bytes]:
+        """Ids of messages that came into the log since the last call."""
+        node = self.node
+        while node.next_event():
+            if node.store.load(node.event_handle) == 0 and node.store.source:
+                yield bytes(node.store.id)
+            node.done(node.event_handle)
+
+    def quiet(self) -> bool:
+        """Whether everybody is known to have everything."""
+        return not any(self.node.core.window.queued[link.peer] for link in self.links.values())
+
+
+def _id(number: int) -> bytes:
+    return (number + 1).to_bytes(4)
+
+
+class PaperWorld:
+    """One run; `run` gives its outcome."""
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        self.setting = setting
+        self.rng = random.Random(f"{seed} {setting.people} {setting.messages_each}")
+        count = setting.people + setting.relay
+        self.people = [Person(number, setting, seed, count) for number in range(count)]
+        self.bytes = 0
+        self._written: dict[bytes, int] = {}
+        self._latencies: list[int] = []
+        self._plan = draw_messages(setting, seed)
+
+    def run(self) -> Outcome:
+        """Until everybody has everything, two also know it; or for 180 days.
+
+        In a large group somebody always meets somebody: what is spent after the last delivery is
+        the cost of meetings, not of messages.
+        """
+        messages = len(self._plan)
+        receivers = self.setting.people - 1
+        tick = 0
+        while tick < TICKS_MAX:
+            self._write(tick)
+            online = [one for one in self.people if self._comes(one, tick)]
+            self._exchange(online, tick)
+            done = not self._plan and len(self._latencies) == messages * receivers
+            if done and (receivers > 1 or all(one.quiet() for one in self.people)):
+                break
+            tick = self._next(tick)
+        records = sum(records_of(one.box.counts) + one.filters for one in self.people)
+        return Outcome(messages, messages * receivers, records, self.bytes, tick, self._latencies)
+
+    def _next(self, tick: int) -> int:
+        """The next tick at which anything can happen."""
+        soonest = min(max(tick + 1, one.availability.start) for one in self.people)
+        return min(soonest, max(tick + 1, self._plan[-1][0])) if self._plan else soonest
+
+    def _comes(self, one: Person, tick: int) -> bool:
+        was = one.online and one.availability.start < tick
+        one.online = one.availability.at(tick)
+        if one.online and not was:
+            one.presence.begin()
+        return one.online
+
+    def _write(self, tick: int) -> None:
+        while self._plan and self._plan[-1][0] <= tick:
+            _, person = self._plan.pop()
+            payload = self.rng.randbytes(BODY_SIZE - 1)
+            id = self.people[person].publish(payload, tick * TICK_MS)
+            self._written[id] = tick
+
+    def _exchange(self, online: list[Person], tick: int) -> None:
+        now_ms = tick * TICK_MS & 0x3FFFFFFF
+        for moment in range(3):  # a frame, its answer and what follows from that fit a tick
+            for one in online:
+                at_ms = now_ms + moment * TICK_MS // 4
+                if one.topic is not None:
+                    self._speak(one, online, at_ms)
+                else:
+                    self._send(one, online, at_ms)
+        for one in online:
+            for id in one.delivered():
+                if one.number < self.setting.people:
+                    self._latencies.append(tick - self._written[id])
+
+    def _send(self, one: Person, online: list[Person], now_ms: int) -> None:
+        here = {other.number: other for other in online}
+        for number in one.presence.due():
+            link = one.links.get(number)
+            if link is None:
+                continue
+            other = here.get(number)
+            call = one.presence.call_into(one.frame, number)
+            if call:
+                self.bytes += call
+                if other is not None:
+                    other.presence.told(one.number, one.frame)
+            if not one.presence.there(number):
+                continue
+            if one.blooms:
+                self._tell(one, other, number)
+            if link.wake_ms(now_ms):
+                continue
+            for _ in range(_POLLS_MAX):
+                size = link.poll_into(one.frame, now_ms)
+                if not size:
+                    break
+                self.bytes += size
+                if other is not None:
+                    back = other.links[one.number]
+                    other.presence.heard(one.number)
+                    back.receive(bytearray(one.frame), size, now_ms)
+
+    def _tell(self, one: Person, other: Person | None, number: int) -> None:
+        """What a filter says, and what is known from the peer's."""
+        if one.presence.newly_met(number):
+            one.blooms[number].meet()
+        size = one.blooms[number].poll_into(one.frame, len(one.frame))
+        if size:
+            self.bytes += size
+            one.filters += 1
+            if other is not None:
+                other.presence.heard(one.number)
+                other.blooms[one.number].receive(one.frame, size)
+
+    def _speak(self, one: Person, online: list[Person], now_ms: int) -> None:
+        """On a topic, one call and one answer are for all."""
+        assert one.topic is not None
+        others = [other for other in online if other is not one]
+        call = one.presence.call_all_into(one.frame)
+        if call:
+            self.bytes += TOPIC_HEADER_SIZE + call
+            for other in others:
+                other.presence.told(one.number, one.frame)
+        for _ in range(_POLLS_MAX):
+            size = one.topic.poll_into(one.frame, now_ms)
+            if not size:
+                break
+            self.bytes += size
+            for other in others:
+                assert other.topic is not None
+                other.presence.heard(one.number)
+                other.topic.receive(bytearray(one.frame), size, now_ms)

@@ -1,0 +1,116 @@
+"""Many seeds on all cores, until the time is over; and power-cut plans between them."""
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from drupelet_tools.sim.cuts import CutResult, run_script
+from drupelet_tools.sim.faults import draw_plan
+from drupelet_tools.sim.minimise import command_for, minimise
+from drupelet_tools.sim.run import Result, run_seed
+from drupelet_tools.sim.yearly import run_yearly, yearly_plan
+
+# Of so many seeds one is a script of power cuts, and one a month of boards in a field.
+TURNS = 6
+FIRST_SEED = 1_000_000
+# A failing seed is made smaller for as many runs at most.
+MINIMISE_RUNS = 120
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a soak prints."""
+
+    seeds: int = 0
+    device_years: float = 0.0
+    wakes: int = 0
+    deliveries: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    power_cuts: int = 0
+    invariant_checks: int = 0
+    violations: int = 0
+    frames: int = 0
+    seconds: float = 0.0
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, result: Result) -> None:
+        """Count one seed."""
+        self.seeds += 1
+        self.device_years += result.device_years
+        self.wakes += result.wakes
+        self.deliveries += result.deliveries
+        self.duplicated += result.duplicated
+        self.power_cuts += result.power_cuts
+        self.invariant_checks += result.invariant_checks
+        self.frames += result.frames
+        if result.violation:
+            self.violations += 1
+            # L1 alone says that something never came; after anything else the run just ended.
+            self.lost += result.lost if result.name == "L1" else 0
+            self.failures.append(f"{command_for(result)}  # {result.violation}")
+        else:
+            self.lost += result.lost
+
+    def add_cuts(self, result: CutResult) -> None:
+        """Count the plans of one script."""
+        self.power_cuts += result.plans
+        self.invariant_checks += result.checks
+        self.deliveries += result.deliveries
+        self.violations += len(result.failures)
+        self.failures += result.failures
+
+    def figures(self) -> dict[str, object]:
+        """As printed with --json."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        found["device_years"] = round(self.device_years, 3)
+        found["seconds"] = round(self.seconds, 1)
+        return found
+
+
+def _one(seed: int, kind: str) -> Result | CutResult:
+    if not kind and seed % TURNS == 0:
+        return run_script(seed)
+    if kind == "yearly" or (not kind and seed % TURNS == 1):
+        return run_yearly(seed)
+    return run_seed(seed, kind)
+
+
+def soak(
+    minutes: float, first_seed: int = FIRST_SEED, kind: str = "", workers: int = 0,
+    seeds_max: int = 0,
+) -> Totals:  # fmt: skip
+    """Run seeds upwards from the first for so long, or for so many."""
+    workers = workers or os.cpu_count() or 1
+    began = time.monotonic()
+    totals = Totals()
+    seeds: Iterator[int] = iter(range(first_seed, first_seed + (seeds_max or 1 << 30)))
+    with ProcessPoolExecutor(workers) as pool:
+        running: set[Future[Result | CutResult]] = set()
+        while True:
+            over = time.monotonic() - began >= minutes * 60
+            while not over and len(running) < 2 * workers:
+                seed = next(seeds, -1)
+                if seed < 0:
+                    break
+                running.add(pool.submit(_one, seed, kind))
+            if not running:
+                break
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                result = future.result()
+                if isinstance(result, CutResult):
+                    totals.add_cuts(result)
+                else:
+                    totals.add(result)
+    totals.seconds = time.monotonic() - began
+    return totals
+
+
+def smallest(result: Result, runs_max: int = MINIMISE_RUNS) -> str:
+    """The command that shows a failure with the fewest steps."""
+    yearly = result.kind == "yearly"
+    plan = yearly_plan(result.seed) if yearly else draw_plan(result.seed, result.kind)
+    return command_for(result, minimise(plan, result.name, runs_max))
