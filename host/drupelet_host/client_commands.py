@@ -69,17 +69,12 @@ def command(
 
 
 def _command_alone(settings: config.Config, asked: str) -> dict[str, object]:
-    from drupelet_host.clients.home import HomeGroups
     from drupelet_host.member import Member
 
     with config.lock(settings.home):
         member = Member(settings)
         try:
-            groups = HomeGroups(member.node, settings)
-            for number in member.numbers.values():
-                groups.share(number)
-            groups.began()
-            done = groups.command(asked, clock.now_ms())
+            done = member.clients.command(asked, clock.now_ms())
             member.close(clock.now_ms())
         finally:
             member.store.close()

@@ -23,6 +23,7 @@ from drupelet.node import (
     Node,
 )
 from drupelet_host import clock, database, mailbox, restored
+from drupelet_host.clients.home import HomeGroups
 from drupelet_host.config import PEERS_CONFIGURED_MAX, Config, Peer
 from drupelet_host.index import DictIndex
 from drupelet_host.live import MODES, PROFILES, LiveLink
@@ -95,12 +96,18 @@ class Member:
         descriptor = config.group.encode()
         self.readings = self.node.join(config.client or READINGS_CLIENT_ID, descriptor)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
-        self.group_names = {self.readings: "readings", self.telemetry: "telemetry"}
+        self.clients = HomeGroups(self.node, config)
+        self.group_names = {
+            self.readings: "readings",
+            self.telemetry: "telemetry",
+            **self.clients.names,
+        }
         self.numbers: dict[bytes, int] = {}
         self.names = {0: config.name}
         for peer in config.peers:
             self.add_peer(peer)
         self.node.boot(now_ms)
+        self.clients.began()
         if self.restored:
             self._skip_bundles()
         self._stick_links: dict[bytes, Link] = {}
@@ -120,6 +127,7 @@ class Member:
         self.node.share(self.readings, number, SHARED)
         # Black boxes end here: they are taken in from every peer and handed to none.
         self.node.share(self.telemetry, number, VISIBLE)
+        self.clients.add_peer(peer.id, number)
 
     def remove_peer(self, id: bytes) -> None:
         """Forget a peer; its links are dead. What it sent stays in the log."""
@@ -128,6 +136,7 @@ class Member:
         self._live_links.pop(id, None)
         self._told.pop(id, None)
         self.sealing.forget(id)
+        self.clients.remove_peer(id)
         restored.drop(self.store, restored.LOST + id.hex())
         restored.drop(self.store, restored.PEER_GEN + id.hex())
         self.node.remove_peer(number)
@@ -228,6 +237,7 @@ class Member:
     def took(self, event: Delivered) -> None:
         """The client has taken an event in; the cursor moves with the next `save`."""
         self.author.saw(event.handle)
+        self.clients.saw(event.group, event.handle)
         self.node.done(event.handle)
 
     def publish_letters(self, now_ms: int) -> int:

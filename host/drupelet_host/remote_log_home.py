@@ -166,11 +166,7 @@ def run_alone(settings: Config, kind: str, folder: Path) -> dict[str, Any]:
     """`push` or `pull` without an agent; the caller holds the home's lock."""
     member = Member(settings)
     try:
-        groups = HomeGroups(member.node, settings)
-        for number in member.numbers.values():
-            groups.share(number)
-        groups.began()
-        log = HomeLog(member, groups, FolderStore(folder))
+        log = HomeLog(member, member.clients, FolderStore(folder))
         place = f"folder:{folder}"
         done = log.push(place) if kind == "push" else log.pull(place)
         member.close(clock.now_ms())

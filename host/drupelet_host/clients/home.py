@@ -1,9 +1,9 @@
 """The groups that every host is in beside its readings: feeds, carriers and commands.
 
 groups = HomeGroups(node, config)      before `Node.boot`
-groups.share(number)                   for each peer
+groups.add_peer(id, number)            for each peer, at any time
 groups.began()                         after `Node.boot`
-groups.turn(events' handles, now_ms)   now and then
+groups.saw(group, handle)              for each event
 """
 
 import json
@@ -63,16 +63,30 @@ class HomeGroups:
 
     def __init__(self, node: Node, settings: Config) -> None:
         self._node = node
-        self._settings = settings
+        self.settings = settings  # as the peers are called now; the caller keeps it new
         descriptor = settings.group.encode()
-        root = command_root(settings)
-        keys = {peer.id: command_key(root, peer.id) for peer in settings.peers}
-        self._client = CommandClient(keys)
+        self._client = CommandClient({})
         self.feeds = Feeds(node, descriptor)
         self.carriers = CarrierGroup(node, descriptor)
         self.commands = node.join(COMMANDS_CLIENT_ID, descriptor, 0, self._client)
         self.groups = (self.feeds.group, self.carriers.group, self.commands)
-        self.host: CommandHost | None = None
+        self.names = {
+            self.feeds.group: "feeds",
+            self.carriers.group: "carriers",
+            self.commands: "commands",
+        }
+        self._has_begun = False
+        self._host: CommandHost | None = None
+
+    def add_peer(self, id: bytes, number: int) -> None:
+        """Share the groups with a peer and know its command key, if the owner has made any."""
+        self.share(number)
+        if (self.settings.home / "keys" / COMMANDS_KEY_NAME).exists():
+            self._client.keys[id] = command_key(command_root(self.settings), id)
+
+    def remove_peer(self, id: bytes) -> None:
+        """Forget a peer's command key."""
+        self._client.keys.pop(id, None)
 
     def share(self, number: int) -> None:
         """Share the groups with a peer."""
@@ -81,13 +95,26 @@ class HomeGroups:
 
     def began(self) -> None:
         """After `Node.boot`."""
-        self.host = CommandHost(self._node, self.commands, self._client)
+        self._has_begun = True
+
+    def saw(self, group: int, handle: int) -> None:
+        """An event of any group: our next command comes after it."""
+        if group == self.commands and self._host is not None:
+            self._host.saw(handle)
+
+    @property
+    def host(self) -> CommandHost:
+        """Who sends commands; made when it is needed, for it reads the whole log."""
+        assert self._has_begun, "began() comes first"
+        if self._host is None:
+            self._host = CommandHost(self._node, self.commands, self._client)
+        return self._host
 
     def announce(self, urls: tuple[str, ...], now_ms: int) -> None:
         """Tell the members how we are reached; nothing happens while that does not change."""
-        carriers = Carriers(self._settings.name, urls)
+        carriers = Carriers(self.settings.name, urls)
         stamp = clock.timestamp8(clock.wall_ms())
-        self.carriers.announce(self._settings.id, carriers, stamp, now_ms)
+        self.carriers.announce(self.settings.id, carriers, stamp, now_ms)
 
     def command(self, argument: str, now_ms: int) -> dict[str, Any]:
         """Send what the request `command` says, JSON of `board`, `operation` and `value`."""
@@ -96,16 +123,17 @@ class HomeGroups:
             name, operation, value = said["board"], said["operation"], int(said["value"])
         except (ValueError, KeyError, TypeError) as error:
             raise CommandError("not a command") from error
-        assert self.host is not None, "began() comes first"
+        board = find_peer(self.settings, name)
+        checked(operation, value)
+        # The key may be made just now: after the start, by the first command of all.
+        self._client.keys[board] = command_key(command_root(self.settings), board)
         stamp = clock.timestamp8(clock.wall_ms())
-        board = find_peer(self._settings, name)
-        counter = self.host.send(board, operation, checked(operation, value), stamp, now_ms)
+        counter = self.host.send(board, operation, value, stamp, now_ms)
         return {"board": name, "operation": operation, "value": value, "counter": counter}
 
     def told(self) -> list[dict[str, Any]]:
         """The commands in the log and what became of them."""
-        assert self.host is not None, "began() comes first"
-        names = self._settings.names()
+        names = self.settings.names()
         return [
             {
                 "counter": told.counter,
