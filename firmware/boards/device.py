@@ -21,6 +21,7 @@ from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from boards.commands import BoardCommands
     from boards.ports import BatteryPort, ClockPort, Say, SourcePort
     from boards.sleep import Sleeper
     from boards.stick import Socket
@@ -79,8 +80,9 @@ class Device:
         self.socket: "Socket | None" = None  # of a device that takes a stick
         self.sleeper: "Sleeper | None" = None  # of a device that sleeps deeply
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
+        self.events: "Node | BoardCommands" = node  # whose events `consume` takes
         self._programs = self._erases = self._millivolts = 0
-        self._due_ms = clock.now_ms()
+        self.due_ms = clock.now_ms()
 
     def add_live(self, transport: "Transport", link: "Link") -> None:
         """Serve a link over a carrier with two ends."""
@@ -105,7 +107,7 @@ class Device:
     def step(self) -> int:
         """Everything that is due now; then how long to sleep, in ms."""
         now_ms = self.clock.now_ms()
-        if elapsed_ms(now_ms, self._due_ms) < 1 << 29:
+        if elapsed_ms(now_ms, self.due_ms) < 1 << 29:
             self._epoch(now_ms)
         self._exchange()
         if self.socket is not None:
@@ -122,11 +124,11 @@ class Device:
 
     def _left_ms(self, now_ms: int) -> int:
         """Milliseconds until the next reading is due."""
-        left_ms = elapsed_ms(self._due_ms, now_ms)
+        left_ms = elapsed_ms(self.due_ms, now_ms)
         return left_ms if left_ms < 1 << 29 else 0
 
     def _epoch(self, now_ms: int) -> None:
-        self._due_ms = (now_ms + self.epoch_ms) & 0x3FFFFFFF
+        self.due_ms = (now_ms + self.epoch_ms) & 0x3FFFFFFF
         for seal, link in self.seals:
             if seal.peer_lost:
                 self._show_again(seal, link, now_ms)
@@ -244,11 +246,12 @@ class Device:
         """
         node = self.node
         for _ in range(_EVENTS_PER_TURN):
-            if node.next_event() != EVENT_MESSAGE:
+            if self.events.next_event() != EVENT_MESSAGE:
                 return False
-            if node.event_handle > self._recovered:
-                self._saw(node.event_handle)
-            node.done(node.event_handle)
+            handle = node.event_handle
+            if handle > self._recovered:
+                self._saw(handle)
+            self.events.done(handle)
         return True
 
     def _saw(self, handle: int) -> None:
@@ -272,7 +275,7 @@ class Device:
         seal = self._live_seal()
         if seal is not None:
             sleeper.go_on_seal(seal)
-        self._due_ms = (now_ms + sleeper.due_ms) & 0x3FFFFFFF
+        self.due_ms = (now_ms + sleeper.due_ms) & 0x3FFFFFFF
 
     def _live_seal(self) -> "Seal | None":
         """The seal whose keys go through deep sleep: that of the first live link."""

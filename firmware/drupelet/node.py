@@ -182,10 +182,10 @@ class Node:
 
         row = self.core.members.peer_slot(peer)
         assert row >= 0, "removed a peer that is not known"
+        check(remove_peer(self.core, row), "the store did not take it")
         for at in range(len(self._links) - 1, -1, -1):
             if self._links[at].peer == row:
                 self._links.pop(at).close()
-        check(remove_peer(self.core, row), "the store did not take it")
 
     def add_peer(self, id: bytes) -> int:
         """Know a peer by its 4-byte id; returns its number. Raises CapacityError."""

@@ -16,12 +16,14 @@ from typing import Any
 from drupelet.errors import DrupeletError
 from drupelet.schedule import elapsed_ms
 from drupelet_host import clock, config, key_actions, mailbox, stick_visit
+from drupelet_host.cas import FolderStore
 from drupelet_host.config import Config, Peer
 from drupelet_host.keys import LIVE
 from drupelet_host.lines import CARRIERS, REVOKED, UP, Brokers, Line, Waiter
 from drupelet_host.member import Delivered, Member
 from drupelet_host.output import Output, payload_text
 from drupelet_host.parse import split_body
+from drupelet_host.remote_log_home import HomeLog
 from drupelet_transports.base import TransportError
 from drupelet_transports.url import parse_url
 
@@ -192,10 +194,13 @@ class Agent:
     def _events(self) -> None:
         """Tell what entered the log. It is committed before it is told, and taken after."""
         for event in self.member.events():
-            if event.group == self.member.readings:
-                self._delivered += 1
-                self._tell(event)
-            self.member.took(event)
+            self._take(event)
+
+    def _take(self, event: Delivered) -> None:
+        if event.group == self.member.readings:
+            self._delivered += 1
+            self._tell(event)
+        self.member.took(event)
 
     def _tell(self, event: Delivered) -> None:
         via = self.member.names.get(event.source, "?")
@@ -239,6 +244,10 @@ class Agent:
                 result = self.reload()
             elif request.kind in KEY_ACTIONS:
                 result = self.change_keys(request.kind, request.argument)
+            elif request.kind == "command":
+                result = self.command(request.argument)
+            elif request.kind in ("push", "pull"):
+                result = self.remote_log(request.kind, request.argument)
             else:
                 result = {"error": f"this agent does not know the request {request.kind!r}"}
             self.member.store.write(
@@ -255,6 +264,25 @@ class Agent:
             return {"error": str(error)}
         self._instruct()
         self.output.event("keys", f"{kind} {name}", action=kind, **done)
+        return done
+
+    def command(self, argument: str) -> dict[str, Any]:
+        """Tell a board to do something; what was sent, or `error` with one line."""
+        try:
+            done = self.member.clients.command(argument, clock.now_ms())
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self.output.event("command", f"{done['operation']} to {done['board']}", **done)
+        return done
+
+    def remote_log(self, kind: str, folder: str) -> dict[str, Any]:
+        """Push to or pull from a remote log in a folder; how much, or `error` with one line."""
+        try:
+            log = HomeLog(self.member, self.member.clients, FolderStore(Path(folder)), self._take)
+            done = (log.push if kind == "push" else log.pull)(f"folder:{folder}")
+        except DrupeletError as error:
+            return {"error": str(error)}
+        self.output.event(kind, f"{kind} {folder}", **done)
         return done
 
     def _instruct(self) -> None:
@@ -320,7 +348,7 @@ class Agent:
                         self.lines.append(self._line(peer, now_ms))
         except DrupeletError as error:
             return {"error": str(error)}
-        self.config = self.member.config = settings
+        self.config = self.member.config = self.member.clients.settings = settings
         for line in self.lines:
             line.peer = next(peer for peer in settings.peers if peer.id == line.peer.id)
             if line.live.mode != line.peer.mode:
@@ -358,6 +386,7 @@ class Agent:
             changed["removed"].append(peer.name)
         left = tuple(peer for peer in self.config.peers if peer.id in kept)
         self.config = self.member.config = replace(self.config, peers=left)
+        self.member.clients.settings = self.config
         return changed
 
     # --- status ---

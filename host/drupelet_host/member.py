@@ -127,7 +127,7 @@ class Member:
         self.node.share(self.readings, number, SHARED)
         # Black boxes end here: they are taken in from every peer and handed to none.
         self.node.share(self.telemetry, number, VISIBLE)
-        self.clients.add_peer(peer.id, number)
+        self.clients.add_peer(peer, number)
 
     def remove_peer(self, id: bytes) -> None:
         """Forget a peer; its links are dead. What it sent stays in the log."""

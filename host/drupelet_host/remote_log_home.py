@@ -11,7 +11,7 @@ from drupelet_host.cas import FolderStore, RemoteStore
 from drupelet_host.clients.home import HomeGroups
 from drupelet_host.config import Config
 from drupelet_host.feeds import Feed
-from drupelet_host.member import Member
+from drupelet_host.member import Delivered, Member
 from drupelet_host.remote_log import (
     POLL_MS_MAX,
     LogReader,
@@ -38,10 +38,17 @@ def feed_root(settings: Config) -> bytes:
 
 
 class HomeLog:
-    """The readings of a member, and a store."""
+    """The readings of a member, and a store.
 
-    def __init__(self, member: Member, groups: HomeGroups, store: RemoteStore) -> None:
+    took: who takes what enters the log meanwhile, for an agent tells of it; None: nobody else.
+    """
+
+    def __init__(
+        self, member: Member, groups: HomeGroups, store: RemoteStore,
+        took: Callable[[Delivered], None] | None = None,
+    ) -> None:  # fmt: skip
         self._member = member
+        self._took = took or member.took
         self._groups = groups
         self._store = store
         self._group = group_id_of(member.node, member.readings)
@@ -98,7 +105,7 @@ class HomeLog:
     def _taken(self) -> None:
         while events := self._member.events():
             for event in events:
-                self._member.took(event)
+                self._took(event)
 
 
 class FeedWatch:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from drupelet.errors import DrupeletError
 from drupelet_host import cli, clock, config
 from drupelet_host.clients.carriers import Carriers
-from drupelet_host.clients.home import HomeGroups, checked, command_root, write_key
+from drupelet_host.clients.home import checked, command_root, write_key
 from drupelet_host.config import Config, Peer
 from drupelet_host.member import Member
 
@@ -29,21 +29,13 @@ def run(*words: str) -> str:
     return result.output
 
 
-def groups_of(member: Member, settings: Config) -> HomeGroups:
-    groups = HomeGroups(member.node, settings)
-    for number in member.numbers.values():
-        groups.share(number)
-    groups.began()
-    return groups
-
-
 def test_a_command_is_in_the_log_for_the_board(settings: Config) -> None:
     home = str(settings.home)
     said = json.loads(run("command", "--home", home, "--json", "soil", "epoch", "60000"))
     assert said["counter"] > 0 and said["operation"] == "epoch"
     assert "is on its way" in run("command", "--home", home, "soil", "report")
     member = Member(settings)
-    groups = groups_of(member, settings)
+    groups = member.clients
     told = groups.told()
     assert [(one["board"], one["operation"], one["value"]) for one in told] == [
         ("soil", "epoch", 60_000),
@@ -84,7 +76,7 @@ def test_the_command_key_is_the_owners_alone(settings: Config, tmp_path: Path) -
 
 def test_hosts_learn_each_others_carriers(settings: Config) -> None:
     member = Member(settings)
-    groups = groups_of(member, settings)
+    groups = member.clients
     groups.announce(("mqtt://broker:1883/x",), 0)
     groups.announce(("mqtt://broker:1883/x",), 0)
     assert groups.carriers.known() == {b"aaaa": Carriers("a", ("mqtt://broker:1883/x",))}

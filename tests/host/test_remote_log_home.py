@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from drupelet.errors import StorageError
 from drupelet_host import cli, clock, config, database, mailbox
-from drupelet_host.clients.home import HomeGroups
 from drupelet_host.config import Config, Peer
 from drupelet_host.log_view import LogView
 from drupelet_host.member import Member
@@ -77,13 +76,12 @@ def test_a_peer_that_knows_the_feed_reads_it(tmp_path: Path) -> None:
     write(ann, 20)
     run_alone(ann, "push", place)
     member = Member(ann)
-    feed = HomeGroups(member.node, ann).feeds.known()[ann.id]
+    feed = member.clients.feeds.known()[ann.id]
     member.close(clock.now_ms())
     assert feed.places == (f"folder:{place}",)
     assert run_alone(ben, "pull", place)["pulled"] == 0  # it knows of no feed yet
     member = Member(ben)
-    groups = HomeGroups(member.node, ben)
-    groups.began()
+    groups = member.clients
     groups.feeds.announce(ann.id, feed, bytes(8), 0)  # as it comes from a
     member.close(clock.now_ms())
     done = run_alone(ben, "pull", place)
@@ -97,11 +95,10 @@ def test_an_agent_watches_feeds_less_often_while_they_do_not_grow(tmp_path: Path
     write(ann, 5)
     run_alone(ann, "push", place)
     member = Member(ann)
-    feed = HomeGroups(member.node, ann).feeds.known()[ann.id]
+    feed = member.clients.feeds.known()[ann.id]
     member.close(clock.now_ms())
     member = Member(ben)
-    groups = HomeGroups(member.node, ben)
-    groups.began()
+    groups = member.clients
     watch = FeedWatch(member, groups, open_folder)
     assert watch.turn(0) == 0 and watch.wait_ms(0) == POLL_MS_MAX
     groups.feeds.announce(ann.id, feed, bytes(8), 0)

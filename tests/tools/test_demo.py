@@ -255,7 +255,7 @@ def interrupted(out: Path, moment: str, at_least: int) -> None:
         assert len(alive(mark)) >= at_least
         begun = time.monotonic()
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(60)
         took_s = time.monotonic() - begun
         while (left := alive(mark)) and time.monotonic() - begun < INTERRUPT_S_MAX:
             time.sleep(0.02)

@@ -30,6 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from boards.commands import BoardCommands
     from boards.keys import BoardKeys
     from boards.ports import SourcePort
     from boards.sleep import Sleeper
@@ -84,10 +85,12 @@ class _Setup:
             store, random_byte, config["peers_max"], GROUPS_MAX, config["messages_max"],
             config["offers_max"], self.box,
         )  # fmt: skip
-        self._join()
+        commands = self._join()
         self._let_go()
         self._boot()
         self._make_board()
+        if commands:
+            commands.recover(self.board.device)
         for row in range(len(self.carriers)):
             self._add_carrier(config["peers"][row], self.carriers[row])
         if self.sleeper:
@@ -193,21 +196,28 @@ class _Setup:
             del sys.modules["drupelet.manage"]
         gc.collect()
 
-    def _join(self) -> None:
+    def _join(self) -> "BoardCommands | None":
         config = self.config
+        node = self.node
         descriptor = config["group"].encode()
-        self.readings = self.node.join(READINGS_CLIENT_ID, descriptor)
-        self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
+        self.readings = node.join(READINGS_CLIENT_ID, descriptor)
+        self.telemetry = node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
         self.numbers = {}
         for peer in config["peers"]:
-            number = self.node.add_peer(bytes.fromhex(peer["id"]))
+            number = node.add_peer(bytes.fromhex(peer["id"]))
             self.numbers[peer["id"]] = number
-            self.node.share(self.readings, number, SHARED)
+            node.share(self.readings, number, SHARED)
             shared = SHARED if peer["id"] in config["telemetry_to"] else VISIBLE
-            self.node.share(self.telemetry, number, shared)
+            node.share(self.telemetry, number, shared)
+        if config.get("commands"):
+            from boards.commands import join
+
+            return join(self, BoardFiles)
+        return None
 
     def _boot(self) -> None:
         box = self.box
+        config = self.config
         now_ms = self.clock.now_ms()
         # Where the black box is lost, a wake is a boot of its own: counters begin at 0 again.
         goes_on = self.sleeper is not None and self.sleeper.go_on_box(box, now_ms)
@@ -218,28 +228,31 @@ class _Setup:
         self.clock.anchor_into(anchor)
         box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
         box.log(now_ms, CODE_BOOT, 0, box.boot, 0, 0)
-        limit = self.config["heap_limit"]
+        limit = config["heap_limit"]
         box.log(now_ms, CODE_DESCRIPTOR, 1, 0, limit >> 16, limit & 0xFFFF)
-        epoch_ms = self.config["epoch_ms"]
+        epoch_ms = config["epoch_ms"]
         box.log(now_ms, CODE_DESCRIPTOR, 2, 0, epoch_ms >> 16, epoch_ms & 0xFFFF)
         box.log(now_ms, CODE_DESCRIPTOR, 3, _BOARD_ESP32, 0, 0)
 
     def _make_board(self) -> None:
         console = self.console
+        config = self.config
+        node = self.node
+        clock = self.clock
         waiter = Waiter()
         waiter.add(console.stream)
-        epoch_ms = self.config["epoch_ms"]
+        epoch_ms = config["epoch_ms"]
         device = Device(
-            self.node, self.box, self.clock, self._source(), Author(self.node, self.readings),
+            node, self.box, clock, self._source(), Author(node, self.readings),
             self.readings, self.telemetry, epoch_ms, console.say,
         )  # fmt: skip
-        if self.config.get("battery"):
+        if config.get("battery"):
             from boards.unix.sensors import Battery
 
-            device.battery = Battery(self.config["battery"])
+            device.battery = Battery(config["battery"])
         device.recover()
         self.board = Board(
-            self.node, device, self.clock, console, waiter, epoch_ms, list(self.numbers.values())
+            node, device, clock, console, waiter, epoch_ms, list(self.numbers.values())
         )
 
     def _source(self) -> "SourcePort":

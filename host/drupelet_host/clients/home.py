@@ -1,7 +1,7 @@
 """The groups that every host is in beside its readings: feeds, carriers and commands.
 
 groups = HomeGroups(node, config)      before `Node.boot`
-groups.add_peer(id, number)            for each peer, at any time
+groups.add_peer(peer, number)          for each peer, at any time
 groups.began()                         after `Node.boot`
 groups.saw(group, handle)              for each event
 """
@@ -17,7 +17,7 @@ from drupelet.node import SHARED, Node
 from drupelet_host import clock, private
 from drupelet_host.clients.carriers import CarrierGroup, Carriers
 from drupelet_host.clients.command_host import OPERATION_NAMES, CommandHost, command_key
-from drupelet_host.config import Config
+from drupelet_host.config import BOARD_HOST, Config, Peer
 from drupelet_host.feeds import Feeds
 
 # The owner's secret from which the boards' command keys follow; 0600, made when it is needed.
@@ -78,11 +78,15 @@ class HomeGroups:
         self._has_begun = False
         self._host: CommandHost | None = None
 
-    def add_peer(self, id: bytes, number: int) -> None:
+    def add_peer(self, peer: Peer, number: int) -> None:
         """Share the groups with a peer and know its command key, if the owner has made any."""
-        self.share(number)
+        if peer.board in ("", BOARD_HOST):
+            self.share(number)
+        else:
+            # A board is in no other group: it would be sent what it never acknowledges.
+            self._node.share(self.commands, number, SHARED)
         if (self.settings.home / "keys" / COMMANDS_KEY_NAME).exists():
-            self._client.keys[id] = command_key(command_root(self.settings), id)
+            self._client.keys[peer.id] = command_key(command_root(self.settings), peer.id)
 
     def remove_peer(self, id: bytes) -> None:
         """Forget a peer's command key."""

@@ -1,0 +1,141 @@
+"""A board's end of the command channel (docs/SPEC.md 15.8): what a host may tell it to do.
+
+Loaded only when the board's configuration says so and its flash holds the command key.
+"""
+
+from drupelet._compat import const
+from drupelet.clients import Author
+from drupelet.clients_command import COMMANDS_CLIENT_ID, CommandBoard, CommandClient
+from drupelet.errors import E_PEER, OK
+from drupelet.members import SHARED
+from drupelet.node import EVENT_NONE
+from drupelet.schedule import elapsed_ms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from boards.device import Device
+    from boards.unix.setup import _Setup as Setup
+    from drupelet.files import Files
+    from drupelet.node import Node
+
+_KEY_NAME = "commands.key"
+_KEY_SIZE = const(32)
+# Longer waits would not fit the clock's count of 2^30 ms.
+_WAIT_MS_MAX = const(1 << 28)
+
+
+def read_key(files: "Files") -> "bytes | None":
+    """The command key that the host put on the flash; None: there is none."""
+    if files.size(_KEY_NAME) != _KEY_SIZE:
+        return None
+    file = files.open(_KEY_NAME, False)
+    if file < 0:
+        return None
+    key = bytearray(_KEY_SIZE)
+    count = files.read_into(file, 0, key, 0, _KEY_SIZE)
+    files.close(file)
+    return bytes(key) if count == _KEY_SIZE else None
+
+
+def join(setup: "Setup", open_folder: "Callable[[str], Files]") -> "BoardCommands | None":
+    """The group of commands, shared with all peers, before `Node.boot`.
+
+    None, and said so, when there is no key.
+    """
+    key = read_key(open_folder(setup.config["flash"]))
+    if key is None:
+        why = "no command key: see `drupelet command --key-to`"
+        setup.console.say('{"event":"refused","why":"%s"}' % why)
+        return None
+    made = BoardCommands(setup.node, setup.id, key, setup.config["group"].encode())
+    for peer in setup.numbers.values():
+        setup.node.share(made.group, peer, SHARED)
+    return made
+
+
+class BoardCommands:
+    """The group of commands of one board: made before `Node.boot`, then `recover`."""
+
+    def __init__(self, node: "Node", id: bytes, key: bytes, descriptor: bytes) -> None:
+        self._node = node
+        self._id = id
+        self._client = CommandClient({id: key})
+        self.group = node.join(COMMANDS_CLIENT_ID, descriptor, 0, self._client)
+        self._author = Author(node, self.group)
+        self._timestamp = bytearray(8)
+        self._held = 0  # the event whose answer had no room
+        self._held_ms = 0
+
+    def recover(self, device: "Device") -> None:
+        """After `Node.boot`: find what was answered already, and take the device's events."""
+        self._device = device
+        actions = [self._set_epoch, self._sleep, self._flush, self._report]
+        self._board = CommandBoard(self._client, self._id, actions)
+        self._board.recover(self._node, self.group)
+        self._author.recover()
+        device.events = self
+
+    # --- the node's events, each looked at before it is done with ---
+
+    def next_event(self) -> int:
+        """As of the node; EVENT_NONE, too, while an answer has no room.
+
+        It is tried again once per epoch, for each time its command is done once more.
+        """
+        if self._held:
+            device = self._device
+            if elapsed_ms(device.clock.now_ms(), self._held_ms) < device.epoch_ms:
+                return EVENT_NONE
+            self.done(self._held)
+            if self._held:
+                return EVENT_NONE
+        return self._node.next_event()
+
+    def done(self, handle: int) -> None:
+        """Do what the event says; it stays unconfirmed if the answer has no room."""
+        device = self._device
+        now_ms = device.clock.now_ms()
+        self._author.saw(handle)
+        device.clock.timestamp_into(self._timestamp)
+        code = self._board.take(
+            self._node, self.group, handle, self._author, self._timestamp, now_ms
+        )
+        self._held = 0 if code == OK else handle
+        self._held_ms = now_ms
+        if code == OK:
+            self._node.done(handle)
+
+    # --- the operations: what the answer says, or a negative code ---
+
+    def _set_epoch(self, value: int) -> int:
+        """Take readings this often until the next boot; the value."""
+        if not 0 < value < _WAIT_MS_MAX:
+            return E_PEER
+        self._device.epoch_ms = value
+        return self._put_off(value)
+
+    def _put_off(self, wait_ms: int) -> int:
+        device = self._device
+        device.due_ms = (device.clock.now_ms() + wait_ms) & 0x3FFFFFFF
+        return wait_ms
+
+    def _sleep(self, value: int) -> int:
+        """Put the next reading off, so that deep sleep lasts as long; the value.
+
+        A wake plan is kept: a peer may count on it.
+        """
+        if self._device.sleeper is None or not 0 < value < _WAIT_MS_MAX:
+            return E_PEER
+        return self._put_off(value)
+
+    def _flush(self, _value: int) -> int:
+        """Let the black box leave as far as it is written."""
+        self._device.flush()
+        return 0
+
+    def _report(self, _value: int) -> int:
+        """The battery's millivolts; without one, how many readings were taken."""
+        device = self._device
+        return device.own if device.battery is None else device.battery.millivolts()
