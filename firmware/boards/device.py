@@ -144,7 +144,7 @@ class Device:
         self.drain()
         code = self.node.save(now_ms)
         if code != OK:
-            self._failed(now_ms, code, _SAVING)
+            self.box.log(now_ms, CODE_ERROR, -code, _SAVING, 0, 0)
         self._measure(now_ms)
         self.box.state(self.clock.now_ms(), _IDLE)
 
@@ -162,10 +162,6 @@ class Device:
             if millivolts and (apart >= _BATTERY_STEP_MV or -apart >= _BATTERY_STEP_MV):
                 self._millivolts = millivolts
                 box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
-
-    def _failed(self, now_ms: int, code: int, doing: int) -> None:
-        """Tell the black box of an error that the device has lived through."""
-        self.box.log(now_ms, CODE_ERROR, -code, doing, 0, 0)
 
     def _show_again(self, seal: "Seal", link: "Link", now_ms: int) -> None:
         """The peer has lost what it acknowledged: all of it is shown again."""
@@ -196,7 +192,7 @@ class Device:
             self.own += 1
             self.author.published(handle)
         else:
-            self._failed(now_ms, handle, _PUBLISHING)
+            self.box.log(now_ms, CODE_ERROR, -handle, _PUBLISHING, 0, 0)
 
     def _publish_long(self, head: int, size: int, now_ms: int) -> int:
         node = self.node
@@ -298,7 +294,9 @@ class Device:
                 outstanding = True
         if sleeper.awake(now_ms, outstanding):
             return 0
-        rest_ms = sleeper.rest_ms(now_ms, self._left_ms(now_ms))
+        rest_ms = self._left_ms(now_ms)
+        if sleeper.plan is not None:
+            rest_ms = min(rest_ms, sleeper.plan.next_wake_ms(now_ms))
         return rest_ms if rest_ms >= DEEP_SLEEP_MS_MIN else 0
 
     def sleep(self, rest_ms: int) -> None:

@@ -120,12 +120,6 @@ class Sleeper:
             return True
         return elapsed_ms(now_ms, self._heard_ms) < self._contact_ms
 
-    def rest_ms(self, now_ms: int, left_ms: int) -> int:
-        """How long it may sleep when the next reading is due in `left_ms`."""
-        if self.plan is not None:
-            left_ms = min(left_ms, self.plan.next_wake_ms(now_ms))
-        return left_ms
-
     # --- asleep ---
 
     def sleep(
