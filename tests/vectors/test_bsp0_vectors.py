@@ -2,48 +2,32 @@
 
 import json
 import random
-import subprocess
-import sys
 import tracemalloc
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import line_harness
 from drupelet.errors import PeerError
 from drupelet.wire import bsp0
+from line_harness import PYTHON, Json
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = ROOT.parent / "shared/vectors/bsp/bsp_briar_1.5.19.json"
 needs_vectors = pytest.mark.skipif(not VECTORS.is_file(), reason="../shared is not here")
 LISTS = {"ACK": "acks", "OFFER": "offers", "REQUEST": "requests"}
-TIMEOUT_S = 120
 FUZZ_STREAMS = 100_000
 TRACED_STREAMS = 5_000
 PIECES = [[], [1], [7, 1, 300], [4], [100_000]]
 
-Json = dict[str, Any]
-
 
 def ask(requests: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
-    lines = "".join(
-        f"{verb} {json.dumps({'profile': 'bsp-0', **request})}\n" for verb, request in requests
+    return line_harness.ask(
+        PYTHON, [(verb, {"profile": "bsp-0", **request}) for verb, request in requests]
     )
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/harness.py")],
-        input=lines,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    replies = [line.partition(" ") for line in done.stdout.splitlines()]
-    assert len(replies) == len(requests), done.stderr
-    return [(status, json.loads(rest)) for status, _, rest in replies]
 
 
 @cache

@@ -9,46 +9,17 @@ import json
 import random
 import re
 import struct
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from line_harness import COMMANDS, Json, ask, lines_of, on_all, printed
+
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = ROOT.parent / "shared/vectors"
-COMMANDS = {
-    "python": [sys.executable],
-    "micropython": [str(ROOT / "tools/micropython")],
-    "micropython-i386": [str(ROOT / "tools/micropython-i386")],
-}
-TIMEOUT_S = 120
 TYPES = ("ACK", "MESSAGE", "OFFER", "REQUEST")
 
-Json = dict[str, Any]
-on_all = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 shared = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is not here")
-
-
-def run(command: list[str], requests: list[tuple[str, Json]]) -> str:
-    lines = "".join(f"{verb} {json.dumps(request)}\n" for verb, request in requests)
-    done = subprocess.run(
-        [*command, str(ROOT / "tests/harness.py")],
-        input=lines,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def ask(command: list[str], requests: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
-    replies = [line.partition(" ") for line in run(command, requests).splitlines()]
-    assert len(replies) == len(requests)
-    return [(status, json.loads(rest)) for status, _, rest in replies]
 
 
 def bsp(verb: str, **fields: object) -> tuple[str, Json]:
@@ -282,5 +253,5 @@ def test_every_interpreter_prints_the_same_bytes() -> None:
     requests = [bsp("feed", stream=stream.hex()) for stream in streams()]
     requests += [request for _, request in WRONG]
     requests += [bsp("message_id", **message_json(*message)) for message in MESSAGES]
-    outputs = {run(command, requests) for command in COMMANDS.values()}
+    outputs = {printed(command, lines_of(requests)) for command in COMMANDS.values()}
     assert len(outputs) == 1

@@ -1,23 +1,17 @@
 """Every MVDS vector of the Go peers through the line harness, on all three interpreters."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from line_harness import COMMANDS, Json, ask, on_all, printed
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = ROOT.parent / "shared/vectors/mvds"
 pytestmark = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared is not here")
-COMMANDS = {
-    "python": [sys.executable],
-    "micropython": [str(ROOT / "tools/micropython")],
-    "micropython-i386": [str(ROOT / "tools/micropython-i386")],
-}
 FILES = {
     "mvds_go_head": "mvds-1",
     "mvds_go_v0.0.17": "mvds-1",
@@ -27,27 +21,6 @@ FILES = {
 }
 TRACES = {"mvds_go_head_traces": "mvds-1", "mvds_go_status-im_traces": "mvds-5001"}
 LISTS = ("acks", "offers", "requests", "messages")
-TIMEOUT_S = 120
-
-on_all = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-Json = dict[str, Any]
-
-
-def ask(command: list[str], requests: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
-    """Return the harness's replies as pairs of ok or error and what follows."""
-    lines = "".join(f"{verb} {json.dumps(request)}\n" for verb, request in requests)
-    done = subprocess.run(
-        [*command, str(ROOT / "tests/harness.py")],
-        input=lines,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    replies = [line.partition(" ") for line in done.stdout.splitlines()]
-    assert len(replies) == len(requests), done.stderr
-    return [(status, json.loads(rest)) for status, _, rest in replies]
 
 
 @cache
@@ -167,15 +140,9 @@ def test_all_interpreters_print_the_same_bytes() -> None:
     ):
         text += f"encode {json.dumps(bad)}\n"
     text += "decode nonsense\nremember {}\n"
-    printed = {
-        subprocess.run(
-            [*command, str(ROOT / "tests/harness.py")],
-            input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
-        ).stdout
-        for command in COMMANDS.values()
-    }  # fmt: skip
-    assert len(printed) == 1
-    replies = [line.split(" ")[0] for line in printed.pop().splitlines()]
+    outputs = {printed(command, text) for command in COMMANDS.values()}
+    assert len(outputs) == 1
+    replies = [line.split(" ")[0] for line in outputs.pop().splitlines()]
     assert replies == ["ok"] * (len(decodes) - 8) + ["error"] * 6 + ["ok"] * 2 + ["error"] * 9
 
 

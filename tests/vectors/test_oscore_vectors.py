@@ -7,45 +7,25 @@ tests; beside them stand random requests that `cryptography` answers.
 import hmac
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from line_harness import Json, ask, on_all
 from seal_numbers import KEY_3610, NONCE_TAIL, RFC3610, RFC4231, RFC5869
 
 ROOT = Path(__file__).resolve().parents[2]
 OSCORE = ROOT.parent / "shared/vectors/oscore/rfc8613_appendix_c.json"
-COMMANDS = {
-    "python": [sys.executable],
-    "micropython": [str(ROOT / "tools/micropython"), "-X", "heapsize=512K"],
-    "micropython-i386": [str(ROOT / "tools/micropython-i386"), "-X", "heapsize=256K"],
-}
-TIMEOUT_S = 120
-
-Json = dict[str, Any]
 Case = tuple[str, Json, Json | str]
-on_all = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 
 
 def answer(command: list[str], cases: list[Case]) -> None:
     """Ask everything in one run, and compare; a string is the kind of an error."""
-    lines = "".join(f"{verb} {json.dumps(request)}\n" for verb, request, _ in cases)
-    done = subprocess.run(
-        [*command, str(ROOT / "tests/harness.py")], input=lines, capture_output=True, text=True,
-        timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    replies = done.stdout.splitlines()
-    assert len(replies) == len(cases)
-    for (verb, request, wanted), reply in zip(cases, replies, strict=True):
-        status, _, rest = reply.partition(" ")
-        got = json.loads(rest)
+    replies = ask(command, [(verb, request) for verb, request, _ in cases])
+    for (verb, request, wanted), (status, got) in zip(cases, replies, strict=True):
         if isinstance(wanted, str):
             assert (status, got["kind"]) == ("error", wanted), (verb, request)
         else:

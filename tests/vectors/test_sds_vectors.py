@@ -4,48 +4,24 @@ Dialect `sds` on all three interpreters, `sds-nim` on CPython.
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from line_harness import COMMANDS, PYTHON, Json, Request, ask, on_all, printed
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTORS = ROOT.parent / "shared/vectors/sds"
 pytestmark = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared is not here")
-COMMANDS = {
-    "python": [sys.executable],
-    "micropython": [str(ROOT / "tools/micropython")],
-    "micropython-i386": [str(ROOT / "tools/micropython-i386")],
-}
-TIMEOUT_S = 120
 FIELDS = (
     "sender_id", "message_id", "channel_id", "lamport_timestamp", "causal_history",
     "bloom_filter", "repair_request", "content",
 )  # fmt: skip
 OPTIONAL = ("lamport_timestamp", "bloom_filter", "content")
 
-on_all = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 hashes = pytest.mark.parametrize("name", ["farm", "murmur"])
-Json = dict[str, Any]
-Request = tuple[str, Json]
-PYTHON = COMMANDS["python"]
-
-
-def ask(command: list[str], requests: list[Request]) -> list[tuple[str, Json]]:
-    """Return the harness's replies as pairs of ok or error and what follows."""
-    lines = "".join(f"{verb} {json.dumps(request)}\n" for verb, request in requests)
-    done = subprocess.run(
-        [*command, str(ROOT / "tests/harness.py")],
-        input=lines, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    replies = [line.partition(" ") for line in done.stdout.splitlines()]
-    assert len(replies) == len(requests), done.stderr
-    return [(status, json.loads(rest)) for status, _, rest in replies]
 
 
 @cache
@@ -262,11 +238,4 @@ def test_all_interpreters_print_the_same_bytes() -> None:
     for item in ("", "ü", "日本", "😀x", "a" * 255, "é" * 33):
         asked = {"dialect": "sds", "item": item, "n": 3, "max": 999983}
         text += f"hashn {json.dumps(asked)}\n"
-    printed = {
-        subprocess.run(
-            [*command, str(ROOT / "tests/harness.py")],
-            input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
-        ).stdout
-        for command in COMMANDS.values()
-    }  # fmt: skip
-    assert len(printed) == 1
+    assert len({printed(command, text) for command in COMMANDS.values()}) == 1
