@@ -5,10 +5,9 @@ Any allocation under the lock ends the program. Ids are given, because SHA-256 i
 its own: `hash` has what a published id, a T_req and a T_resp cost.
 """
 
-import gc
 import sys
 
-import micropython
+import heap_check
 
 import drupelet.wire.bloom  # noqa: F401 - leaves first: imports nest deeply else
 from drupelet.channel import Channel, Settings
@@ -130,42 +129,8 @@ def invalid(count):
             pass
 
 
-def locked(call, count):
-    micropython.heap_lock()
-    try:
-        call(count)
-    finally:
-        micropython.heap_unlock()
-
-
-def sentinel(count):
-    return [count] * 9
-
-
-try:
-    locked(sentinel, 1)
-except MemoryError:
-    pass
-else:
-    raise AssertionError("the lock must notice an allocation")
-
-
-def opened(call, count):
-    gc.collect()
-    gc.disable()
-    before = gc.mem_alloc()
-    call(count)
-    used = gc.mem_alloc() - before
-    gc.enable()
-    return used
-
-
 def check(name, call, count, warm_up):
-    call(warm_up)
-    used = opened(call, warm_up)
-    clock.frames = 0
-    locked(call, count)
-    print(name, count, clock.frames, used)
+    heap_check.run(name, call, count, warm_up, lambda: clock.frames)
 
 
 check("publish", publish, MESSAGES, WARM_UP)
@@ -180,6 +145,6 @@ def ask(count):
 
 
 asking = make(b"dora", True)
-used = opened(ask, 1)
+used = heap_check.open_bytes(ask, 1)
 print("hash", 1, 1, used)
 print("delivered", *[channel.delivered for channel in channels])

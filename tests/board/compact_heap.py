@@ -5,10 +5,9 @@ bytes is what a whole run of it allocates without the lock, and any allocation u
 the program with an exception.
 """
 
-import gc
 import sys
 
-import micropython
+import heap_check
 
 from drupelet.clients import READINGS_CLIENT_ID, Author
 from drupelet.files import RamFiles
@@ -212,42 +211,8 @@ def run_invalid(count):
         take(b)
 
 
-def locked(call, count):
-    micropython.heap_lock()
-    try:
-        call(count)
-    finally:
-        micropython.heap_unlock()
-
-
-def open_bytes(call, count):
-    gc.collect()
-    gc.disable()
-    before = gc.mem_alloc()
-    call(count)
-    used = gc.mem_alloc() - before
-    gc.enable()
-    return used
-
-
-def sentinel(count):
-    return [count] * 9
-
-
-try:
-    locked(sentinel, 1)
-except MemoryError:
-    pass
-else:
-    raise AssertionError("the lock must notice an allocation")
-
-
 def check(name, call, count, warm_up):
-    call(warm_up)  # the warm-up round: what is made once is made now
-    a.frames = b.frames = 0
-    used = open_bytes(call, warm_up)
-    locked(call, count)
-    print(name, count, a.frames + b.frames, used)
+    heap_check.run(name, call, count, warm_up, lambda: a.frames + b.frames)
 
 
 check("records", run_records, MESSAGES, WARM_UP)

@@ -4,10 +4,9 @@ Prints a line `name calls records bytes` per part: bytes is what a run allocates
 any allocation under it ends the program with an exception. Argument: batch or interactive.
 """
 
-import gc
 import sys
 
-import micropython
+import heap_check
 
 from boards.micro.flash import CLIENT_ID
 from drupelet.memory import copy
@@ -179,42 +178,8 @@ def run_invalid(count):
         a.turn(clock.now_ms)
 
 
-def locked(call, count):
-    micropython.heap_lock()
-    try:
-        call(count)
-    finally:
-        micropython.heap_unlock()
-
-
-def open_bytes(call, count):
-    gc.collect()
-    gc.disable()
-    before = gc.mem_alloc()
-    call(count)
-    used = gc.mem_alloc() - before
-    gc.enable()
-    return used
-
-
-def sentinel(count):
-    return [count] * 9
-
-
-try:
-    locked(sentinel, 1)
-except MemoryError:
-    pass
-else:
-    raise AssertionError("the lock must notice an allocation")
-
-
 def check(name, call, count, warm_up):
-    call(warm_up)
-    used = open_bytes(call, warm_up)
-    a.link.records = b.link.records = 0
-    locked(call, count)
-    print(name, count, a.link.records + b.link.records, used)
+    heap_check.run(name, call, count, warm_up, lambda: a.link.records + b.link.records)
 
 
 check("records", run_records, 400, 10)

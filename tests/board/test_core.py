@@ -13,7 +13,7 @@ SOURCES = f"{ROOT}/firmware:{ROOT}/transports:{ROOT}/tests"
 TIMEOUT_S = 240
 # Records or frames that the lock has to see at least; an epoch without any is a record of none.
 RECORDS = {
-    "authored": 250, "records": 1000, "idle": 0, "losses": 2, "invalid": 2500, "pieces": 0,
+    "authored": 240, "records": 1000, "idle": 0, "losses": 2, "invalid": 2500, "pieces": 0,
 }  # fmt: skip
 CALLS = {"idle": 1000, "pieces": 15}
 
