@@ -147,6 +147,7 @@ def run_losses(count):
             if step > count // 2:
                 b.link.receive(frame, size, clock.now_ms)
                 b.link.receive(frame, size, clock.now_ms)
+                b.records += 2
             size = a.link.poll_into(frame, clock.now_ms)
         a.node.wake_ms(clock.now_ms)
         exchange(b, a)
