@@ -8,6 +8,7 @@ from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, OK
 from drupelet.flashsegments import (
     FLUSHED,
+    GIVEN_UP,
     HEAD_SIZE,
     KIND_HEAD,
     MAGIC,
@@ -15,8 +16,8 @@ from drupelet.flashsegments import (
     SEGMENT_ROW,
     VERSION,
     Segments,
-    segment_name,
 )
+from drupelet.limits import GONE_HANDLE
 from drupelet.memory import copy, crc32_into, put_u16_le, put_u32_le
 
 KIND_WAKE = const(2)
@@ -27,6 +28,7 @@ KIND_PENDING = const(6)
 KIND_PENDING_FILE = const(7)
 KIND_TOMBSTONE = const(8)
 KIND_OPENED = const(9)  # a private message that is shared from here on
+KIND_GONE = const(10)  # ids of messages that went; in files of their own
 
 # Where the fields of a message record are (docs/SPEC.md).
 AT_SOURCE = const(4)
@@ -43,8 +45,6 @@ MESSAGE_PAYLOAD = const(48)  # what every payload has before the body
 FLAG_PRIVATE = const(1)  # a message that is not shared
 FLAG_INVALID = const(2)  # a tombstone of a message that is not valid
 
-_HANDLE_END = const(1 << 30)  # handles are small ints on 32-bit boards
-
 
 class RecordLog(Segments):
     """The segments of a store, and the one of them that is written."""
@@ -59,22 +59,20 @@ class RecordLog(Segments):
 
     def rotate(self, segments: int) -> int:
         """Begin a segment, of which there are at most `segments` then; OK or a code."""
-        if self.count >= segments or (self._newest + 2) * self.segment_size > _HANDLE_END:
+        if self.count >= segments or (self._newest + 2) * self.segment_size > GONE_HANDLE:
             return E_CAPACITY
         code = self.flush()
         if code != OK:
             return code
-        version = VERSION
-        if self._number:
-            version |= FLUSHED
-            # What was written last is read next.
-            self.release(self._reader_key)
-            self._reader = self._fd
-            self._reader_key = self._number
-            self._number = 0
-        fd = self.files.open(segment_name(self._newest + 1), True)
+        self.release(self._reader_key)
+        fd = self.files.open(self.name(self._newest + 1), True)
         if fd < 0:
             return fd
+        if self._number:
+            self._version = VERSION | FLUSHED | (GIVEN_UP if self._torn else 0)
+            # What was written last is read next.
+            self._reader = self._fd
+            self._reader_key = self._number
         self._newest += 1
         row = self.count * SEGMENT_ROW
         put_u32_le(self._rows, row, self._newest)
@@ -87,7 +85,7 @@ class RecordLog(Segments):
         scratch = self.scratch
         put_u16_le(scratch, 0, HEAD_SIZE)
         scratch[2] = KIND_HEAD
-        scratch[3] = version
+        scratch[3] = self._version
         copy(scratch, 4, MAGIC, 0, 4)
         put_u32_le(scratch, 8, self._newest)
         crc32_into(scratch, 12, scratch, 0, 12, True)
@@ -96,7 +94,7 @@ class RecordLog(Segments):
             self._give_up()
             return code
         self._end = HEAD_SIZE
-        self._set_end(self.count - 1, HEAD_SIZE)
+        self.set_end(self.count - 1, HEAD_SIZE)
         self._torn = False
         self.dirty = True
         return OK
@@ -142,7 +140,7 @@ class RecordLog(Segments):
             return self.failed
         self._torn = False
         self._end += self.length
-        self._set_end(self.count - 1, self._end)
+        self.set_end(self.count - 1, self._end)
         self.dirty = True
         return OK
 
@@ -179,7 +177,7 @@ class RecordLog(Segments):
         """Remove a segment that is not being written."""
         number = self.number(index)
         self.release(number)
-        code = self.files.remove(segment_name(number))
+        code = self.files.remove(self.name(number))
         if code != OK:
             return code
         self.count -= 1

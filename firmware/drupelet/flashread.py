@@ -24,8 +24,8 @@ from drupelet.flashlog import (
 from drupelet.flashroll import Roll
 from drupelet.flashsegments import RECORD_EXTRA
 from drupelet.flashtables import has_file, is_pending
-from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, TIMESTAMP_SIZE
-from drupelet.memory import copy, get_u16_le, get_u32_le
+from drupelet.limits import CONTENT_HEADER_SIZE, GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
+from drupelet.memory import copy, fill, get_u16_le, get_u32_le
 from drupelet.parts import PART_HEAD_SIZE
 
 STATE_DELIVERED = const(1)
@@ -33,41 +33,20 @@ STATE_PENDING = const(2)
 STATE_DELETED = const(3)
 STATE_INVALID = const(4)  # buried: only its id is left
 STATE_PRIVATE = const(5)  # delivered, not shared
-
-# The port is only a type here: importing it would load RamFiles into a board's heap.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from drupelet.files import Files
-    from drupelet.flashlog import RecordLog
+STATE_GONE = const(8)  # it was in the log; only its id is left (6 and 7 are the host's own)
 
 
 class Shelf(Roll):
     """A roll whose messages can be found, loaded and read."""
 
-    def __init__(
-        self, files: "Files", log: "RecordLog", pending_max: int, body_files_max: int,
-        filter_size: int,
-    ) -> None:  # fmt: skip
-        Roll.__init__(self, files, log, pending_max, body_files_max, filter_size)
-        # What `load` sets.
-        self.id = bytearray(ID_SIZE)
-        self.timestamp = bytearray(TIMESTAMP_SIZE)
-        self.group = self.source = self.size = self.state = 0
-        self.edges_size = 0  # of a deleted message
-        self.missing = 0  # who is not known to have it: bits of peers, as `delete` was told
-        self.private = False  # it is not shared; also of one that was deleted since
-        self._body = 0
-        self._tombstone = 0  # of the message that was loaded last
-
     def find(self, id: "bytes | bytearray | memoryview", at: int, size: int = ID_SIZE) -> int:
         """Handle of a message by the first `size` bytes of its id (8 to 32), in whatever state.
 
-        0 for never seen or forgotten.
+        0 for never seen or forgotten. Of a message that made room, this says all that `load` sets.
         """
-        if not self._filter.has(id, at, 0):
-            return 0
         log = self._log
-        for index in range(log.count - 1, -1, -1):
+        count = log.count if self._filter.has(id, at, 0) else 0
+        for index in range(count - 1, -1, -1):
             number = log.number(index)
             found = 0
             handle = log.enter(index)
@@ -78,10 +57,23 @@ class Shelf(Roll):
                 handle = log.step(handle)
             if found:
                 return self._stands_for(found)
-        return 0
+        found = self._gone.find(id, at, self._left)
+        if found:
+            copy(self.id, 0, id, at, size)
+            fill(self.id, size, ID_SIZE - size, 0)
+        return found
 
     def load(self, handle: int) -> int:
-        """Set id, timestamp, group, source, size and state; E_STORAGE if there is none."""
+        """Set id, timestamp, group, source, size and state; E_STORAGE if there is none.
+
+        Of a message that made room group and state; the id is as it was given to `find`.
+        """
+        if handle >= GONE_HANDLE:
+            self.group = handle & 0xFF
+            self.state = STATE_INVALID if handle & FLAG_INVALID << 8 else STATE_GONE
+            self.source = self.size = self.edges_size = self.missing = self._body = 0
+            self.private = False
+            return OK
         if not self._look(handle):
             return E_STORAGE
         log = self._log

@@ -11,7 +11,7 @@ from drupelet.flashlog import AT_SOURCE, KIND_MEMBER, KIND_MESSAGE, KIND_WAKE
 from drupelet.flashroom import Room
 from drupelet.flashsegments import RECORD_EXTRA
 from drupelet.flashtables import MEMBER_COUNTED, MEMBER_GROUP
-from drupelet.limits import ID_SIZE, SEGMENTS_SPARE, WAKE_STATE_SIZE_MAX
+from drupelet.limits import ID_SIZE, WAKE_STATE_SIZE_MAX
 from drupelet.memory import copy, equal, get_u32_le
 from drupelet.parts import PART_HEAD_SIZE
 
@@ -20,27 +20,11 @@ _NUMBER_MAX = const(254)  # members are one byte on flash; 0 is ourselves, 255 n
 _TRIES = const(4)
 _DESCRIPTOR_AT = const(48)  # behind the part's head and the client id
 
-# The port is only a type here: importing it would load RamFiles into a board's heap.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from drupelet.files import Files
-    from drupelet.flashlog import RecordLog
-
 assert _DESCRIPTOR_AT == PART_HEAD_SIZE + ID_SIZE
 
 
 class Roll(Room):
     """Room with the rows of members, their descriptors and the wake state."""
-
-    def __init__(
-        self, files: "Files", log: "RecordLog", pending_max: int, body_files_max: int,
-        filter_size: int,
-    ) -> None:  # fmt: skip
-        Room.__init__(self, files, log, pending_max, body_files_max, filter_size)
-        self._data_max = log.segments_max - SEGMENTS_SPARE
-        # The newest wake state.
-        self.saved = bytearray(WAKE_STATE_SIZE_MAX)
-        self.saved_size = 0
 
     def member(self, kind: int, key: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         """Number 1..254 of a group (kind 1) or a peer (kind 2), or a code; new if it was left."""
@@ -92,7 +76,7 @@ class Roll(Room):
                     if carried == number:
                         break
                 place = log.step(place)
-            if not place:
+            if not place and not (kind == MEMBER_GROUP and self._gone.has_group(number)):
                 return number
         return E_CAPACITY
 

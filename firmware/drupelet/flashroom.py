@@ -11,46 +11,28 @@ from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.flashlog import (
     AT_FLAGS,
+    AT_ID,
     AT_REF,
     AT_SIZE,
     AT_SOURCE,
+    FLAG_INVALID,
     KIND_MEMBER,
     KIND_MESSAGE,
     KIND_MESSAGE_FILE,
     KIND_PENDING,
-    RecordLog,
 )
 from drupelet.flashsegments import RECORD_EXTRA
 from drupelet.flashtables import MEMBER_COUNTED, MEMBER_GROUP, Tables, is_pending
-from drupelet.limits import SCRATCH_SIZE
-from drupelet.memory import fill, get_u32_le, put_u16_le, put_u32_le
+from drupelet.limits import GONE_BATCH, ID_PREFIX_SIZE, SCRATCH_SIZE
+from drupelet.memory import get_u32_le, put_u16_le, put_u32_le
 
 # To take a payload in: room may have to be made for it and the spare segments, each a turn.
 _TRIES = const(8)
-_GROUPS = const(8)  # groups are told apart by their number modulo this
 _COUNTED_SIZE_MAX = const(41)  # number, key, count u32, segment u32
-
-# The port is only a type here: importing it would load RamFiles into a board's heap.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from drupelet.files import Files
 
 
 class Room(Tables):
     """Tables that can be emptied of what is settled."""
-
-    def __init__(
-        self, files: "Files", log: RecordLog, pending_max: int, body_files_max: int,
-        filter_size: int,
-    ) -> None:  # fmt: skip
-        Tables.__init__(self, files, log, pending_max, body_files_max, filter_size)
-        # The owner's: every message before it may go; and by group number modulo 8.
-        self.settled_handle = 0
-        self.settled = [0] * _GROUPS
-        # The owner's: how many segments a group may hold, by its number modulo 8; 0 for no bound.
-        self.quotas = bytearray(_GROUPS)
-        self.refused = 0
-        self._marks = -1  # for what marks no segment could go
 
     def barrier(self) -> int:
         """Make everything that was put before survive a power cut; free when there is nothing."""
@@ -67,27 +49,56 @@ class Room(Tables):
         code = E_CAPACITY
         tried = False
         index = 0
-        while index < log.count and code != OK:
+        victim = -1
+        while index < log.count and (victim < 0 or 0 < self._gone.noted < GONE_BATCH):
             # Without new marks the last search, which found nothing, still holds.
             fresh = marks != self._marks or not log.groups(index)
             if fresh and not log.is_written(index) and not self._needed(index):
-                # On a full flash what needs no writing goes first; a count is no reason to stay.
                 tried = True
-                code = self._count_own(index)
-                if code != E_STORAGE:
-                    code = self._rescue(index)
-                if code == OK:
-                    code = self._remove(index)
+                if victim < 0:
+                    # On a full flash what needs no writing goes first; a count is no reason to
+                    # stay.
+                    code = self._count_own(index)
+                    if code != E_STORAGE:
+                        code = self._rescue(index)
+                    if code == OK:
+                        victim = index
+                if victim >= 0:
+                    self._note_gone(index)
             index += 1
         if not tried:
             self._marks = marks
+        if victim >= 0:
+            code = self._gone.commit()
+            if code == OK:
+                code = self._remove(victim)
+            else:
+                self._noted.clear()
         return code
+
+    def _note_gone(self, index: int) -> None:
+        """Note the ids of a segment, once, for when it is not there any more."""
+        log = self._log
+        head = log.scratch
+        number = log.number(index)
+        if number in self._noted:
+            return
+        self._noted.append(number)
+        handle = log.enter(index)
+        while handle and handle // log.segment_size == number:
+            kind = log.kind
+            if kind >= KIND_MESSAGE and not is_pending(kind) and not self._is_left(log.tag):
+                log.read_into(handle, 0, head, 0, AT_ID + ID_PREFIX_SIZE)
+                self._gone.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
+            handle = log.step(handle)
 
     def _remove(self, index: int) -> int:
         log = self._log
-        first = log.number(index) * log.segment_size
+        number = log.number(index)
+        first = number * log.segment_size
         code = log.remove(index)
         if code == OK:
+            self._noted.remove(number)
             for row in range(0, len(self._bodies), 8):
                 if 0 <= get_u32_le(self._bodies, row + 4) - first < log.segment_size:
                     put_u32_le(self._bodies, row + 4, 0)
@@ -144,6 +155,14 @@ class Room(Tables):
             put_u32_le(self._bodies, row + 4, 0)
             self._sweep()
         return row if row >= 0 and not get_u32_le(self._bodies, row) else -1
+
+    def bodies(self, group: int) -> int:
+        """How many body files the messages of a group have."""
+        count = 0
+        for row in range(4, len(self._bodies), 8):
+            if self._log.look(get_u32_le(self._bodies, row)) and self._log.tag == group:
+                count += 1
+        return count
 
     def _rescue(self, index: int) -> int:
         """Write again what is current in a segment; OK or a code."""
@@ -274,34 +293,31 @@ class Room(Tables):
         """Count the messages of our own in a segment as gone, once; OK or a code."""
         log = self._log
         scratch = log.scratch
-        for row in range(0, len(self._members), 8):
-            if self._members[row + 4] != MEMBER_GROUP or self._members[row + 6]:
-                continue
-            own = self._own(self._members[row + 5], index)
-            code = OK
+        members = self._members
+        code = OK
+        for row in range(0, len(members), 8):
+            group = members[row + 5]
+            own = 0
+            if code == OK and members[row + 4] == MEMBER_GROUP and not members[row + 6]:
+                own = self._own(group, index)
             if own and not log.fits(_COUNTED_SIZE_MAX):
                 code = self._rotate(log.segments_max, _COUNTED_SIZE_MAX)
-            place = get_u32_le(self._members, row)
-            if code != OK:
-                return code
-            if not own or not log.look(place):
+            total = self.dropped(group) + own
+            place = get_u32_le(members, row)
+            if code != OK or not own or not log.look(place):
                 continue
-            at = log.length - RECORD_EXTRA
-            fill(scratch, 0, _COUNTED_SIZE_MAX, 0)
-            log.read_into(place, 4, scratch, 0, at)
+            size = log.length - RECORD_EXTRA
             if log.tag == MEMBER_COUNTED:
-                at -= 8
-            if get_u32_le(scratch, at + 4) == log.number(index):
-                continue
-            put_u32_le(scratch, at, get_u32_le(scratch, at) + own)
-            put_u32_le(scratch, at + 4, log.number(index))
-            place = log.begin(KIND_MEMBER, MEMBER_COUNTED, at + 8)
-            log.add(scratch, 0, at + 8)
+                size -= 8
+            log.read_into(place, 4, scratch, 0, size)
+            put_u32_le(scratch, size, total)
+            put_u32_le(scratch, size + 4, log.number(index))
+            place = log.begin(KIND_MEMBER, MEMBER_COUNTED, size + 8)
+            log.add(scratch, 0, size + 8)
             code = log.end()
-            if code != OK:
-                return code
-            put_u32_le(self._members, row, place)
-        return OK
+            if code == OK:
+                put_u32_le(members, row, place)
+        return code
 
     # --- quotas ---
 

@@ -23,6 +23,7 @@ from drupelet.memory import crc32_into, equal, get_u16_le, get_u32_le, put_u16_l
 KIND_HEAD = const(1)
 KIND_MAX = const(15)  # so much of noise is no record before anything is read
 FLUSHED = const(0x80)  # in a kind, and in the tag of a HEAD: all before this record was flushed
+GIVEN_UP = const(0x40)  # in the tag of a HEAD: a write to the segment before it had failed
 
 RECORD_EXTRA = const(8)  # length, kind, tag and crc around a payload
 HEAD_SIZE = const(16)  # the HEAD record: magic and segment number as payload
@@ -34,6 +35,7 @@ _WHOLE = const(0)  # states of a segment: every record was whole at boot
 _HIT = const(1)  # some were not: each is checked again when it is read
 _UNREAD = const(2)  # not scanned yet
 _CLOSED = const(4)  # and flushed to its end
+_FAILED = const(8)  # its last record may be one that was refused
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 class Segments:
     """The segments of a log: one is open for reading, beside the one that is written."""
+
+    ending = ".LOG"
 
     def __init__(self, files: "Files", segment_size: int, segments_max: int) -> None:
         assert 64 <= segment_size <= 65535
@@ -56,13 +60,14 @@ class Segments:
         self._fd = -1
         self._end = 0
         self._torn = False
+        self._version = VERSION  # with what the newest HEAD says of the segment before it
         self._reader = -1
         self._reader_key = 0
         self.at = self.kind = self.tag = self.length = 0  # the record that was looked at last
         self.failed = OK  # first failure of the record that is being written
         self._four = bytearray(4)
         self._crc = bytearray(4)
-        self._salt = bytearray(4)
+        self.salt = bytearray(4)
         self.scratch = bytearray(SCRATCH_SIZE)
         self.dirty = False
         self.programs = self.erases = self.damaged = 0
@@ -76,7 +81,11 @@ class Segments:
         `salt`: of a log that is begun with this.
         """
         numbers = sorted(
-            [int(name[1:8]) for name in names if name.endswith(".LOG") and name[1:8].isdigit()]
+            [
+                int(name[1:8])
+                for name in names
+                if name.endswith(self.ending) and name[1:8].isdigit()
+            ]
         )
         if len(numbers) > self.segments_max:
             return E_CAPACITY
@@ -85,7 +94,7 @@ class Segments:
             if name.endswith(_SALT_ENDING):
                 found = int(name[:-4], 16)
                 salt = 0
-        put_u32_le(self._salt, 0, found)
+        put_u32_le(self.salt, 0, found)
         if salt and not numbers:
             self.files.close(self.files.open("%08X" % salt + _SALT_ENDING, True))
         for number in numbers:
@@ -102,26 +111,29 @@ class Segments:
         number = self.number(index)
         scratch = self.scratch
         newest = number == self._newest
-        size = min(self.files.size(segment_name(number)), self.segment_size)
+        size = min(self.files.size(self.name(number)), self.segment_size)
         self._torn = self._torn or newest
         if size <= 0:
             return
-        self._set_end(index, size)
+        self.set_end(index, size)
         whole = self.read_into(number * self.segment_size, 0, scratch, 0, HEAD_SIZE) == HEAD_SIZE
         crc32_into(self._crc, 0, scratch, 0, 12, True)
         whole = whole and equal(scratch, 12, self._crc, 0, 4) and equal(scratch, 4, MAGIC, 0, 4)
-        version = scratch[3] & 0x7F
+        version = scratch[3] & 0x3F
         if not whole or get_u32_le(scratch, 8) != number:
             self.damaged += 1
             self._rows[index * SEGMENT_ROW + 7] |= _HIT
             if not self._was_flushed(index, HEAD_SIZE):
-                self._set_end(index, 0)
+                self.set_end(index, 0)
         elif not 0 < version <= VERSION:
             self.damaged += 1
-            self._set_end(index, 0)
+            self.set_end(index, 0)
         else:
-            if version != scratch[3] and index and self.number(index - 1) == number - 1:
-                self._rows[index * SEGMENT_ROW - 1] |= _CLOSED
+            if index and self.number(index - 1) == number - 1:
+                if scratch[3] & FLUSHED:
+                    self._rows[index * SEGMENT_ROW - 1] |= _CLOSED
+                if scratch[3] & GIVEN_UP:
+                    self._rows[index * SEGMENT_ROW - 1] |= _FAILED
             if newest:
                 self._torn = version != VERSION  # nothing new goes behind what is older
 
@@ -130,7 +142,7 @@ class Segments:
         index = self.count - 1
         if index >= 0 and not self._torn and self._rows[index * SEGMENT_ROW + 7] == _WHOLE:
             self.release(self._newest)
-            fd = self.files.open(segment_name(self._newest), True)
+            fd = self.files.open(self.name(self._newest), True)
             if fd >= 0:
                 self._fd = fd
                 self._number = self._newest
@@ -160,9 +172,13 @@ class Segments:
 
     def _salted(self) -> None:
         for i in range(4):
-            self._crc[i] ^= self._salt[i]
+            self._crc[i] ^= self.salt[i]
 
     # --- reading ---
+
+    def name(self, number: int) -> str:
+        """Name of a segment's file."""
+        return "S%07d" % number + self.ending
 
     def number(self, index: int) -> int:
         """Number of a segment; index 0 is the oldest."""
@@ -190,6 +206,10 @@ class Segments:
         """Look at the first record of segment `index`, or of the next that has one."""
         return self._look_from(index, HEAD_SIZE)
 
+    def has_failed(self, index: int) -> bool:
+        """True if the last record of a segment may be one that was refused."""
+        return self._rows[index * SEGMENT_ROW + 7] & _FAILED != 0
+
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Read bytes of the record at `handle`, `offset` from its beginning; the count."""
         fd = self.descriptor(handle // self.segment_size)
@@ -203,7 +223,7 @@ class Segments:
             return self._fd
         if key != self._reader_key:
             self.release(self._reader_key)
-            name = segment_name(key) if key > 0 else body_name(-key)
+            name = self.name(key) if key > 0 else body_name(-key)
             self._reader = self.files.open(name, False)
             if self._reader < 0:
                 return self._reader
@@ -218,7 +238,8 @@ class Segments:
 
     # --- rows and records ---
 
-    def _set_end(self, index: int, end: int) -> None:
+    def set_end(self, index: int, end: int) -> None:
+        """Let a segment end at an offset."""
         put_u16_le(self._rows, index * SEGMENT_ROW + 4, end)
 
     def _end_of(self, index: int) -> int:
@@ -265,7 +286,7 @@ class Segments:
                 self.damaged += 1
                 self._rows[state] |= _HIT
                 if not self._was_flushed(index, offset):
-                    self._set_end(index, begin)
+                    self.set_end(index, begin)
                     offset = end
                 elif offset < end:
                     self._is_sound(index, offset)
@@ -289,11 +310,6 @@ class Segments:
             else:
                 offset += self.length
         return False
-
-
-def segment_name(number: int) -> str:
-    """Name of a segment file."""
-    return "S%07d.LOG" % number
 
 
 def body_name(number: int) -> str:

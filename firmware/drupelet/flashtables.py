@@ -13,6 +13,7 @@ A body whose message is gone has place 0; one whose message is being written has
 
 from drupelet._compat import const
 from drupelet.errors import OK
+from drupelet.flashgone import GoneLog, IdFilter
 from drupelet.flashlog import (
     AT_BODY,
     AT_ID,
@@ -31,11 +32,19 @@ from drupelet.flashlog import (
     RecordLog,
 )
 from drupelet.flashsegments import RECORD_EXTRA, body_name
-from drupelet.limits import KEPT_MAX, MEMBERS_MAX
+from drupelet.limits import (
+    ID_SIZE,
+    KEPT_MAX,
+    MEMBERS_MAX,
+    SEGMENTS_SPARE,
+    TIMESTAMP_SIZE,
+    WAKE_STATE_SIZE_MAX,
+)
 from drupelet.memory import equal, fill, find, get_u16_le, get_u32_le, put_u32_le
 from drupelet.parts import Parts
 
 _ROW = const(8)
+_GROUPS = const(8)  # groups are told apart by their number modulo this
 _TWIST = const(0x5A)  # makes the filter's key of an id that has a later record about it
 MEMBER_GROUP = const(1)
 MEMBER_COUNTED = const(3)  # a group, with how many messages of our own are gone
@@ -47,46 +56,8 @@ if TYPE_CHECKING:
     from drupelet.files import Files
 
 
-class IdFilter:
-    """Which ids may be in the log: no false negatives, 4 bits per id (a Bloom filter).
-
-    An id is a hash already: its first 8 bytes give the 4 bit numbers. `twist` makes another key
-    of the same id.
-    """
-
-    def __init__(self, size: int) -> None:
-        assert 0 < size <= 8192 and not size & (size - 1), "a power of two, 16-bit bit numbers"
-        self._bits = bytearray(size)
-        self._mask = size * 8 - 1
-        self.count = 0
-
-    def clear(self) -> None:
-        """Forget everything."""
-        fill(self._bits, 0, len(self._bits), 0)
-        self.count = 0
-
-    def crowded(self) -> bool:
-        """True when a search for an unknown id begins to cost flash reads (about 1 in 20)."""
-        return self.count * 6 > self._mask
-
-    def add(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> None:
-        """Note an id."""
-        self.count += 1
-        for i in range(at, at + 8, 2):
-            bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
-            self._bits[bit >> 3] |= 1 << (bit & 7)
-
-    def has(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> bool:
-        """False: certainly not noted."""
-        for i in range(at, at + 8, 2):
-            bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
-            if not self._bits[bit >> 3] & 1 << (bit & 7):
-                return False
-        return True
-
-
 class Tables(Parts):
-    """The log of a store and the tables that lead into it."""
+    """The log of a store, the tables that lead into it, and what the layers above keep in RAM."""
 
     def __init__(
         self, files: "Files", log: RecordLog, pending_max: int, body_files_max: int,
@@ -95,6 +66,8 @@ class Tables(Parts):
         Parts.__init__(self, files)
         self._log = log
         self._filter = IdFilter(filter_size)
+        self._noted: "list[int]" = []  # segments whose ids are in it, since the boot
+        self._gone = GoneLog(log, min(2 * filter_size, 8192))
         self._pending = bytearray(_ROW * pending_max)
         self._kept = bytearray(_ROW * KEPT_MAX)
         self._bodies = bytearray(_ROW * body_files_max)
@@ -105,6 +78,26 @@ class Tables(Parts):
         self._wake = 0
         self._small = bytearray(4)
         self._key = bytearray(4)
+        # The owner's: every message before it may go; and by group number modulo 8.
+        self.settled_handle = 0
+        self.settled = [0] * _GROUPS
+        # The owner's: how many segments a group may hold, by its number modulo 8; 0 for no bound.
+        self.quotas = bytearray(_GROUPS)
+        self.refused = 0
+        self._marks = -1  # for what marks no segment could go
+        self._data_max = log.segments_max - SEGMENTS_SPARE
+        # The newest wake state.
+        self.saved = bytearray(WAKE_STATE_SIZE_MAX)
+        self.saved_size = 0
+        # What `load` sets.
+        self.id = bytearray(ID_SIZE)
+        self.timestamp = bytearray(TIMESTAMP_SIZE)
+        self.group = self.source = self.size = self.state = 0
+        self.edges_size = 0  # of a deleted message
+        self.missing = 0  # who is not known to have it: bits of peers, as `delete` was told
+        self.private = False  # it is not shared; also of one that was deleted since
+        self._body = 0
+        self._tombstone = 0  # of the message that was loaded last
 
     # --- records ---
 
@@ -159,6 +152,26 @@ class Tables(Parts):
         return 0
 
     # --- tables ---
+
+    def _untwin(self) -> None:
+        """Pass over records that were refused though they are there, and written again later.
+
+        From the newest on: one may be there more than twice.
+        """
+        log = self._log
+        id = bytearray(ID_SIZE)
+        for index in range(log.count - 1, -1, -1):
+            last = 0
+            handle = log.enter(index) if log.has_failed(index) else 0
+            while handle:
+                here = KIND_MESSAGE <= log.kind < KIND_TOMBSTONE
+                if handle // log.segment_size == log.number(index):
+                    last = handle if here else 0
+                    log.read_into(handle, AT_ID, id, 0, ID_SIZE)
+                elif last and here and self._has_id(handle, id, 0, ID_SIZE):
+                    log.set_end(index, last % log.segment_size)
+                    break
+                handle = log.step(handle)
 
     def _index(self) -> None:
         """Make the tables from the records."""

@@ -142,6 +142,20 @@ def held(core: "Core", peer: int, handle: int) -> None:
         store.keep(handle, store.missing & seen)
 
 
+def shown(core: "Core", group: int, peer: int) -> None:
+    """A peer is shared a group (numbers) from now on: nothing that it lacks is settled.
+
+    Of what was deleted it may be offered copies by others: that stays until it has them, too.
+    """
+    store = core.store
+    _settle(core)
+    handle = store.next_kept(0)
+    while handle:
+        if store.load(handle) == OK and store.group == group:
+            store.keep(handle, store.missing | 1 << (peer & 15))
+        handle = store.next_kept(handle)
+
+
 def leave(core: "Core", group: int) -> int:
     """Leave a group (row): its messages go, and what of it was on its way; OK or a code.
 
@@ -199,7 +213,7 @@ def remove_peer(core: "Core", peer: int) -> int:
 
 
 def _settle(core: "Core") -> int:
-    """What only a member that went was still to get is settled now; OK."""
+    """Tell the store what may go, now that who is to get it has changed; OK."""
     core.window.dirty = True
     core.window.save()  # tried again before the next sleep
     return OK

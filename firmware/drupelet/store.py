@@ -28,6 +28,7 @@ from drupelet.flashlog import (
 )
 from drupelet.flashread import (
     STATE_DELETED,
+    STATE_GONE,
     STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
@@ -75,29 +76,50 @@ class FlashStore(Shelf):
         self.duplicates = 0
 
     @property
+    def store_gen(self) -> int:
+        """A number of this log: peers of one that is begun anew offer again what they hold."""
+        return get_u32_le(self._log.salt, 0)
+
+    @property
     def programs(self) -> int:
         """Flushes that made something durable."""
-        return self._log.programs + self.part_programs
+        return self._log.programs + self._gone.programs + self.part_programs
 
     @property
     def erases(self) -> int:
         """Segments removed."""
-        return self._log.erases
+        return self._log.erases + self._gone.erases
+
+    @property
+    def forgotten(self) -> int:
+        """Ids of messages that made room which are not known any more."""
+        return self._gone.forgotten
 
     @property
     def damaged(self) -> int:
         """Damaged places that `open` skipped: what was there is lost."""
-        return self._log.damaged
+        return self._log.damaged + self._gone.damaged
 
     def open(self) -> int:
         """Recover by one scan; the count of damaged places, or E_CAPACITY for too many files."""
         names = self._files.names()
-        code = self._log.open(names, self._new_salt)
+        if self._new_salt and not [name for name in names if name.endswith(".LOG")]:
+            for name in names:
+                if name[-4:] in (".IDS", ".SLT"):  # of a log that is gone
+                    self._files.remove(name)
+            names = self._files.names()
+        # Both have one salt; only the log begins one.
+        code = self._gone.open(names, 0)
+        if code == OK:
+            code = self._log.open(names, self._new_salt)
         if code != OK:
             return code
+        self._gone.index()
+        self._gone.resume()
         for name in names:
             if name.endswith(".BOD") and name[1:8].isdigit():
                 self._set_body(int(name[1:8]), 0)
+        self._untwin()
         self._index()
         self._log.resume()
         self._sweep()
@@ -105,7 +127,7 @@ class FlashStore(Shelf):
         if self._wake and self._log.look(self._wake):
             self.saved_size = min(self._log.length - RECORD_EXTRA, WAKE_STATE_SIZE_MAX)
             self._log.read_into(self._wake, 4, self.saved, 0, self.saved_size)
-        return self._log.damaged
+        return self.damaged
 
     # --- messages in ---
 
@@ -202,7 +224,7 @@ class FlashStore(Shelf):
         Overwrites what `load` set.
         """
         code = self.load(handle)
-        if code != OK or self.state == STATE_DELETED or self.state == STATE_INVALID:
+        if code != OK or self.state in (STATE_DELETED, STATE_INVALID, STATE_GONE):
             return code
         if missing and self._find_row(self._kept, 0) < 0:
             return self._refuse(E_CAPACITY)

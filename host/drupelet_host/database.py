@@ -27,6 +27,8 @@ CREATE TABLE log (handle INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB NOT NULL UNI
     member_group INTEGER NOT NULL, source INTEGER NOT NULL, timestamp BLOB NOT NULL,
     size INTEGER NOT NULL, state INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE INDEX log_waiting ON log (handle) WHERE state = 2;
+CREATE TABLE gone (entry INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE,
+    member_group INTEGER NOT NULL, state INTEGER NOT NULL);
 CREATE TABLE parts (part INTEGER PRIMARY KEY, key BLOB NOT NULL, total INTEGER NOT NULL,
     data BLOB NOT NULL);
 CREATE TABLE descriptors (number INTEGER PRIMARY KEY, content BLOB NOT NULL);
@@ -90,6 +92,9 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
 
 def _create(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0]:
+        # Stores of version 2 were made before messages that go left their ids.
+        gone = next(line for line in _SCHEMA.split(";") if " gone " in line)
+        connection.execute(gone.replace("TABLE", "TABLE IF NOT EXISTS"))
         return
     connection.execute("BEGIN IMMEDIATE")
     # Two processes may have come here at once: the second finds the first one's tables.

@@ -9,6 +9,8 @@ from drupelet_host.parts_sqlite import SqliteParts
 RECLAIM_COUNT = 1024
 # Deleted messages that some sharer is not known to have; their ids stay.
 KEPT_STORED_MAX = 4096
+# Ids of messages that made room, for each that the store may hold: as many as four stores hold.
+GONE_SHARE = 4
 # Groups are told apart by their number modulo this, as on a board.
 GROUPS = 8
 # Of a deleted message `size` says who is not known to have it: such a row stays.
@@ -21,8 +23,11 @@ _RECLAIM = (
     " WHEN 0 THEN ? WHEN 1 THEN ? WHEN 2 THEN ? WHEN 3 THEN ? WHEN 4 THEN ? WHEN 5 THEN ?"
     " WHEN 6 THEN ? ELSE ? END AND (? < 0 OR member_group & 7 = ?) AND state != 2"
     " AND NOT (state IN (3, 7) AND size != 0) ORDER BY handle LIMIT ?)"
-    " RETURNING member_group, source = 0 AND state NOT IN (4, 6)"
+    " RETURNING member_group, source = 0 AND state NOT IN (4, 6), id, state"
 )
+_NOTE_GONE = "INSERT OR REPLACE INTO gone (id, member_group, state) VALUES (?, ?, ?)"
+_FORGET_GONE = "DELETE FROM gone WHERE entry <= (SELECT max(entry) FROM gone) - ?"
+
 _KEEP = "UPDATE log SET size = ? WHERE handle = ? AND state IN (3, 7) AND size != 0"
 _NEXT_KEPT = (
     "SELECT handle FROM log WHERE handle > ? AND state IN (3, 7) AND size != 0"
@@ -43,6 +48,8 @@ class SqliteRoom(SqliteParts):
         self.settled = [0] * GROUPS
         self.quotas = [0] * GROUPS
         self.erases = self.refused = 0
+        self.forgotten = 0  # ids of messages that made room which are not known any more
+        self.messages_max = 0
         self._messages = self._pending = self._kept = 0
         self._held = [0] * GROUPS
         self._body_handle = 0
@@ -81,6 +88,10 @@ class SqliteRoom(SqliteParts):
             gone = self.connection.execute(
                 _RECLAIM, (*marks, row, row, RECLAIM_COUNT)
             ).fetchall()  # fmt: skip
+            ids = [(id, group, state) for group, _, id, state in gone]
+            self.connection.executemany(_NOTE_GONE, ids)
+            bound = self.messages_max * GONE_SHARE
+            self.forgotten += self.connection.execute(_FORGET_GONE, (bound,)).rowcount
             self._recount(self.connection)
         except sqlite3.Error as error:
             return self._fail(error)

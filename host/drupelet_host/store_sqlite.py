@@ -18,6 +18,7 @@ from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.flashread import (
     STATE_DELETED,
     STATE_DELIVERED,
+    STATE_GONE,
     STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
@@ -25,8 +26,8 @@ from drupelet.flashread import (
 from drupelet.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
+    GONE_HANDLE,
     ID_SIZE,
-    NOW_MODULUS_MS,
     TIMESTAMP_SIZE,
 )
 from drupelet.ports import Buffer
@@ -44,8 +45,10 @@ PENDING_STORED_MAX = 1024
 MEMBER_NUMBER_MAX = 254
 # 8 B header, 13 B for each of 32 peers, 8 B for each of 1,024 messages in slots; rounded up.
 SAVED_SIZE_MAX = 16384
-# A handle stays a small int on 32-bit boards too.
-HANDLE_MAX = NOW_MODULUS_MS - 1
+# A handle stays a small int on 32-bit boards too; what is above tells of an id that is gone.
+HANDLE_MAX = GONE_HANDLE - 1
+# In a handle from GONE_HANDLE on: the message was not valid. Below is its group's number.
+_GONE_INVALID = 0x200
 # In the database only: a pending message that was deleted has no place in the log.
 _STATE_DROPPED = 6
 # In the database only: a private message that was deleted.
@@ -261,6 +264,7 @@ class SqliteStore(SqliteRoom):
         if kind == MEMBER_GROUP and touched >= 0:
             self._body_handle = 0
             touched = self.write("DELETE FROM log WHERE member_group = ?", number)
+            touched = min(touched, self.write("DELETE FROM gone WHERE member_group = ?", number))
             touched = min(touched, self.write("DELETE FROM descriptors WHERE number = ?", number))
             if touched >= 0:
                 self._recount(self.connection)
@@ -352,14 +356,32 @@ class SqliteStore(SqliteRoom):
         return row is None or row[0] < HANDLE_MAX
 
     def find(self, id: Buffer, at: int, size: int = ID_SIZE) -> int:
-        """The handle of a message by `size` first bytes of its id, in whatever state, or 0."""
+        """The handle of a message by `size` first bytes of its id, in whatever state, or 0.
+
+        Of a message that made room, this says all that `load` sets.
+        """
         low = bytes(id[at : at + size])
         ends = low.ljust(ID_SIZE, b"\x00"), low.ljust(ID_SIZE, b"\xff")
         row = self._row("SELECT handle FROM log WHERE id BETWEEN ? AND ?", *ends)
-        return row[0] if row else 0
+        if row:
+            return row[0]
+        row = self._row("SELECT member_group, state FROM gone WHERE id BETWEEN ? AND ?", *ends)
+        if row is None:
+            return 0
+        self.id[:] = ends[0]
+        return GONE_HANDLE + row[0] + (_GONE_INVALID if row[1] == STATE_INVALID else 0)
 
     def load(self, handle: int) -> int:
-        """Fill the attributes from a row; E_STORAGE when there is none."""
+        """Fill the attributes from a row; E_STORAGE when there is none.
+
+        Of a message that made room group and state; the id is as it was given to `find`.
+        """
+        if handle >= GONE_HANDLE:
+            self.group = handle & 0xFF
+            self.state = STATE_INVALID if handle & _GONE_INVALID else STATE_GONE
+            self.source = self.size = self.edges_size = self.missing = 0
+            self.private = False
+            return OK
         try:
             row = self.connection.execute(
                 "SELECT id, timestamp, length(body), member_group, source, size, state FROM log"
@@ -475,7 +497,7 @@ class SqliteStore(SqliteRoom):
         """
         if self.load(handle) != OK:
             return E_STORAGE
-        if self.state in (STATE_DELETED, STATE_INVALID):
+        if self.state in (STATE_DELETED, STATE_INVALID, STATE_GONE):
             return OK
         state = _STATE_DROPPED if self.state == STATE_PENDING else STATE_DELETED
         if self.state == STATE_PRIVATE:

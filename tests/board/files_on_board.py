@@ -31,7 +31,7 @@ def fill_up() -> int:
     raise AssertionError("never full")
 
 
-ram = RamFiles(file_size=512, files_count=8)
+ram = RamFiles(file_size=512, files_count=10)
 
 
 def ram_again() -> RamFiles:

@@ -35,6 +35,14 @@ def test_at_every_call_of_the_files(profile: str) -> None:
     assert runs == errors == calls > 60
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+def test_after_a_call_has_done_its_work(profile: str) -> None:
+    """A record that was refused though it is on the flash is there once in the end."""
+    runs, errors, _, calls = run([sys.executable], profile, "after", 1)
+    assert runs == calls > 60
+    assert errors > 40
+
+
 @pytest.mark.parametrize("how", ["before", "locked", "called"])
 @pytest.mark.parametrize("profile", PROFILES)
 def test_on_a_board(micropython: list[str], arch: str, profile: str, how: str) -> None:

@@ -6,7 +6,14 @@ import pytest
 
 from drupelet.errors import E_CAPACITY, OK
 from drupelet.files import RamFiles
-from drupelet.flashread import STATE_DELETED, STATE_DELIVERED
+from drupelet.flashread import (
+    STATE_DELETED,
+    STATE_DELIVERED,
+    STATE_GONE,
+    STATE_INVALID,
+    STATE_PRIVATE,
+)
+from drupelet.limits import GONE_HANDLE
 from drupelet.store import FlashStore
 from drupelet_host.store_sqlite import SqliteStore
 from host.test_store_contract import GROUP, PENDING_MAX, Bench, message_id
@@ -78,7 +85,7 @@ def test_a_deletion_stays_until_all_are_known_to_have_the_message(small: Bench) 
             assert small.put_as(number, STATE_DELIVERED, bytes(60)) > 0
 
     fill(1000)
-    assert small.store.find(message_id(2), 0) == 0, "it made room"
+    assert small.state(small.store.find(message_id(2), 0)) == STATE_GONE, "it made room"
     for missing in (5, 4):
         for _ in range(2):
             assert small.store.find(message_id(1), 0) == kept == small.store.next_kept(0)
@@ -91,7 +98,7 @@ def test_a_deletion_stays_until_all_are_known_to_have_the_message(small: Bench) 
     assert small.store.next_kept(0) == 0
     small.store.settled_handle = 1 << 29
     fill(2000)
-    assert small.store.find(message_id(1), 0) == 0
+    assert small.state(small.store.find(message_id(1), 0)) == STATE_GONE
 
 
 def test_messages_of_our_own_that_made_room_are_counted(small: Bench) -> None:
@@ -107,3 +114,76 @@ def test_messages_of_our_own_that_made_room_are_counted(small: Bench) -> None:
             here += not small.store.source
         assert small.store.dropped(group) + here == number // 3 + 1
     assert small.store.dropped(group) > 10 and small.store.dropped(7) == 0
+
+
+# --- ids of what made room ---
+
+
+def overflow(bench: Bench, begin: int, count: int = 90, group: int = 1) -> None:
+    """So many messages that all before them make room."""
+    for number in range(begin, begin + count):
+        bench.store.settled_handle = 1 << 29
+        assert bench.put_as(number, STATE_DELIVERED, bytes(60), group) > 0
+
+
+def found(bench: Bench, number: int, size: int = 32) -> int:
+    return bench.store.find(message_id(number), 0, size)
+
+
+def test_what_made_room_is_known_and_not_taken_in_again(small: Bench) -> None:
+    small.put(1, b"one")
+    small.put_as(2, STATE_PRIVATE, b"two")
+    assert small.store.bury(1, 2, message_id(3), 0, bytes(8), 0, 0) > 0
+    deleted = small.put(4, b"four")
+    assert small.store.delete(deleted, b"\0", 1) == OK
+    overflow(small, 1000)
+    for _ in range(2):
+        for number in (1, 2, 3, 4):
+            state = STATE_INVALID if number == 3 else STATE_GONE
+            for size in (32, 8):
+                handle = found(small, number, size)
+                assert handle >= GONE_HANDLE and small.state(handle) == state
+                assert bytes(small.store.id) == message_id(number)[:size].ljust(32, b"\0")
+                assert (small.store.group, small.store.size) == (1, 0)
+                assert not small.store.private and not small.store.missing
+        log = small.log()
+        before = small.store.duplicates
+        assert small.put(1, b"one") >= GONE_HANDLE, "known"
+        assert small.store.duplicates == before + 1
+        assert small.log() == log, "it is not in the log again"
+        assert small.store.delete(found(small, 1), b"", 0) == OK
+        assert small.store.read_into(found(small, 1), 0, bytearray(8), 0, 8) < 0
+        assert found(small, 77777) == 0
+        small.durable()
+
+
+def test_what_a_group_left_behind_is_taken_in_anew(small: Bench) -> None:
+    group = small.store.member(GROUP, message_id(70), 0, 32)
+    assert small.put_as(1, STATE_DELIVERED, b"one", group) > 0
+    overflow(small, 1000)
+    assert found(small, 1) >= GONE_HANDLE
+    assert small.store.forget(GROUP, group) == OK
+    assert found(small, 1) == 0, "it was left"
+    again = small.store.member(GROUP, message_id(70), 0, 32)
+    assert again != group or not isinstance(small.store, FlashStore)
+    for _ in range(2):
+        handle = small.put_as(1, STATE_DELIVERED, b"one", again)
+        assert 0 < handle < GONE_HANDLE and small.state(handle) == STATE_DELIVERED
+        small.durable()
+    overflow(small, 2000, group=again)
+    assert small.state(found(small, 1)) == STATE_GONE and small.store.group == again
+
+
+def test_the_oldest_ids_are_forgotten_and_counted(small: Bench) -> None:
+    """Four whole logs of them are kept at least."""
+    overflow(small, 1000)
+    held = len(small.log())
+    overflow(small, 1090, 8 * held)
+    assert small.store.forgotten == 0
+    for number in range(1000, 1090 + 8 * held, 7):
+        assert found(small, number) > 0
+    overflow(small, 5000, 1500)
+    assert small.store.forgotten > 100 and found(small, 1000) == 0
+    newest = 5000 + 1500
+    for number in range(newest - 4 * held, newest, 3):
+        assert found(small, number) > 0

@@ -256,6 +256,7 @@ def play(scenario: str, refusals: Callable[[int], int]) -> Run:
     next(playing)
     files.steps = 0
     run.working = False
+    run.forgets = True
     steps = -1
 
     def refusal() -> int:

@@ -8,6 +8,7 @@ from drupelet.files import Files
 from drupelet.flashread import (
     STATE_DELETED,
     STATE_DELIVERED,
+    STATE_GONE,
     STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
@@ -77,14 +78,24 @@ class Model:
         self.own = 0  # messages of our own so far
         self.own_durable = 0
         self.working = True  # the flash has refused nothing so far
+        self.forgets = False  # the flash may be too full for the ids of what goes
 
     def sure(self, number: int, state: int) -> frozenset[int]:
-        """What a durable message may be found as; one that is settled may have gone for room."""
+        """What a durable message may be found as; one that is settled may have gone for room.
+
+        Its id stays, unless the flash had no room for it either.
+        """
         if number not in self.settled or number in self.kept:
             return frozenset((state,))
         # A body goes before its record, a record before the one that says that it is shared.
         hollow = number >= 100 or number in self.opened
-        return frozenset((state, ABSENT, STATE_DELETED if hollow else ABSENT))
+        gone = state if state == STATE_INVALID else STATE_GONE
+        possible = {state, gone}
+        if hollow:
+            possible.add(STATE_DELETED)
+        if self.forgets:
+            possible.add(ABSENT)
+        return frozenset(possible)
 
     def copy(self) -> "Model":
         other = Model()

@@ -300,6 +300,7 @@ def full_disk(run: Run) -> Iterator[None]:
     """The file system is full before the log is; then there is room again."""
     begin(run)
     run.files.capacity = 2000
+    run.forgets = True
     run.working = False
     for number in range(1, 18):
         yield run.put(number)

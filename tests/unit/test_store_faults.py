@@ -8,7 +8,7 @@ import pytest
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.files import RamFiles
-from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_PENDING
+from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_GONE, STATE_PENDING
 from drupelet.limits import KEPT_MAX
 from drupelet.store import FlashStore
 from unit.cut_files import CutFiles
@@ -304,7 +304,8 @@ def test_a_deletion_is_kept_until_all_are_known_to_have_the_message() -> None:
         for _ in range(70):
             assert put(store, number) > 0
             number += 1
-        assert store.find(message_id(2), 0) == 0, "it has gone for room"
+        assert store.load(store.find(message_id(2), 0)) == OK, "it has gone for room"
+        assert store.state == STATE_GONE
         for _ in range(2):
             assert store.find(message_id(1), 0) == kept == store.next_kept(0)
             assert store.load(kept) == OK and store.state == STATE_DELETED

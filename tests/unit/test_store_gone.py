@@ -1,0 +1,198 @@
+"""What left a full log is known by its id: no child waits for it, no copy is delivered again."""
+
+import pytest
+
+from drupelet.errors import OK
+from drupelet.files import RamFiles
+from drupelet.flashgone import GoneLog
+from drupelet.flashlog import RecordLog
+from drupelet.flashread import STATE_DELIVERED, STATE_GONE
+from drupelet.limits import FILTER_SIZE, GONE_BATCH, GONE_HANDLE, SEGMENT_SIZE, SEGMENTS_MAX
+from drupelet.link import BATCH, INTERACTIVE
+from drupelet.members import SHARED
+from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.store import FlashStore
+from helpers import Draw, Member, Network, stamp
+from unit.cut_files import CutFiles
+from unit.test_store import SETTLED, log_of, message_id, put, reboot, state_of
+
+SMALL = {"segment_size": 1024, "segments_max": 12, "filter_size": 256}
+
+
+def pair(profile: int = PROFILE_BSP_1, mode: int = BATCH) -> tuple[Network, Member, Member]:
+    """A board with a small log, and a peer that keeps everything."""
+    draw = Draw(5)
+    board, peer = Member("a", draw, **SMALL), Member("b", draw)
+    return Network(draw, [board, peer], [("a", "b")], mode=mode, profile=profile), board, peer
+
+
+def roll(network: Network, board: Member, peer: Member, id: bytes) -> None:
+    """The board's log goes on until it has dropped a message."""
+    for number in range(200):
+        if id not in board.log():
+            break
+        assert board.publish(b"%03d" % number + bytes(50), network.now_ms)
+        if number % 5 == 0:
+            network.run(lambda: not board.node.outstanding(board.numbers["b"]), 40)
+            board.node.save(network.now_ms)
+    assert id not in board.log() and id in peer.log()
+    network.run(lambda: not board.node.outstanding(board.numbers["b"]), 40)
+
+
+@pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1])
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+def test_a_child_of_what_is_gone_is_delivered(profile: int, mode: int) -> None:
+    network, board, peer = pair(profile, mode)
+    parent = board.publish(b"parent")
+    assert parent is not None
+    network.run(lambda: parent in peer.log(), 40)
+    roll(network, board, peer, parent)
+    body = b"\1" + parent + b"child"
+    assert (
+        peer.node.publish(peer.group, body, len(body), stamp(network.now_ms), network.now_ms) > 0
+    )
+    child = peer.log()[-1]
+    network.run(lambda: child in board.log(), 40)
+    assert board.node.pending_count() == 0
+    offers = board.node.core.offers
+    assert not any(offers.kinds[row] for row in range(offers.count)), "it is not asked for"
+
+
+def test_a_late_copy_of_what_is_gone_is_acknowledged_and_not_delivered() -> None:
+    network, board, peer = pair()
+    first = peer.publish(b"first")
+    assert first is not None
+    line = network.lines["b", "a"]
+    plain = line.send
+    sent: list[bytes] = []
+
+    def send(frame: bytearray, size: int) -> None:
+        sent.append(bytes(frame[:size]))
+        plain(frame, size)
+
+    line.send = send
+    network.run(lambda: first in board.log(), 80)
+    line.send = plain
+    (copy,) = [frame for frame in sent if b"first" in frame]
+    frame = bytearray(1024)
+    roll(network, board, peer, first)
+    log, before = board.log(), board.node.duplicates
+    frame[: len(copy)] = copy
+    board.links["b"].receive(frame, len(copy), network.now_ms)
+    assert board.node.duplicates == before + 1 and board.log() == log
+    assert board.consume() == [], "it is not given to the client again"
+    acknowledged = False
+    for _ in range(20):
+        network.now_ms += 1000
+        size = board.links["b"].poll_into(frame, network.now_ms)
+        acknowledged = acknowledged or first in bytes(frame[: max(size, 0)])
+    assert acknowledged
+
+
+def test_ids_cost_no_more_than_a_program_for_sixteen() -> None:
+    """Counted beside the log's own, with small and with the longest records."""
+    for size in (40, 900):
+        store = FlashStore(RamFiles(1 << 21), segments_max=16)
+        store.open()
+        count = 700 if size == 40 else 150
+        for number in range(count):
+            store.settled_handle = SETTLED
+            assert put(store, number, size) > 0
+        gone = count - len(log_of(store))
+        assert gone > 90 and store._gone.programs <= gone // GONE_BATCH + 1
+
+
+def test_an_unknown_id_seldom_reads_the_ring() -> None:
+    """With as many ids as the usual board's ring has room for."""
+    log = RecordLog(RamFiles(1 << 20), SEGMENT_SIZE, SEGMENTS_MAX)
+    ring = GoneLog(log, 2 * FILTER_SIZE)
+    for number in range(8900):
+        ring.note(bytearray(message_id(number)), 0, 1, 0)
+    assert ring.commit() == OK and ring.forgotten == 0
+    left = bytearray(32)
+    for number in range(0, 8900, 1111):
+        assert ring.find(message_id(number), 0, left) == GONE_HANDLE + 1
+    reads = sum(ring._filter.has(message_id(number), 0, 0) for number in range(20_000, 21_000))
+    assert reads < 300
+
+
+def test_a_cut_between_ids_and_removal_leaves_both() -> None:
+    files = CutFiles()
+    options = {"segment_size": 512, "segments_max": 6, "filter_size": 64}
+    store = reboot(files, **options)
+    number = 0
+    while not store.erases:
+        store.settled_handle = SETTLED
+        assert put(store, number) > 0
+        number += 1
+    # The segment is put back as it was before it went.
+    held = [n for n in range(number) if state_of(store, n) == STATE_DELIVERED]
+    gone = [n for n in range(number) if state_of(store, n) == STATE_GONE]
+    assert held and gone and store.find(message_id(gone[0]), 0) >= GONE_HANDLE
+    store.barrier()
+    files.power_on()
+    store = reboot(files, **options)
+    assert [n for n in range(number) if state_of(store, n) == STATE_GONE] == gone
+
+
+def test_a_refused_record_that_is_there_is_not_there_twice() -> None:
+    """The write of its last bytes failed, though they reached the flash."""
+    for number in range(1, 4):
+        files = CutFiles()
+        store = reboot(files, segment_size=1024)
+        for other in range(100, 104):
+            assert put(store, other) > 0
+        plain = files.append
+        steps = [0]
+
+        def append(fd, buf, at, size, plain=plain, steps=steps):  # type: ignore[no-untyped-def]
+            steps[0] += 1
+            code = plain(fd, buf, at, size)
+            return -2 if size == 4 and steps[0] > 1 else code
+
+        for _ in range(number):
+            files.append = append  # type: ignore[method-assign]
+            steps[0] = 0
+            assert put(store, 7) < 0
+            files.append = plain  # type: ignore[method-assign]
+        assert put(store, 7) > 0 and put(store, 8) > 0
+        held = log_of(store)
+        assert store.barrier() == OK
+        files.reset()
+        store = reboot(files, segment_size=1024)
+        assert log_of(store) == held
+        assert store.load(store.find(message_id(7), 0)) == OK
+
+
+def test_what_a_new_sharer_lacks_is_not_settled() -> None:
+    network, board, _ = pair()
+    first = board.publish(b"first")
+    deleted = board.publish(b"deleted")
+    assert first is not None and deleted is not None
+    network.run(lambda: network.complete(2), 80)
+    for number in range(30):
+        assert board.publish(b"%03d" % number + bytes(50), network.now_ms)
+        network.run(lambda: not board.node.outstanding(board.numbers["b"]), 40)
+    board.node.save(network.now_ms)
+    assert board.store.settled_handle > board.store.find(first, 0), "all have it"
+    kept = board.store.find(deleted, 0)
+    assert board.store.delete(kept, b"\0", 1, 1 << 1) == OK
+    other = board.node.add_peer(b"late")
+    board.node.share(board.group, other, SHARED)
+    assert board.store.next_kept(0) == kept and board.store.load(kept) == OK
+    assert board.store.missing == 1 << 1 | 1 << (other & 15)
+    refused = 0
+    for number in range(200):
+        refused += board.publish(b"+%03d" % number + bytes(50), network.now_ms) is None
+        board.node.save(network.now_ms)
+    assert refused and first in board.log(), "the new one is to get it"
+
+
+def test_a_timestamp_that_every_peer_refuses_is_refused() -> None:
+    _, board, _ = pair()
+    for bad in (b"\x80" + bytes(7), b"\xff" * 8):
+        with pytest.raises(AssertionError, match="below 2"):
+            board.node.publish(board.group, b"\0", 1, bad, 0)
+        with pytest.raises(AssertionError, match="below 2"):
+            board.node.publish_begin(board.group, bad)
+    assert board.node.publish(board.group, b"\0", 1, b"\x7f" + b"\xff" * 7, 0) > 0
