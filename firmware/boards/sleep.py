@@ -77,6 +77,7 @@ class Sleeper:
             from drupelet.seal_sleep import import_from
 
             import_from(seal, self._buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE)
+            seal.grow_old((self.slept_ms >> 16) + 1)
 
     def go_on_box(self, box: "BlackBox", now_ms: int) -> bool:
         """Have the black box go on in its block; False: it begins anew, what it held is lost."""

@@ -3,7 +3,8 @@
 Loaded when that happens: the seal has seen another `store_gen` of the peer (docs/SPEC.md 11).
 """
 
-from drupelet.states import BUNDLED, HOLD
+from drupelet.slots import STICK_HOLDS, STICK_LOST, STICK_ROW
+from drupelet.states import BUNDLED, HOLD, QUEUED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +18,10 @@ def forget_holds(link: "LinkPort") -> None:
     base = link.peer * core.slots.count
     for slot in range(core.slots.count):
         state = core.slots.states[base + slot]
-        window.set_state(slot, link.peer, state & ~(HOLD | BUNDLED))
-    window.lost[link.peer] = window.newest
-    window.bundled[link.peer] = 0
+        # Not queued any more: the oldest of the log come first, and may need the room.
+        window.set_state(slot, link.peer, state & ~(HOLD | BUNDLED | QUEUED))
+    window.sticks[link.peer * STICK_ROW + STICK_LOST] = window.newest
+    window.sticks[link.peer * STICK_ROW + STICK_HOLDS] = 0
     window.show_all(link.peer)
     window.dirty = True
     link.attention = True

@@ -9,14 +9,38 @@
     ..       ciphertext, then a tag of 8 or 16 bytes
 
 Here is what happens to each frame; what happens once per epoch is in `seal_epoch`. A frame of a
-confirmed epoch is sealed and opened without an allocation.
+confirmed epoch is sealed and opened without an allocation, as long as its cipher is one of those
+that the device keeps: one per seal, two at least.
 """
 
-from drupelet._compat import const
+from drupelet._compat import ON_BOARD, const
 from drupelet.errors import E_PEER, OK
-from drupelet.limits import FRAME_SIZE_MAX, SEAL_FORGED_MAX, SEAL_FORGED_PER_S, SEAL_STEPS_MAX
-from drupelet.memory import copy, equal, get_u16, put_u16
-from drupelet.schedule import elapsed_ms
+from drupelet.limits import (
+    FRAME_SIZE_MAX,
+    SEAL_AGE_MAX,
+    SEAL_FORGED_MAX,
+    SEAL_FORGED_PER_S,
+    SEAL_OLD_MAX,
+    SEAL_STEPS_MAX,
+)
+from drupelet.memory import copy, equal, fill, get_u16, put_u16
+
+# isort: off
+# fmt: off
+from drupelet.seal_row import (
+    AGE_AT, ANSWERED_AT, BUNDLE, CLOSED, FORGED_AT, FORGED_HERE_AT, FRAME_SIZE_AT, GENERATION_AT,
+    GENERATION_IN_AT, HEARD, IN_AT, IN_EPOCH_AT, IN_OPEN, IN_SALT_AT, ISSUER, KID_AT, MUTED,
+    OLD_SIZE, OUT_AT, OUT_EPOCH_AT, OUT_OPEN, OUT_SALT_AT, OWES, PEER_GEN_AT, PEER_LOST, RENEW,
+    REPLAYED_AT, ROW_SIZE, SECOND_AT, SEQ_AT, STATUS_FLAGS, STATUS_SEQ_AT, TAG_SIZE_AT, TOKENS_AT,
+    TOLD, UNCONFIRMED, URGENT, WINDOW, get_u24, put_u24,
+)
+# fmt: on
+# isort: on
+
+if not ON_BOARD:
+    from drupelet.seal_view import Named
+else:
+    Named = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,29 +69,20 @@ _ASK = const(4)  # our own epoch is not confirmed: tell yours
 _SEEN_PARITY = const(8)  # generation & 1 of the epoch seen
 _SALT_BITS = const(0xF0)  # of the second byte of its salt; the first one begins the status
 
-# Where things are in `state`: key and IV of 29 bytes, windows of 256 bits.
-OUT_AT = const(0)
-OUT_SALT_AT = const(29)
-IN_AT = const(37)
-IN_WINDOW_AT = const(66)
-IN_SALT_AT = const(98)
-OLD_AT = const(106)
-PEER_GEN_AT = const(167)
-TOLD_GEN_AT = const(171)
-_STATE_SIZE = const(175)
-_WINDOW = const(29)  # from key to window
 _IV = const(16)  # from key to IV
 _IV_SIZE = const(13)
 _SALT_SIZE = const(8)
-_SEQ_MAX = const(255)
 
 
 class SealContext:
-    """What all seals of a device share; `store_gen` is 4 bytes, zeros on a board."""
+    """What all seals of a device share: their rows, and ciphers of keys used lately.
+
+    store_gen: 4 bytes; old_max: epochs that are kept for stragglers, of all peers together.
+    """
 
     def __init__(
         self, aead: "AeadPort", random_byte: "Callable[[], int]", store_gen: bytes,
-        steps_max: int = SEAL_STEPS_MAX,
+        steps_max: int = SEAL_STEPS_MAX, old_max: int = SEAL_OLD_MAX,
     ) -> None:  # fmt: skip
         from drupelet import seal_epoch  # it imports this module, too
 
@@ -76,52 +91,65 @@ class SealContext:
         self.random_byte = random_byte
         self.store_gen = store_gen
         self.steps_max = steps_max
+        self.old_max = old_max
+        self.old_next = 0
+        self.rows = bytearray(old_max * OLD_SIZE)
+        self.places = [-1, -1]  # where the keys of the ciphers are in `rows`
+        self.ciphers: "list[Cipher]" = [None, None]
+        self._next = 0  # to go when there is a new one
         self.record = bytearray(52)
         self.nonce = bytearray(_IV_SIZE)
         self.at = 0  # where `Seal.open` left the plaintext
         self.final = False  # and whether the frame was the last of a bundle
 
+    def cipher(self, place: int, made: "Cipher" = None) -> "Cipher":
+        """The cipher of the key at rows[place]. `made`: the key is new, and this is its cipher."""
+        places = self.places
+        ciphers = self.ciphers
+        free = self._next
+        for i in range(len(places)):
+            if places[i] == place:
+                if made is not None:
+                    ciphers[i] = made
+                return ciphers[i]
+            if places[i] < 0:
+                free = i
+        i = free
+        self._next = (i + 1) % len(places)
+        places[i] = -1
+        ciphers[i] = None
+        ciphers[i] = self.aead.cipher(self.rows, place) if made is None else made
+        places[i] = place
+        return ciphers[i]
 
-class Seal:
+    def forget(self, place: int) -> None:
+        """The key at rows[place] is used no more."""
+        for i in range(len(self.places)):
+            if self.places[i] == place:
+                self.places[i] = -1
+                self.ciphers[i] = None
+
+
+class Seal(Named):
     """The chains of one peer and carrier class, both ways. Call `load` before anything else."""
 
     # What few seals ever need stands here, so that the others do not pay for it.
-    closed = False
-    peer_lost = False  # the peer's store is another one: show it everything again
-    muted = False  # too many wrong tags
-    frame_size_max = FRAME_SIZE_MAX
-    whole_epoch = 0  # bundles: up to here they were read whole, which is not durable yet
     skip_ms = -1  # of the last long skip; -1 none
     ahead: "bytearray | None" = None  # a chain key on the way to an epoch far ahead
     ahead_epoch = 0
-    clones = too_far = 0
+    clones = too_far = unknown = 0
 
     def __init__(self, context: SealContext, keys: "KeyPort", carrier_class: int) -> None:
         self.context = context
         self.keys = keys
-        self.carrier_class = carrier_class
-        self.state = bytearray(_STATE_SIZE)
-        self.kid_in = self.kid_out = 0
-        self.tag_size = 8
-        self.issuer = False  # the peer may re-key and revoke
-        # Out: the epoch in use, or the last one while there is no cipher.
-        self.cipher_out: "Cipher" = None
-        self.generation = self.out_epoch = self.seq = 0
-        self.answered = 0  # our highest epoch that the peer has seen
-        self.confirmed = False  # the peer has this epoch open
-        self.owes = False  # the next frame tells our status
-        self.renew = False  # the next frame opens a new epoch
-        self.urgent = False  # and should not wait for something else to send
-        # In: the same; `old_epoch` is -1 when no older one is kept.
-        self.cipher_in: "Cipher" = None
-        self.generation_in = self.in_epoch = 0
-        self.old_epoch = -1
-        self.heard = True  # something authentic came since `tell`
-        self.status_seq = -1  # of the peer's newest status in this epoch; -1 none came
-        self.tokens = SEAL_FORGED_PER_S
-        self._tokens_ms = 0
-        self._forged_here = 0
-        self.forged = self.replayed = self.closed_epoch = 0
+        self.at = at = len(context.rows)
+        self.flags = HEARD | UNCONFIRMED | (BUNDLE if carrier_class else 0)
+        context.rows += bytearray(ROW_SIZE)
+        context.rows[at + TOKENS_AT] = SEAL_FORGED_PER_S
+        put_u16(context.rows, at + FRAME_SIZE_AT, FRAME_SIZE_MAX)
+        if (at - context.old_max * OLD_SIZE) // ROW_SIZE >= len(context.places):
+            context.places.append(-1)
+            context.ciphers.append(None)
 
     def load(self) -> int:
         """Take up the chains: OK, E_STORAGE when there are none, E_PEER when revoked."""
@@ -130,25 +158,46 @@ class Seal:
 
     def close(self) -> None:
         """Revoked: nothing is sealed or opened any more."""
-        self.closed = True
-        self.cipher_in = self.cipher_out = None
-        for i in range(_STATE_SIZE):
-            self.state[i] = 0
+        self.flags = CLOSED
+        context = self.context
+        context.forget(self.at + OUT_AT)
+        context.forget(self.at + IN_AT)
+        context.epochs.old_of(self, True)
+        fill(context.rows, self.at, ROW_SIZE, 0)
+
+    def count(self, what: int) -> None:
+        """One more of what is counted at this place of the row."""
+        rows = self.context.rows
+        what += self.at
+        many = get_u16(rows, what) + 1
+        if many < 0x10000:
+            put_u16(rows, what, many)
+
+    def grow_old(self, units: int) -> None:
+        """So many units of 65,536 ms went by: an epoch of 30 days ends."""
+        rows = self.context.rows
+        units += get_u16(rows, self.at + AGE_AT)
+        if units >= SEAL_AGE_MAX:
+            self.flags |= RENEW
+        else:
+            put_u16(rows, self.at + AGE_AT, units)
 
     # --- out ---
 
     def prepare(self) -> int:
         """Open an epoch if the next frame needs one; OK, or a code: nothing may be sent."""
-        if self.closed:
+        if self.flags & CLOSED:
             return E_PEER
-        if self.cipher_out is not None and self.seq <= _SEQ_MAX and not self.renew:
+        if self.flags & (OUT_OPEN | RENEW) == OUT_OPEN:
             return OK
         code: int = self.context.epochs.open_send(self)
         return code
 
     def room(self) -> int:
         """The most bytes of plaintext in a frame that carries its salt."""
-        return self.frame_size_max - SALTED_SIZE - self.tag_size
+        rows = self.context.rows
+        at = self.at
+        return get_u16(rows, at + FRAME_SIZE_AT) - SALTED_SIZE - rows[at + TAG_SIZE_AT]
 
     def seal_into(self, out: bytearray, frame: "bytes | bytearray", size: int, kind: int) -> int:
         """Seal frame[:size] into `out`; its size there, or a code below 0: do not send.
@@ -159,48 +208,54 @@ class Seal:
         code = self.prepare()
         if code != OK:
             return code
-        seq = self.seq
-        live = self.carrier_class == CLASS_LIVE
+        context = self.context
+        rows = context.rows
+        at = self.at
+        seq = rows[at + SEQ_AT]
+        salted = self.flags & (BUNDLE | UNCONFIRMED) == UNCONFIRMED
         # Again with frames 4, 8, 16 ...: the first one may have been lost.
-        due = self.owes or (live and not self.confirmed and not seq & (seq - 1 | 3))
+        due = self.flags & OWES or (salted and not seq & (seq - 1 | 3))
         if due and not kind & _TYPE and self.room() >= STATUS_SIZE + size:
             kind |= TYPE_STATUS
-        at = HEAD_SIZE
-        if kind & TYPE_STATUS or (live and not self.confirmed) or not seq:
+        head = HEAD_SIZE
+        if kind & TYPE_STATUS or salted or not seq:
             kind |= _SALT
-            copy(out, HEAD_SIZE, self.state, OUT_SALT_AT, _SALT_SIZE)
-            at = SALTED_SIZE
-        text_at = at
+            copy(out, HEAD_SIZE, rows, at + OUT_SALT_AT, _SALT_SIZE)
+            head = SALTED_SIZE
+        text_at = head
         if kind & TYPE_STATUS:
-            self._put_status(out, at)
+            self._put_status(out, head)
             text_at += STATUS_SIZE
         copy(out, text_at, frame, 0, size)
-        out[0] = kind | _VERSION | (self.generation & 1) * _PARITY
-        put_u16(out, 1, self.kid_out)
-        out[3] = self.out_epoch >> 16
-        put_u16(out, 4, self.out_epoch & 0xFFFF)
+        out[0] = kind | _VERSION | (rows[at + GENERATION_AT + 1] & 1) * _PARITY
+        out[1] = rows[at + KID_AT]
+        out[2] = rows[at + KID_AT + 1] ^ 1
+        copy(out, 3, rows, at + OUT_EPOCH_AT, 3)
         out[6] = seq
-        self.seq = seq + 1  # before the key is used, whatever happens then
-        self.set_nonce(self.state, OUT_AT, seq)
-        size += text_at - at
-        context = self.context
-        context.aead.seal(self.cipher_out, context.nonce, out, 0, at, size, self.tag_size)
-        return at + size + self.tag_size
+        # Before the key is used, whatever happens then.
+        rows[at + SEQ_AT] = seq + 1 & 255
+        if seq == 255:
+            self.flags |= RENEW
+        self.set_nonce(rows, at + OUT_AT, seq)
+        size += text_at - head
+        cipher = context.cipher(at + OUT_AT)
+        tag_size = rows[at + TAG_SIZE_AT]
+        context.aead.seal(cipher, context.nonce, out, 0, head, size, tag_size)
+        return head + size + tag_size
 
     def _put_status(self, out: bytearray, at: int) -> None:
         # Who was set back has used its epoch's number before, with another salt: tell which one.
-        out[at] = self.state[IN_SALT_AT]
-        out[at + 1] = self.in_epoch >> 16
-        put_u16(out, at + 2, self.in_epoch & 0xFFFF)
+        rows = self.context.rows
+        row = self.at
+        out[at] = rows[row + IN_SALT_AT]
+        copy(out, at + 1, rows, row + IN_EPOCH_AT, 3)
         copy(out, at + 4, self.context.store_gen, 0, 4)
         out[at + 8] = (
-            (0 if self.cipher_in is None else _OPEN)
-            | (0 if self.status_seq < 0 else _TOLD)
-            | (0 if self.confirmed else _ASK)
-            | (self.generation_in & 1) * _SEEN_PARITY
-            | (self.state[IN_SALT_AT + 1] & _SALT_BITS)
+            self.flags & STATUS_FLAGS
+            | (rows[row + GENERATION_IN_AT + 1] & 1) * _SEEN_PARITY
+            | (rows[row + IN_SALT_AT + 1] & _SALT_BITS)
         )
-        self.owes = self.urgent = False
+        self.flags &= ~(OWES | URGENT)
 
     def set_nonce(self, okm: "bytes | bytearray", at: int, seq: int) -> None:
         """Put the nonce of frame `seq` together from the IV behind a key."""
@@ -216,67 +271,61 @@ class Seal:
         E_STORAGE: its epoch could not be made durable, so it counts as lost.
         """
         flags = buf[0]
+        rows = self.context.rows
+        at = self.at
         head = SALTED_SIZE if flags & _SALT else HEAD_SIZE
-        text = size - head - self.tag_size
-        if self.closed or text < 0 or flags & 0xC0 != _VERSION or get_u16(buf, 1) != self.kid_in:
+        text = size - head - rows[at + TAG_SIZE_AT]
+        if text < 0 or flags & 0xC0 != _VERSION or not equal(buf, 1, rows, at + KID_AT, 2):
             return E_PEER
-        epoch = buf[3] << 16 | get_u16(buf, 4)
+        if self.flags & CLOSED:
+            return E_PEER
         if (
-            epoch == self.in_epoch
-            and self.cipher_in is not None
-            and flags >> 3 & 1 == self.generation_in & 1
-            and (head == HEAD_SIZE or equal(buf, HEAD_SIZE, self.state, IN_SALT_AT, _SALT_SIZE))
+            self.flags & IN_OPEN
+            and equal(buf, 3, rows, at + IN_EPOCH_AT, 3)
+            and not (flags >> 3 ^ rows[at + GENERATION_IN_AT + 1]) & 1
+            and (head == HEAD_SIZE or equal(buf, HEAD_SIZE, rows, at + IN_SALT_AT, _SALT_SIZE))
         ):
-            return self.open_with(self.cipher_in, IN_AT, buf, head, text, now_ms)
-        got: int = self.context.epochs.open_other(self, buf, head, text, epoch, now_ms)
+            return self.open_with(at + IN_AT, buf, head, text, now_ms)
+        got: int = self.context.epochs.open_other(self, buf, head, text, now_ms)
         return got
 
-    def open_with(
-        self, cipher: "Cipher", at: int, buf: bytearray, head: int, text: int, now_ms: int
-    ) -> int:
-        """Open with the key at state[at], whose window is behind it."""
-        state = self.state
+    def open_with(self, place: int, buf: bytearray, head: int, text: int, now_ms: int) -> int:
+        """Open with the key at rows[place], whose window is behind it."""
+        context = self.context
+        rows = context.rows
         seq = buf[6]
-        cell = at + _WINDOW + (seq >> 3)
-        if state[cell] & 1 << (seq & 7):
-            self.replayed += 1
+        cell = place + WINDOW + (seq >> 3)
+        if rows[cell] & 1 << (seq & 7):
+            self.count(REPLAYED_AT)
             return E_PEER
         if not self.may_try(now_ms):
             return E_PEER
-        self.set_nonce(state, at, seq)
-        context = self.context
-        if not context.aead.open(cipher, context.nonce, buf, 0, head, text, self.tag_size):
-            self.failed(now_ms)
-            self._forged_here += 1
-            if self._forged_here >= SEAL_FORGED_MAX:
-                self.muted = self.urgent = True
-                self.cipher_in = None
-                self.old_epoch = -1
+        self.set_nonce(rows, place, seq)
+        cipher = context.cipher(place)
+        tag_size = rows[self.at + TAG_SIZE_AT]
+        if not context.aead.open(cipher, context.nonce, buf, 0, head, text, tag_size):
+            self.failed()
+            self.count(FORGED_HERE_AT)
+            if get_u16(rows, self.at + FORGED_HERE_AT) >= SEAL_FORGED_MAX:
+                self.flags = (self.flags | MUTED | URGENT) & ~IN_OPEN
+                context.epochs.old_of(self, True)
             return E_PEER
-        state[cell] |= 1 << (seq & 7)
-        return self.take(buf, head, text, at == IN_AT)
+        rows[cell] |= 1 << (seq & 7)
+        return self.take(buf, head, text, place == self.at + IN_AT)
 
     def may_try(self, now_ms: int) -> bool:
         """False while too many frames failed within a second."""
-        if not self.tokens and elapsed_ms(now_ms, self._tokens_ms) >= 1000:
-            self.tokens = SEAL_FORGED_PER_S
-        return self.tokens > 0
+        rows = self.context.rows
+        second = now_ms >> 10 & 255
+        if rows[self.at + SECOND_AT] != second:
+            rows[self.at + SECOND_AT] = second
+            rows[self.at + TOKENS_AT] = SEAL_FORGED_PER_S
+        return rows[self.at + TOKENS_AT] > 0
 
-    def failed(self, now_ms: int) -> None:
-        """A tag was wrong: noise, or somebody tries."""
-        if self.tokens == SEAL_FORGED_PER_S or elapsed_ms(now_ms, self._tokens_ms) >= 1000:
-            self.tokens = SEAL_FORGED_PER_S
-            self._tokens_ms = now_ms
-        self.tokens -= 1
-        self.forged += 1
-
-    def opened(self, epoch: int) -> None:
-        """A new epoch of the peer's was authentic: what is counted per epoch begins anew."""
-        self.in_epoch = epoch
-        self.status_seq = -1
-        self._forged_here = 0
-        if self.muted:
-            self.muted = False
+    def failed(self) -> None:
+        """A tag was wrong, after `may_try`: noise, or somebody tries."""
+        self.context.rows[self.at + TOKENS_AT] -= 1
+        self.count(FORGED_AT)
 
     def take(self, buf: bytearray, head: int, text: int, current: bool) -> int:
         """Do what an authentic frame asks for; the size of what is for the link."""
@@ -285,54 +334,57 @@ class Seal:
         context = self.context
         context.final = flags & FINAL != 0
         context.at = head
-        self.heard = True
+        self.flags |= HEARD
         if kind == TYPE_DATA:
             if flags & _SALT:
-                self.owes = True  # the peer does not know that we have its epoch
+                self.flags |= OWES  # the peer does not know that we have its epoch
             return text
         if kind == TYPE_STATUS and text >= STATUS_SIZE:
-            if current and buf[6] > self.status_seq:
-                self.status_seq = buf[6]
+            status_at = self.at + STATUS_SEQ_AT
+            if current and (not self.flags & TOLD or buf[6] > context.rows[status_at]):
+                context.rows[status_at] = buf[6]
+                self.flags |= TOLD
                 self._take_status(buf, head)
             context.at += STATUS_SIZE
             return text - STATUS_SIZE
-        if kind == TYPE_CONTROL and self.issuer:
+        if kind == TYPE_CONTROL and self.flags & ISSUER:
             from drupelet.seal_control import take_control
 
             return take_control(self, buf, head, text)
+        if kind > TYPE_CONTROL:
+            self.unknown += 1  # 3 is kept for firmware, the others for nothing yet
         return E_PEER
 
     def _take_status(self, buf: bytearray, at: int) -> None:
         caps = buf[at + 8]
-        state = self.state
-        if not equal(buf, at + 4, state, TOLD_GEN_AT, 4):
-            copy(state, TOLD_GEN_AT, buf, at + 4, 4)
-            # Zeros: it never said.
-            known = any(state[PEER_GEN_AT : PEER_GEN_AT + 4])
-            self.peer_lost = known and not equal(buf, at + 4, state, PEER_GEN_AT, 4)
-            if not known:
-                self.settle()
+        rows = self.context.rows
+        row = self.at
+        if not equal(buf, at + 4, rows, row + PEER_GEN_AT, 4):
+            if not equal(rows, row + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
+                self.flags |= PEER_LOST
+            copy(rows, row + PEER_GEN_AT, buf, at + 4, 4)
         if caps & _ASK:
-            self.owes = True
-        if caps & _SEEN_PARITY != (self.generation & 1) * _SEEN_PARITY:
+            self.flags |= OWES
+        if caps & _SEEN_PARITY != (rows[row + GENERATION_AT + 1] & 1) * _SEEN_PARITY:
             return
-        seen = buf[at + 1] << 16 | get_u16(buf, at + 2)
-        if seen - self.out_epoch > self.context.steps_max:
+        seen = get_u24(buf, at + 1)
+        ours = get_u24(rows, row + OUT_EPOCH_AT)
+        if seen - ours > self.context.steps_max:
             return  # further than we could follow
-        self.answered = seen
-        if self.carrier_class != CLASS_LIVE:
+        put_u24(rows, row + ANSWERED_AT, seen)
+        if self.flags & BUNDLE:
             return
-        ours = buf[at] == state[OUT_SALT_AT] and not (caps ^ state[OUT_SALT_AT + 1]) & _SALT_BITS
-        if seen == self.out_epoch and caps & _OPEN and ours:
+        same = buf[at] == rows[row + OUT_SALT_AT]
+        same = same and not (caps ^ rows[row + OUT_SALT_AT + 1]) & _SALT_BITS
+        if seen == ours and caps & _OPEN and same:
             if caps & _TOLD:
-                self.confirmed = True
+                self.flags &= ~UNCONFIRMED
             else:
-                self.owes = True
-        elif seen >= self.out_epoch or self.confirmed:
+                self.flags |= OWES
+        elif seen >= ours or not self.flags & UNCONFIRMED:
             # Closed there, or we or the peer are older than we were: nothing in this epoch counts.
-            self.renew = self.owes = True
+            self.flags |= RENEW | OWES
 
     def settle(self) -> None:
         """What the peer lost is shown to it again: take note of its store's generation."""
-        copy(self.state, PEER_GEN_AT, self.state, TOLD_GEN_AT, 4)
-        self.peer_lost = False
+        self.flags &= ~PEER_LOST

@@ -7,7 +7,7 @@ REVOKE | 2 | device id [4]
 from drupelet._compat import const
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import ID_SIZE
-from drupelet.memory import fill, get_u16
+from drupelet.memory import fill, get_u16, put_u16
 from drupelet.seal_record import (
     FLAG_ISSUER,
     FLAG_TAG16,
@@ -18,6 +18,18 @@ from drupelet.seal_record import (
     finish,
     install,
     row_of,
+)
+from drupelet.seal_row import (
+    BUNDLE,
+    GENERATION_AT,
+    GENERATION_IN_AT,
+    KID_AT,
+    OWES,
+    RENEW,
+    TAG_SIZE_AT,
+    URGENT,
+    WHOLE_EPOCH_AT,
+    put_u24,
 )
 
 TYPE_CHECKING = False
@@ -45,13 +57,15 @@ def take_control(seal: "Seal", buf: bytearray, at: int, size: int) -> int:
         return E_PEER
     root = bytes(buf[at + 3 : at + 3 + ID_SIZE])
     fill(buf, at, size, 0)
-    flags = FLAG_ISSUER | (FLAG_TAG16 if seal.tag_size == 16 else 0)
-    code = install(seal.keys, root, seal.kid_in & ~3, generation, flags)
+    rows = seal.context.rows
+    flags = FLAG_ISSUER | (FLAG_TAG16 if rows[seal.at + TAG_SIZE_AT] == 16 else 0)
+    kid = get_u16(rows, seal.at + KID_AT) & ~3
+    code = install(seal.keys, root, kid, generation, flags)
     if code == OK:
         for carrier_class in (0, 1):
             seal.keys.drop(row_of(carrier_class, SEND, newest))
         # The issuer waits to hear us in the new generation: it is told at once.
-        seal.renew = seal.urgent = seal.owes = True
+        seal.flags |= RENEW | URGENT | OWES
     return code
 
 
@@ -69,9 +83,10 @@ def turn_over(seal: "Seal", generation: int) -> None:
     """The peer was heard in a new generation: it has the new root, so the old one goes."""
     keys = seal.keys
     record = seal.context.record
-    keys.drop(row_of(seal.carrier_class, RECEIVE, generation - 1))
-    seal.generation_in = generation
-    seal.whole_epoch = 0
+    rows = seal.context.rows
+    keys.drop(row_of(1 if seal.flags & BUNDLE else 0, RECEIVE, generation - 1))
+    put_u16(rows, seal.at + GENERATION_IN_AT, generation)
+    put_u24(rows, seal.at + WHOLE_EPOCH_AT, 0)
     for carrier_class in (0, 1):
         row = row_of(carrier_class, SEND, generation)
         if keys.load(row, record) == OK and record[1] & FLAG_WAITING:
@@ -79,5 +94,5 @@ def turn_over(seal: "Seal", generation: int) -> None:
             finish(record)
             if keys.save(row, record) == OK:
                 keys.drop(row_of(carrier_class, SEND, generation - 1))
-    if seal.generation != generation:
-        seal.renew = True
+    if get_u16(rows, seal.at + GENERATION_AT) != generation:
+        seal.flags |= RENEW

@@ -14,22 +14,9 @@ from drupelet.limits import (
     SEAL_SKIP_MS,
     SEAL_STEPS_HOST_MAX,
 )
-from drupelet.memory import copy, fill, get_u16, get_u32, put_u32
+from drupelet.memory import copy, equal, fill, get_u16, get_u32, put_u16, put_u32
 from drupelet.schedule import elapsed_ms
-from drupelet.seal import (
-    CLASS_LIVE,
-    HEAD_SIZE,
-    IN_AT,
-    IN_SALT_AT,
-    IN_WINDOW_AT,
-    OLD_AT,
-    OUT_AT,
-    OUT_SALT_AT,
-    PEER_GEN_AT,
-    STATUS_SIZE,
-    TOLD_GEN_AT,
-    TYPE_STATUS,
-)
+from drupelet.seal import HEAD_SIZE, SALTED_SIZE, STATUS_SIZE, TYPE_STATUS
 from drupelet.seal_record import (
     FLAG_ISSUER,
     FLAG_REVOKED,
@@ -48,6 +35,42 @@ from drupelet.seal_record import (
     row_of,
     step,
 )
+from drupelet.seal_row import (
+    AGE_AT,
+    ANSWERED_AT,
+    BUNDLE,
+    CLOSED_EPOCH_AT,
+    FORGED_HERE_AT,
+    GENERATION_AT,
+    GENERATION_IN_AT,
+    IN_AT,
+    IN_EPOCH_AT,
+    IN_OPEN,
+    IN_SALT_AT,
+    ISSUER,
+    KID_AT,
+    MUTED,
+    OLD_EPOCH,
+    OLD_OWNER,
+    OLD_SIZE,
+    OUT_AT,
+    OUT_EPOCH_AT,
+    OUT_OPEN,
+    OUT_SALT_AT,
+    OWES,
+    PEER_GEN_AT,
+    PEER_LOST,
+    RENEW,
+    SEQ_AT,
+    TAG_SIZE_AT,
+    TOLD,
+    UNCONFIRMED,
+    URGENT,
+    WHOLE_EPOCH_AT,
+    WINDOW,
+    get_u24,
+    put_u24,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,25 +80,28 @@ _KEY_SIZE = const(32)
 _WINDOW_SIZE = const(32)
 _SALT_SIZE = const(8)
 _TYPE = const(0x07)
+_CLASS_BIT = const(3)  # of the flags: BUNDLE
+_GENERATION_NONE = const(0xFFFF)
 
 
 def load(seal: "Seal") -> int:
     """Take up both chains from the key port; see `Seal.load`."""
-    record = seal.context.record
+    context = seal.context
+    record = context.record
+    rows = context.rows
+    at = seal.at
     code = _choose(seal, RECEIVE)
     if code != OK:
         return code
-    seal.kid_in = get_u16(record, RECORD_KID_AT)
-    seal.tag_size = 16 if record[1] & FLAG_TAG16 else 8
-    seal.issuer = record[1] & FLAG_ISSUER != 0
-    seal.generation_in = get_u16(record, RECORD_GENERATION_AT)
-    seal.in_epoch = get_u32(record, RECORD_EPOCH_AT)
-    seal.old_epoch = -1
-    seal.cipher_in = None  # whatever was open before a reboot is closed: its window is gone
-    copy(seal.state, PEER_GEN_AT, record, RECORD_EXTRA_AT, 4)
-    copy(seal.state, TOLD_GEN_AT, record, RECORD_EXTRA_AT, 4)
-    seal.cipher_out = None
-    seal.generation = -1
+    # Whatever was open before a reboot is closed: its window is gone.
+    seal.flags &= ~(OUT_OPEN | IN_OPEN | ISSUER)
+    if record[1] & FLAG_ISSUER:
+        seal.flags |= ISSUER
+    rows[at + TAG_SIZE_AT] = 16 if record[1] & FLAG_TAG16 else 8
+    copy(rows, at + KID_AT, record, RECORD_KID_AT, 4)  # and the generation
+    copy(rows, at + IN_EPOCH_AT, record, RECORD_EPOCH_AT + 1, 3)
+    copy(rows, at + PEER_GEN_AT, record, RECORD_EXTRA_AT, 4)
+    put_u16(rows, at + GENERATION_AT, _GENERATION_NONE)
     return _load_send(seal)
 
 
@@ -83,12 +109,13 @@ def _load_send(seal: "Seal") -> int:
     code = _choose(seal, SEND)
     if code == OK:
         record = seal.context.record
-        generation = get_u16(record, RECORD_GENERATION_AT)
-        if generation != seal.generation:  # else the peer may have told more since then
-            seal.generation = generation
-            seal.answered = get_u32(record, RECORD_EXTRA_AT)
-        seal.kid_out = get_u16(record, RECORD_KID_AT)
-        seal.out_epoch = get_u32(record, RECORD_EPOCH_AT)
+        rows = seal.context.rows
+        at = seal.at
+        # Of the same generation the peer may have told more since then.
+        if not equal(record, RECORD_GENERATION_AT, rows, at + GENERATION_AT, 2):
+            copy(rows, at + GENERATION_AT, record, RECORD_GENERATION_AT, 2)
+            copy(rows, at + ANSWERED_AT, record, RECORD_EXTRA_AT + 1, 3)
+        copy(rows, at + OUT_EPOCH_AT, record, RECORD_EPOCH_AT + 1, 3)
     return code
 
 
@@ -98,7 +125,7 @@ def _choose(seal: "Seal", direction: int) -> int:
     chosen = -1
     row = 0
     for parity in (0, 1):
-        at = row_of(seal.carrier_class, direction, parity)
+        at = row_of(seal.flags >> _CLASS_BIT & 1, direction, parity)
         if seal.keys.load(at, record) != OK:
             continue
         if record[1] & FLAG_REVOKED:
@@ -119,8 +146,10 @@ def open_send(seal: "Seal") -> int:
     code = _load_send(seal)
     if code != OK:
         return code
-    base = seal.out_epoch
-    answered = seal.answered
+    rows = context.rows
+    at = seal.at
+    base = get_u24(rows, at + OUT_EPOCH_AT)
+    answered = get_u24(rows, at + ANSWERED_AT)
     epoch = max(base, answered) + 1
     unanswered = epoch - answered
     if unanswered == SEAL_JUMP_AFTER or unanswered == SEAL_JUMP + 8 * SEAL_JUMP_AFTER:
@@ -137,90 +166,106 @@ def open_send(seal: "Seal") -> int:
     put_u32(record, RECORD_EXTRA_AT, answered)
     copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
     finish(record)
-    code = seal.keys.save(row_of(seal.carrier_class, SEND, seal.generation), record)
+    code = seal.keys.save(
+        row_of(seal.flags >> _CLASS_BIT & 1, SEND, rows[at + GENERATION_AT + 1]), record
+    )
     fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
     if code != OK:
         return code
-    copy(seal.state, OUT_AT, okm, 0, OKM_SIZE)
-    copy(seal.state, OUT_SALT_AT, salt, 0, _SALT_SIZE)
-    seal.cipher_out = cipher
-    seal.out_epoch = epoch
-    seal.seq = 0
-    seal.confirmed = seal.renew = False
-    seal.owes = True
+    copy(rows, at + OUT_AT, okm, 0, OKM_SIZE)
+    copy(rows, at + OUT_SALT_AT, salt, 0, _SALT_SIZE)
+    context.cipher(at + OUT_AT, cipher)
+    put_u24(rows, at + OUT_EPOCH_AT, epoch)
+    rows[at + SEQ_AT] = 0
+    put_u16(rows, at + AGE_AT, 0)
+    seal.flags = (seal.flags | OUT_OPEN | OWES | UNCONFIRMED) & ~RENEW
     return OK
 
 
-def open_other(seal: "Seal", buf: bytearray, head: int, text: int, epoch: int, now_ms: int) -> int:
+def open_other(seal: "Seal", buf: bytearray, head: int, text: int, now_ms: int) -> int:
     """Open a frame that is not of the peer's current epoch."""
-    generation = seal.generation_in
-    if buf[0] >> 3 & 1 != generation & 1:
+    rows = seal.context.rows
+    at = seal.at
+    epoch = get_u24(buf, 3)
+    known = get_u24(rows, at + IN_EPOCH_AT)
+    generation = get_u16(rows, at + GENERATION_IN_AT)
+    if (buf[0] >> 3 ^ generation) & 1:
         generation += 1
-    elif epoch == seal.old_epoch:
-        cipher = seal.context.aead.cipher(seal.state, OLD_AT)
-        return seal.open_with(cipher, OLD_AT, buf, head, text, now_ms)
-    elif epoch < seal.in_epoch or (epoch == seal.in_epoch and seal.cipher_in is None):
-        seal.closed_epoch += 1
-        seal.urgent = seal.owes = True
-        return E_PEER
+    else:
+        old = old_of(seal, False)
+        if old >= 0 and equal(buf, 3, rows, old + OLD_EPOCH, 3):
+            return seal.open_with(old, buf, head, text, now_ms)
+        if epoch < known or (epoch == known and not seal.flags & IN_OPEN):
+            head = HEAD_SIZE
     if head == HEAD_SIZE:
-        # It takes us for one who knows its salt: an older copy of us was put back.
-        seal.closed_epoch += 1
-        seal.urgent = seal.owes = True
+        # Closed, or it takes us for one who knows its salt: an older copy of us was put back.
+        seal.count(CLOSED_EPOCH_AT)
+        seal.flags |= URGENT | OWES
         return E_PEER
-    return _follow(seal, buf, head, text, epoch, generation, now_ms)
+    return _follow(seal, buf, text, epoch, generation, now_ms)
 
 
 def _follow(
-    seal: "Seal", buf: bytearray, head: int, text: int, epoch: int, generation: int, now_ms: int
+    seal: "Seal", buf: bytearray, text: int, epoch: int, generation: int, now_ms: int
 ) -> int:
     """Try an epoch that is new to us, or the current one under another salt."""
     context = seal.context
     record = context.record
-    row = row_of(seal.carrier_class, RECEIVE, generation)
+    rows = context.rows
+    at = seal.at
+    row = row_of(seal.flags >> _CLASS_BIT & 1, RECEIVE, generation)
     if not seal.may_try(now_ms) or seal.keys.load(row, record) != OK:
         return E_PEER
-    if get_u16(record, RECORD_GENERATION_AT) != generation:
-        return E_PEER
     base = get_u32(record, RECORD_EPOCH_AT)
-    same = generation == seal.generation_in
-    if epoch <= base and not (same and epoch == seal.in_epoch):
+    same = generation == get_u16(rows, at + GENERATION_IN_AT)
+    known = get_u24(rows, at + IN_EPOCH_AT) if same else base
+    again = same and epoch == known
+    if epoch <= base and not again:
         return E_PEER
-    known = seal.in_epoch if same else base
+    # While a loss is not seen to, a new root waits: its record would not tell of it.
+    if get_u16(record, RECORD_GENERATION_AT) != generation or (
+        not same and seal.flags & PEER_LOST
+    ):
+        return E_PEER
     if epoch - known > SEAL_SKIP_FREE and not _may_skip(seal, epoch - base, now_ms):
         return E_PEER
     key = _key_of(seal, epoch, base)
     if key is None:
         return E_PEER
-    salt = buf[HEAD_SIZE : HEAD_SIZE + _SALT_SIZE]
+    salt = buf[HEAD_SIZE:SALTED_SIZE]
     okm = frame_key(key, salt)
     cipher = context.aead.cipher(okm, 0)
     seal.set_nonce(okm, 0, buf[6])
-    if not context.aead.open(cipher, context.nonce, buf, 0, head, text, seal.tag_size):
-        seal.failed(now_ms)
-        return E_PEER
-    if same and epoch == seal.in_epoch:
-        seal.clones += 1  # two senders in one epoch: a clone, or one that was set back
-        seal.urgent = seal.owes = True
-        return E_PEER
-    state = seal.state
-    if (
-        buf[0] & _TYPE == TYPE_STATUS
-        and text >= STATUS_SIZE
-        and not any(state[PEER_GEN_AT : PEER_GEN_AT + 4])
+    if not context.aead.open(
+        cipher, context.nonce, buf, 0, SALTED_SIZE, text, rows[at + TAG_SIZE_AT]
     ):
-        copy(state, PEER_GEN_AT, buf, head + 4, 4)  # the first that it tells
-    put_u32(record, RECORD_EPOCH_AT, epoch)
-    copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
-    copy(record, RECORD_EXTRA_AT, state, PEER_GEN_AT, 4)
-    finish(record)
-    code = seal.keys.save(row, record) if seal.carrier_class == CLASS_LIVE else OK
+        seal.failed()
+        return E_PEER
+    if again:
+        seal.clones += 1  # two senders in one epoch: a clone, or one that was set back
+        seal.flags |= URGENT | OWES
+        return E_PEER
+    told = buf[0] & _TYPE == TYPE_STATUS and text >= STATUS_SIZE
+    if told and equal(rows, at + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
+        copy(rows, at + PEER_GEN_AT, buf, SALTED_SIZE + 4, 4)  # the first that it tells
+    code = OK if seal.flags & BUNDLE else _keep(seal, row, epoch, key)
     fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
     if code != OK:
         return code
     _accept(seal, okm, salt, cipher, epoch, generation)
-    seal.state[IN_WINDOW_AT + (buf[6] >> 3)] = 1 << (buf[6] & 7)
-    return seal.take(buf, head, text, True)
+    rows[at + IN_AT + WINDOW + (buf[6] >> 3)] = 1 << (buf[6] & 7)
+    return seal.take(buf, SALTED_SIZE, text, True)
+
+
+def _keep(seal: "Seal", row: int, epoch: int, key: "bytes | bytearray") -> int:
+    """Make a receive epoch durable in the record that was loaded; a code of the key port."""
+    record = seal.context.record
+    put_u32(record, RECORD_EPOCH_AT, epoch)
+    copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
+    if not seal.flags & PEER_LOST:  # else it still says what the peer had
+        copy(record, RECORD_EXTRA_AT, seal.context.rows, seal.at + PEER_GEN_AT, 4)
+    finish(record)
+    return seal.keys.save(row, record)
 
 
 def _may_skip(seal: "Seal", steps: int, now_ms: int) -> bool:
@@ -251,21 +296,46 @@ def _key_of(seal: "Seal", epoch: int, base: int) -> "bytes | bytearray | None":
     return None
 
 
+def old_of(seal: "Seal", drop: bool) -> int:
+    """Where the older epoch of the peer is kept in `rows`, until it is dropped; -1: none is."""
+    context = seal.context
+    for i in range(context.old_max):
+        old = i * OLD_SIZE
+        if get_u24(context.rows, old + OLD_OWNER) == seal.at:
+            if drop:
+                context.forget(old)
+                fill(context.rows, old, OLD_SIZE, 0)
+            return old
+    return -1
+
+
 def _accept(
     seal: "Seal", okm: bytes, salt: bytearray, cipher: object, epoch: int, generation: int
 ) -> None:
     """Make an epoch that was authentic the current one; the one before stays for stragglers."""
-    state = seal.state
-    copy(state, OLD_AT, state, IN_AT, OKM_SIZE + _WINDOW_SIZE)
-    seal.old_epoch = -1 if seal.cipher_in is None else seal.in_epoch
-    copy(state, IN_AT, okm, 0, OKM_SIZE)
-    copy(state, IN_SALT_AT, salt, 0, _SALT_SIZE)
-    fill(state, IN_WINDOW_AT, _WINDOW_SIZE, 0)
-    seal.cipher_in = cipher
-    seal.ahead = None
-    seal.opened(epoch)
-    if generation != seal.generation_in:
-        seal.old_epoch = -1
+    context = seal.context
+    rows = context.rows
+    at = seal.at
+    turns = generation != get_u16(rows, at + GENERATION_IN_AT)
+    old = old_of(seal, True)
+    if seal.flags & IN_OPEN and not turns:
+        if old < 0:
+            old = context.old_next * OLD_SIZE
+            context.old_next = (context.old_next + 1) % context.old_max
+            context.forget(old)
+        copy(rows, old, rows, at + IN_AT, OLD_EPOCH)
+        copy(rows, old + OLD_EPOCH, rows, at + IN_EPOCH_AT, 3)
+        put_u24(rows, old + OLD_OWNER, at)
+    copy(rows, at + IN_AT, okm, 0, OKM_SIZE)
+    copy(rows, at + IN_SALT_AT, salt, 0, _SALT_SIZE)
+    fill(rows, at + IN_AT + WINDOW, _WINDOW_SIZE, 0)
+    context.cipher(at + IN_AT, cipher)
+    put_u24(rows, at + IN_EPOCH_AT, epoch)
+    put_u16(rows, at + FORGED_HERE_AT, 0)
+    seal.flags = (seal.flags | IN_OPEN) & ~(TOLD | MUTED)
+    if seal.ahead is not None:
+        seal.ahead = None
+    if turns:
         from drupelet.seal_control import turn_over
 
         turn_over(seal, generation)
@@ -273,21 +343,18 @@ def _accept(
 
 def commit(seal: "Seal") -> int:
     """Make the receive epoch of the last whole bundle durable: all that it brought is."""
-    epoch = seal.whole_epoch
+    rows = seal.context.rows
+    epoch = get_u24(rows, seal.at + WHOLE_EPOCH_AT)
     if not epoch:
         return OK
     record = seal.context.record
-    row = row_of(seal.carrier_class, RECEIVE, seal.generation_in)
+    row = row_of(1, RECEIVE, rows[seal.at + GENERATION_IN_AT + 1])
     code = seal.keys.load(row, record)
     base = get_u32(record, RECORD_EPOCH_AT)
     if code == OK and epoch > base:
         key = step(record[RECORD_KEY_AT : RECORD_KEY_AT + _KEY_SIZE], base, epoch - base)
-        put_u32(record, RECORD_EPOCH_AT, epoch)
-        copy(record, RECORD_EXTRA_AT, seal.state, PEER_GEN_AT, 4)
-        copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
-        finish(record)
-        code = seal.keys.save(row, record)
+        code = _keep(seal, row, epoch, key)
     fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
     if code == OK:
-        seal.whole_epoch = 0
+        put_u24(rows, seal.at + WHOLE_EPOCH_AT, 0)
     return code

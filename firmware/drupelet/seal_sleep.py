@@ -4,107 +4,103 @@ What is exported may be imported once: the owner marks the snapshot as used befo
 leaves. It fits only the records that it was made beside, so it is never older than they are.
 
     0   seq u8           next of ours
-    1   flags u8         bit 0 confirmed, bit 1 the peer's status came
+    1   flags u8         as in our status: bit 0 the in epoch is open, 1 told, 2 unconfirmed
     2   out epoch u24    and key and IV [29], salt [8]
-    42  in epoch u24     and key and IV [29]; 0: none is open
+    42  in epoch u24     and key and IV [29]
     74  seen [9]         highest number that was opened, and the 64 below it as bits
     83  salt [8]         of the in epoch
     91  generation u8    of both chains, modulo 256
+    92  age u16          of our epoch, in units of 65,536 ms
 """
 
 from drupelet._compat import const
 from drupelet.errors import E_PEER, OK
-from drupelet.memory import copy, fill, get_u16, put_u16
-from drupelet.seal import IN_AT, IN_SALT_AT, IN_WINDOW_AT, OUT_AT, OUT_SALT_AT
-from drupelet.seal_record import OKM_SIZE
+from drupelet.memory import copy, equal, fill
+from drupelet.seal_row import (
+    AGE_AT,
+    GENERATION_AT,
+    GENERATION_IN_AT,
+    IN_EPOCH_AT,
+    IN_SALT_AT,
+    IN_WINDOW_AT,
+    OUT_EPOCH_AT,
+    OUT_OPEN,
+    OWES,
+    RENEW,
+    STATUS_FLAGS,
+    STATUS_SEQ_AT,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.seal import Seal
 
-SLEEP_SIZE = const(92)
-_OUT = const(2)
-_OUT_KEY = const(5)
-_SALT = const(34)
-_IN = const(42)
-_IN_KEY = const(45)
-_SEEN = const(74)
+SLEEP_SIZE = const(94)
+_SEEN = const(74)  # up to here it is as in a row
 _IN_SALT = const(83)
 _GENERATION = const(91)
+_AGE = const(92)
 _SALT_SIZE = const(8)
-_CONFIRMED = const(1)
-_TOLD = const(2)
+_NO_EPOCH = b"\0\0\0"
 
 
 def export_into(seal: "Seal", buf: bytearray, at: int) -> int:
     """Write what the next wake needs; its size, 0 when there is nothing worth keeping."""
-    if seal.cipher_out is None or seal.renew or seal.owes or seal.seq > 255:
+    rows = seal.context.rows
+    row = seal.at
+    flags = seal.flags
+    if flags & (OUT_OPEN | RENEW | OWES) != OUT_OPEN:
         return 0
-    if seal.generation != seal.generation_in:
+    if not equal(rows, row + GENERATION_AT, rows, row + GENERATION_IN_AT, 2):
         return 0
-    state = seal.state
     fill(buf, at, SLEEP_SIZE, 0)
-    buf[at] = seal.seq
-    buf[at + 1] = (_CONFIRMED if seal.confirmed else 0) | (0 if seal.status_seq < 0 else _TOLD)
-    buf[at + _OUT] = seal.out_epoch >> 16
-    put_u16(buf, at + _OUT + 1, seal.out_epoch & 0xFFFF)
-    copy(buf, at + _OUT_KEY, state, OUT_AT, OKM_SIZE)
-    copy(buf, at + _SALT, state, OUT_SALT_AT, _SALT_SIZE)
-    if seal.cipher_in is not None:
-        buf[at + _IN] = seal.in_epoch >> 16
-        put_u16(buf, at + _IN + 1, seal.in_epoch & 0xFFFF)
-        copy(buf, at + _IN_KEY, state, IN_AT, OKM_SIZE)
-        copy(buf, at + _IN_SALT, state, IN_SALT_AT, _SALT_SIZE)
-        highest = 255
-        while highest and not state[IN_WINDOW_AT + (highest >> 3)] & 1 << (highest & 7):
-            highest -= 1
-        buf[at + _SEEN] = highest
-        for i in range(64):
-            seq = highest - 1 - i
-            if seq >= 0 and state[IN_WINDOW_AT + (seq >> 3)] & 1 << (seq & 7):
-                buf[at + _SEEN + 1 + (i >> 3)] |= 1 << (i & 7)
-    buf[at + _GENERATION] = seal.generation & 255
+    copy(buf, at, rows, row, _SEEN)
+    buf[at + STATUS_SEQ_AT] = flags & STATUS_FLAGS
+    copy(buf, at + _IN_SALT, rows, row + IN_SALT_AT, _SALT_SIZE)
+    highest = 255
+    while highest and not _is_seen(rows, row, highest):
+        highest -= 1
+    buf[at + _SEEN] = highest
+    for i in range(64):
+        if _is_seen(rows, row, highest - 1 - i):
+            buf[at + _SEEN + 1 + (i >> 3)] |= 1 << (i & 7)
+    buf[at + _GENERATION] = rows[row + GENERATION_AT + 1]
+    copy(buf, at + _AGE, rows, row + AGE_AT, 2)
     # From here on the copy is the one that counts.
-    seal.cipher_out = None
+    seal.flags &= ~OUT_OPEN
     return SLEEP_SIZE
+
+
+def _is_seen(rows: bytearray, row: int, seq: int) -> int:
+    return seq >= 0 and rows[row + IN_WINDOW_AT + (seq >> 3)] & 1 << (seq & 7)
 
 
 def import_from(seal: "Seal", buf: bytearray, at: int, size: int) -> int:
     """Go on with an exported state, after `load`: OK, or E_PEER when it does not fit."""
-    if size < SLEEP_SIZE or seal.cipher_out is not None:
+    if size < SLEEP_SIZE or seal.flags & OUT_OPEN:
         return E_PEER
-    out_epoch = buf[at + _OUT] << 16 | get_u16(buf, at + _OUT + 1)
-    in_epoch = buf[at + _IN] << 16 | get_u16(buf, at + _IN + 1)
+    rows = seal.context.rows
+    row = seal.at
     generation = buf[at + _GENERATION]
     if (
-        generation != seal.generation & 255
-        or generation != seal.generation_in & 255
-        or out_epoch != seal.out_epoch
-        or not out_epoch
-        or (in_epoch and in_epoch != seal.in_epoch)
+        generation != rows[row + GENERATION_AT + 1]
+        or generation != rows[row + GENERATION_IN_AT + 1]
+        or not equal(buf, at + OUT_EPOCH_AT, rows, row + OUT_EPOCH_AT, 3)
+        or equal(buf, at + OUT_EPOCH_AT, _NO_EPOCH, 0, 3)
+        or not equal(buf, at + IN_EPOCH_AT, rows, row + IN_EPOCH_AT, 3)
     ):
         return E_PEER
-    state = seal.state
-    aead = seal.context.aead
-    copy(state, OUT_AT, buf, at + _OUT_KEY, OKM_SIZE)
-    copy(state, OUT_SALT_AT, buf, at + _SALT, _SALT_SIZE)
-    cipher_out = aead.cipher(state, OUT_AT)
-    if in_epoch:
-        copy(state, IN_AT, buf, at + _IN_KEY, OKM_SIZE)
-        copy(state, IN_SALT_AT, buf, at + _IN_SALT, _SALT_SIZE)
-        highest = buf[at + _SEEN]
-        fill(state, IN_WINDOW_AT, 32, 0)
-        for seq in range(highest + 1):
-            i = highest - 1 - seq
-            # What is further back than the 64 counts as opened.
-            if i < 0 or i >= 64 or buf[at + _SEEN + 1 + (i >> 3)] & 1 << (i & 7):
-                state[IN_WINDOW_AT + (seq >> 3)] |= 1 << (seq & 7)
-        seal.cipher_in = aead.cipher(state, IN_AT)
-        seal.opened(in_epoch)
-        if buf[at + 1] & _TOLD:
-            seal.status_seq = 0
-    seal.cipher_out = cipher_out
-    seal.seq = buf[at]
-    seal.confirmed = buf[at + 1] & _CONFIRMED != 0
-    seal.owes = seal.renew = False
+    copy(rows, row, buf, at, _SEEN)
+    copy(rows, row + IN_SALT_AT, buf, at + _IN_SALT, _SALT_SIZE)
+    copy(rows, row + AGE_AT, buf, at + _AGE, 2)
+    highest = buf[at + _SEEN]
+    fill(rows, row + IN_WINDOW_AT, 32, 0)
+    for seq in range(highest + 1):
+        i = highest - 1 - seq
+        # What is further back than the 64 counts as opened.
+        if i < 0 or i >= 64 or buf[at + _SEEN + 1 + (i >> 3)] & 1 << (i & 7):
+            rows[row + IN_WINDOW_AT + (seq >> 3)] |= 1 << (seq & 7)
+    rows[row + STATUS_SEQ_AT] = 0
+    flags = seal.flags & ~(STATUS_FLAGS | OWES | RENEW) | OUT_OPEN
+    seal.flags = flags | buf[at + 1] & STATUS_FLAGS
     return OK

@@ -3,7 +3,8 @@
 The file is a tar with mode 0600: it holds chain keys, so whoever has it can be this member. What
 comes back is never the member that went on: its store has another `store_gen`, so that the peers
 show it again what it has acknowledged since, and its send chains jump ahead, so that no epoch is
-used twice.
+used twice. The owner's own secrets (`commands.key`, `feed.key`) come along as they are: boards and
+members know them.
 """
 
 import io
@@ -22,7 +23,7 @@ from drupelet_host import config, database, private, restored
 from drupelet_host.keys import ROWS, HostKeys, known_peers
 from drupelet_host.store_sqlite import SqliteStore
 
-_KEYS = re.compile(r"keys/[0-9a-f]{8}\.(live|bundle|tell)")
+_KEYS = re.compile(r"keys/([0-9a-f]{8}\.(live|bundle|tell)|commands\.key|feed\.key)")
 _STORE = "store.db"
 _KEY_SIZE_MAX = 4096
 # A chunk of the store on its way; a store may be larger than memory.

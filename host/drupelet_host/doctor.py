@@ -169,6 +169,11 @@ def _counters(settings: Config) -> Iterator[Check]:
             if seal["muted"]:
                 remedy = "somebody floods this link; a new boot of the peer ends it"
                 yield Check("frames", FAIL, f"{text}; it is not listened to any more", remedy)
+            elif seal.get("unknown"):
+                yield Check(
+                    "frames", WARN, f"{text}; {seal['unknown']} of kinds that are not known here",
+                    "the peer runs a later version: update this one",
+                )  # fmt: skip
             elif seal["forged"] > FORGED_MANY:
                 yield Check("frames", WARN, text, "noise on a cable, or somebody tries keys")
             else:

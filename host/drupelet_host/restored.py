@@ -10,10 +10,14 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from drupelet.limits import SEAL_JUMP_AFTER
 from drupelet_host import database
 from drupelet_host.store_sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from drupelet.seal import Seal
 
 # Keys of the table `meta` (docs/SPEC.md 8); the last two with the peer's id in hex behind them.
 PLACE = "place"
@@ -84,6 +88,26 @@ def notice(
         put(store, LOST + id.hex(), 1)
     status_path.unlink(missing_ok=True)  # it speaks of another store
     return True
+
+
+class Hold:
+    """After a loss nothing but our status leaves over a live link, until the peer has answered.
+
+    It may have seen later epochs than we know of. Who hears nothing goes on all the same after as
+    many epochs as on a link that leads one way (docs/SPEC.md 11.4).
+    """
+
+    def __init__(self, seal: "Seal") -> None:
+        self._seal = seal
+        self._last_epoch = seal.out_epoch + SEAL_JUMP_AFTER
+
+    def is_over(self) -> bool:
+        """True from the peer's confirmation on; until then our status is due."""
+        seal = self._seal
+        if seal.confirmed or seal.out_epoch >= self._last_epoch:
+            return True
+        seal.urgent = True
+        return False
 
 
 def put(store: SqliteStore, key: str, value: int) -> None:

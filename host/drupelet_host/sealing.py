@@ -4,10 +4,11 @@ What cannot be sealed is refused here, with the remedy; there is no way around.
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from drupelet.errors import E_PEER, E_STORAGE, OK
-from drupelet.limits import SEAL_STEPS_HOST_MAX
+from drupelet.limits import SEAL_OLD_HOST_MAX, SEAL_STEPS_HOST_MAX
 from drupelet.seal import Seal, SealContext
 from drupelet.seal_issue import Issuer
 from drupelet_host import control
@@ -32,11 +33,13 @@ class Sealing:
     def __init__(self, settings: Config, store_gen: int) -> None:
         self._settings = settings
         self._context = SealContext(
-            Aead(), _random_byte, store_gen.to_bytes(_GEN_SIZE), SEAL_STEPS_HOST_MAX
-        )
+            Aead(), _random_byte, store_gen.to_bytes(_GEN_SIZE), SEAL_STEPS_HOST_MAX,
+            SEAL_OLD_HOST_MAX,
+        )  # fmt: skip
         self._keys: dict[bytes, HostKeys] = {}
         self._seals: dict[tuple[bytes, int], Seal] = {}
         self._issuers: dict[tuple[bytes, int], Issuer] = {}
+        self.on_revoked: Callable[[bytes], None] = lambda _: None  # told who is, at once
 
     def live(self, peer: Peer) -> Seal:
         """The seal of serial lines and MQTT; raises KeysError, PrivateError or BusyError."""
@@ -144,6 +147,7 @@ class Sealing:
             seal = self._seals.get((peer_id, carrier_class))
             if seal is not None:
                 seal.close()
+        self.on_revoked(peer_id)
         return code
 
     def seals(self) -> dict[tuple[bytes, int], Seal]:
@@ -185,6 +189,7 @@ def told(seal: Seal) -> dict[str, Any]:
         "replayed": seal.replayed,
         "closed_epoch": seal.closed_epoch,
         "too_far": seal.too_far,
+        "unknown": seal.unknown,
         "clones": seal.clones,
         "muted": seal.muted,
         "revoked": seal.closed,

@@ -10,6 +10,9 @@ HERE = Path(__file__).parent
 TIMEOUT_S = 240
 # One key epoch: two HMACs, one AES object, the seal's part of a save (DESIGN 5: at most 2 KB).
 KEY_EPOCH_MAX = 2048
+# DESIGN 5: what a seal keeps per peer and carrier class, beside one AES object. Those are kept by
+# the device, one per seal (and two at least).
+PER_PEER_MAX = 200
 # Growth within this is the dictionary of the keys that stand for flash.
 GROWN_MAX = 256
 
@@ -26,7 +29,10 @@ def test_frames_take_nothing_and_epochs_what_is_declared(
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     taken = {name: int(size) for name, size in (line.split() for line in done.stdout.splitlines())}
+    print(taken)
     assert taken["grown"] <= GROWN_MAX
+    assert taken["cipher_per_peer"] <= taken["cipher"]
     if arch == "x86":  # objects as large as a Cortex-M's
+        assert taken["seal_per_peer"] <= PER_PEER_MAX
         for name in ("send_epoch", "receive_epoch", "straggler", "wake"):
             assert taken[name] <= KEY_EPOCH_MAX, f"{name}: {taken[name]} B"

@@ -209,6 +209,9 @@ def test_a_restored_home_gets_back_what_it_had_acknowledged(
     a.put("a 1")
     b.put("b 1")
     stick(tmp_path / "usb", a, b, a)
+    secrets = {name: name.encode().ljust(32, b"!") for name in ("commands.key", "feed.key")}
+    for name, secret in secrets.items():
+        private.create(a.path / "keys" / name, secret)
     assert "can be this member" in call(a, "backup", str(tmp_path / "backup"))
     assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
     refused(a, ("backup", str(tmp_path / "backup")), "is there already")
@@ -231,6 +234,8 @@ def test_a_restored_home_gets_back_what_it_had_acknowledged(
         after["b"]["classes"]["bundle"]["out_epoch"]
         > before["b"]["classes"]["bundle"]["out_epoch"]
     )
+    for name, secret in secrets.items():
+        assert private.read(a.path / "keys" / name, 32) == secret, "boards and members know it"
     for path in (a.path, *a.path.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
     (tmp_path / "usb").rename(tmp_path / "old usb")

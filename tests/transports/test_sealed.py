@@ -55,6 +55,36 @@ def ends():
     assert made.aead.reused == 0
 
 
+DAY_MS = 86_400_000
+
+
+def test_an_epoch_ends_after_30_days_awake_and_is_durable_first(ends):
+    """A fast clock, which wraps every 12 days; nothing is asked of it but differences."""
+    ends.meet()
+    seal, keys = ends.ends[0].seal, ends.ends[0].keys
+    epoch = seal.out_epoch
+    steps = 0
+    while seal.out_epoch == epoch:
+        steps += 1
+        assert steps <= 30 * 24, "30 days and not an hour more"
+        ends.clock.ms = (ends.clock.ms + DAY_MS // 24) & 0x3FFFFFFF
+        assert receive(ends.a) == 0
+        if steps % 12 == 0:
+            saves = keys.saves
+            assert ends.pass_on(b"reading") == b"reading"
+            assert keys.saves == saves + (seal.out_epoch > epoch)
+    assert 30 * 24 - 12 < steps
+    ends.meet()
+    assert seal.out_epoch == epoch + 1, "and the next one lasts as long"
+    keys.cut = "before"
+    for _ in range(31):
+        ends.clock.ms = (ends.clock.ms + DAY_MS) & 0x3FFFFFFF
+        receive(ends.a)
+    assert ends.a.send(bytearray(b"x"), 1) == E_STORAGE, (
+        "nothing leaves in one that is not durable"
+    )
+
+
 def receive(carrier):
     frame = bytearray(carrier.frame_size_max)
     size = carrier.receive_into(frame)
@@ -88,7 +118,7 @@ def test_a_status_that_does_not_fit_beside_a_frame_goes_before_it(ends):
     assert ends.pass_on(bytes(1000)) == bytes(1000)
     assert ends.a.last_wire_size == 32 + 1023
     assert ends.b.last_wire_size == 32 + 1023
-    assert ends.b.seal.status_seq >= 0
+    assert ends.b.seal.told
 
 
 def test_a_radio_with_short_frames():

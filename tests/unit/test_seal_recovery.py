@@ -217,6 +217,24 @@ def test_an_epoch_goes_on_after_a_deep_sleep_without_a_write(ends):
         assert a.keys.saves == saves and a.seal.out_epoch == epoch
 
 
+def test_an_epoch_ends_after_30_days_of_wakes(ends):
+    """Its age goes through the snapshot; `Sleeper` adds how long it slept."""
+    a, b = ends
+    meet(a, b)
+    epoch = a.seal.out_epoch
+    for day in range(1, 31):
+        kept, size, _ = asleep(a)
+        assert import_from(a.seal, kept, 5, size) == OK
+        a.seal.grow_old(86_400_000 >> 16)
+        assert b.take(a.send(b"reading")) == b"reading"
+        assert a.seal.out_epoch == epoch or day == 30
+    kept, size, _ = asleep(a)
+    a.seal.grow_old(1 << 14)  # whatever a clock says, one step is enough
+    saves = a.keys.saves
+    assert b.take(a.send(b"reading")) == b"reading"
+    assert a.seal.out_epoch > epoch and a.keys.saves == saves + 1
+
+
 def test_a_seal_that_was_put_to_sleep_opens_another_epoch(ends):
     a, b = ends
     meet(a, b)

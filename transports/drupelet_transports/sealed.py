@@ -7,9 +7,10 @@ only its own frames. Boards and hosts.
 from drupelet._compat import const
 from drupelet.errors import E_STORAGE, OK
 from drupelet.limits import SEAL_TELL_MS, SEAL_TELL_MS_MAX
-from drupelet.memory import copy
-from drupelet.schedule import elapsed_ms
+from drupelet.memory import copy, put_u16
+from drupelet.schedule import elapsed_ms, later_ms
 from drupelet.seal import STATUS_SIZE, TYPE_CONTROL, TYPE_DATA
+from drupelet.seal_row import FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
 from drupelet_transports.base import Transport
 
 TYPE_CHECKING = False
@@ -44,7 +45,9 @@ class Sealed(Transport):
         self._buf = buf
         self._told_ms = -1
         self._wait_ms = SEAL_TELL_MS
-        seal.frame_size_max = min(carrier.frame_size_max, len(buf))
+        self._aged_ms = now_ms()
+        size = min(carrier.frame_size_max, len(buf))
+        put_u16(seal.context.rows, seal.at + FRAME_SIZE_AT, size)
         self.frame_size_max = seal.room()
 
     # What the owner's loop looks at is the carrier's.
@@ -70,7 +73,7 @@ class Sealed(Transport):
         self.last_wire_size = 0
         seal = self.seal
         code = seal.prepare()
-        if code == OK and seal.owes and size + STATUS_SIZE > self.frame_size_max:
+        if code == OK and seal.flags & OWES and size + STATUS_SIZE > self.frame_size_max:
             code = self._put(frame, 0, TYPE_DATA)  # no room beside it: the status goes first
         if code == OK and self.issuer is not None:
             code = self._issue(self.issuer)
@@ -84,7 +87,7 @@ class Sealed(Transport):
         if code == OK:
             self.last_wire_size += self.carrier.last_wire_size
         else:
-            self.seal.owes = True  # a status that was in it has not left
+            self.seal.flags |= OWES  # a status that was in it has not left
         return code
 
     def _issue(self, issuer: "Issuer") -> int:
@@ -106,13 +109,15 @@ class Sealed(Transport):
         """
         self._told_ms = self._now_ms()
         seal = self.seal
-        self._wait_ms = SEAL_TELL_MS if seal.heard else min(2 * self._wait_ms, SEAL_TELL_MS_MAX)
-        if not seal.heard:
-            seal.renew = True
-        seal.heard = False
+        if seal.flags & HEARD:
+            self._wait_ms = SEAL_TELL_MS
+        else:
+            self._wait_ms = min(2 * self._wait_ms, SEAL_TELL_MS_MAX)
+            seal.flags |= RENEW
+        seal.flags &= ~HEARD
         code = seal.prepare()
         if code == OK:
-            seal.owes = True
+            seal.flags |= OWES
             code = self._put(self._buf, 0, TYPE_DATA)
         if code == OK and self.issuer is not None:
             code = self._issue(self.issuer)
@@ -123,6 +128,10 @@ class Sealed(Transport):
         buf = self._buf
         seal = self.seal
         self.last_wire_size = 0
+        aged = elapsed_ms(self._now_ms(), self._aged_ms) >> 16
+        if aged:
+            self._aged_ms = later_ms(self._aged_ms, aged << 16)
+            seal.grow_old(aged)
         tries = _REFUSED_MAX
         while tries:
             tries -= 1
@@ -138,7 +147,7 @@ class Sealed(Transport):
                 self.refused += 1
             if size == E_STORAGE:
                 break
-        if seal.urgent and not self.carrier.pending_size and self._may_tell():
+        if seal.flags & URGENT and not self.carrier.pending_size and self._may_tell():
             self.tell()
         return size if size < 0 and tries and size != E_STORAGE else 0
 

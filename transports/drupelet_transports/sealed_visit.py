@@ -9,6 +9,7 @@ from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.memory import copy, get_u32, put_u32
 from drupelet.seal import FINAL, TYPE_CONTROL, TYPE_DATA
+from drupelet.seal_row import IN_EPOCH_AT, RENEW, WHOLE_EPOCH_AT
 from drupelet_transports.stick import NUMBER_MAX
 
 TYPE_CHECKING = False
@@ -78,7 +79,8 @@ class SealedVisit:
             elif seal.context.final:
                 whole = self._ends(reader, seal, size)
                 if whole:
-                    seal.whole_epoch = seal.in_epoch
+                    rows = seal.context.rows
+                    copy(rows, seal.at + WHOLE_EPOCH_AT, rows, seal.at + IN_EPOCH_AT, 3)
                     link.imported(reader.number, get_u32(buf, seal.context.at + 4))
             elif size:
                 copy(frame, 0, buf, seal.context.at, size)
@@ -119,7 +121,7 @@ class SealedVisit:
         if not size and (issuer is None or (issuer.rekeyed and not issuer.revoking)):
             return OK
         writer = stick.writer(peer_id, number, link.bundle_in)
-        seal.renew = True
+        seal.flags |= RENEW
         code = self._put(writer, seal, b"", 0, TYPE_DATA)  # status alone: the rest has its room
         text = issuer.due(self._now_ms()) if issuer is not None else b""
         while text and code == OK:
