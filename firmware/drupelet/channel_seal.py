@@ -1,13 +1,14 @@
-"""Sender keys: frames of a channel that only its members read (docs/SPEC.md 12.8).
+"""Sender keys: frames of a topic or channel that only its members read (docs/SPEC.md 12.8).
 
 Each publisher has a chain of keys as sealed links have (seal_record.py), one for all who listen.
-Its record goes to each member through their own sealed link; who has it reads from that epoch on,
-and could write in the publisher's name: members trust each other. A member that leaves is shut out
-when the others have made new chains.
+Its record goes to each member through their own sealed link (handover.py); who has it reads from
+that epoch on, and could write in the publisher's name: members trust each other. A member that
+leaves is shut out when the others have made new chains.
 
-    sealed = SenderKeys(aead, keys, random_byte); sealed.load()   # keys: load, save, drop by row
-    sealed.create(); sealed.record_into(record)                   # to be handed to each member
-    sealed.admit(record)                                          # what a member handed to us
+    sealed = SenderKeys(aead, keys, own_id, random_byte)   # keys: load, save, drop by row
+    sealed.load(); sealed.create()
+    sealed.record_into(record)                  # to be handed to each member
+    sealed.admit(record)                        # what a member handed to us
     size = sealed.seal_into(out, frame, size)
     size = sealed.open(buf, size, now_ms); frame at buf[sealed.at]
 """
@@ -22,9 +23,18 @@ from drupelet.limits import (
     SEAL_STEPS_MAX,
     WAIT_MS_MAX,
 )
-from drupelet.memory import copy, crc32_into, equal, fill, find, get_u32, put_u32
+from drupelet.memory import copy, equal, fill, find, get_u32, put_u32
 from drupelet.schedule import elapsed_ms
-from drupelet.seal_record import OKM_SIZE, frame_key, step
+from drupelet.seal_record import (
+    OKM_SIZE,
+    RECORD_EPOCH_AT,
+    RECORD_KEY_AT,
+    RECORD_SIZE,
+    finish,
+    frame_key,
+    is_sound,
+    step,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,24 +55,16 @@ _SALT_SIZE = const(8)
 _SEQ_MAX = const(255)
 _IV_AT = const(16)
 _NONCE_SIZE = const(13)
-# Record: form u8, 0 [3], chain [4], epoch u32, key [32], crc32 [4] little-endian.
-RECORD_SIZE = const(48)
+# Record: form u8, 0 [3], chain [4], epoch u32, owner [4], key [32], crc32 [4] little-endian.
 _FORM = const(1)
 _CHAIN_AT = const(4)
-_RECORD_EPOCH_AT = const(8)
-_KEY_AT = const(12)
-_CRC_AT = const(44)
+_OWNER_AT = const(12)
+_CRC_AT = const(48)
 _CHAIN_SIZE = const(4)
+PLACE_SIZE = const(8)  # a chain and its epoch
 _SEEN_SIZE = const(32)
 
 assert HEADER_SIZE + TAG_SIZE == OVERHEAD
-
-
-def is_sound(record: "bytes | bytearray", at: int) -> bool:
-    """Whether the record at record[at] has its form and CRC."""
-    crc = bytearray(4)
-    crc32_into(crc, 0, record, at, _CRC_AT, True)
-    return record[at] == _FORM and equal(record, at + _CRC_AT, crc, 0, 4)
 
 
 class SenderKeys:
@@ -73,14 +75,15 @@ class SenderKeys:
     """
 
     def __init__(
-        self, aead: "AeadPort", keys: "SenderKeyPort", random_byte: "Callable[[], int]",
-        members_max: int = CHANNEL_MEMBERS_MAX,
+        self, aead: "AeadPort", keys: "SenderKeyPort", own_id: "bytes | bytearray",
+        random_byte: "Callable[[], int]", members_max: int = CHANNEL_MEMBERS_MAX,
     ) -> None:  # fmt: skip
         rows = members_max + 1
         self.rows = rows
         self.at = HEADER_SIZE
         self._aead = aead
         self._keys = keys
+        self._own_id = own_id
         self._random_byte = random_byte
         self._records = bytearray(rows * RECORD_SIZE)
         self._chains = bytearray(rows * _CHAIN_SIZE)  # as in the records, to be searched
@@ -100,7 +103,7 @@ class SenderKeys:
         """Take up what the key port has; OK, or E_STORAGE: we have no chain yet."""
         record = self._one
         for row in range(self.rows):
-            if self._keys.load(row, record) == OK and is_sound(record, 0):
+            if self._keys.load(row, record) == OK and is_sound(record):
                 self._put(row, record)
         return OK if self._records[0] == _FORM else E_STORAGE
 
@@ -114,13 +117,14 @@ class SenderKeys:
         record[0] = _FORM
         for at in range(_CHAIN_SIZE):
             record[_CHAIN_AT + at] = self._random_byte()
-        for at in range(_KEY_AT, _CRC_AT):
+        copy(record, _OWNER_AT, self._own_id, 0, _CHAIN_SIZE)
+        for at in range(RECORD_KEY_AT, _CRC_AT):
             record[at] = self._random_byte()
         self._seq = _SEQ_MAX
         return self._save(0, record)
 
     def record_into(self, out: bytearray, at: int) -> bool:
-        """Copy our record for a member, 48 bytes, to be sent through its own sealed link only.
+        """Copy our record for a member, 52 bytes, to be sent through its own sealed link only.
 
         It opens what we send from now on and the rest of this epoch. False: we have no chain.
         """
@@ -128,30 +132,53 @@ class SenderKeys:
         return self._records[0] == _FORM
 
     def admit(self, record: "bytes | bytearray", at: int) -> int:
-        """Take in a publisher's record; OK, E_PEER: it is damaged or old, E_CAPACITY."""
-        if not is_sound(record, at) or equal(record, at + _CHAIN_AT, self._chains, 0, _CHAIN_SIZE):
-            return E_PEER
-        row = self._row(record, at + _CHAIN_AT)
-        if row > 0:
-            here = row * RECORD_SIZE + _RECORD_EPOCH_AT
-            if get_u32(record, at + _RECORD_EPOCH_AT) < get_u32(self._records, here):
-                return E_PEER
-        else:
-            row = self._free()
-        if row < 0:
-            return E_CAPACITY
-        copy(self._one, 0, record, at, RECORD_SIZE)
-        return self._save(row, self._one)
+        """Take in a publisher's record; OK, E_PEER: it is damaged or old, E_CAPACITY.
 
-    def remove(self, chain: "bytes | bytearray", at: int) -> int:
+        A publisher has one chain: another one takes the place of what we have of it.
+        """
+        one = self._one
+        copy(one, 0, record, at, RECORD_SIZE)
+        row = self._of(one, _OWNER_AT)
+        if not is_sound(one) or equal(one, _OWNER_AT, self._own_id, 0, _CHAIN_SIZE):
+            return E_PEER
+        here = row * RECORD_SIZE
+        if row > 0 and equal(one, _CHAIN_AT, self._chains, row * _CHAIN_SIZE, _CHAIN_SIZE):
+            held = get_u32(self._records, here + RECORD_EPOCH_AT)
+            if get_u32(one, RECORD_EPOCH_AT) <= held:
+                return OK if equal(one, 0, self._records, here, RECORD_SIZE) else E_PEER
+        elif row < 0:
+            row = self._free()
+        return self._save(row, one) if row > 0 else E_CAPACITY
+
+    def place_into(
+        self, out: bytearray, at: int, owner: "bytes | bytearray", owner_at: int
+    ) -> bool:
+        """Write a publisher's chain and the epoch that we hold of it; False: zeros, for none."""
+        row = self._of(owner, owner_at)
+        fill(out, at, PLACE_SIZE, 0)
+        if row >= 0:
+            copy(out, at, self._records, row * RECORD_SIZE + _CHAIN_AT, PLACE_SIZE)
+        return row >= 0
+
+    def remove(self, owner: "bytes | bytearray", at: int) -> int:
         """Forget a publisher's chain; OK or a code. Nothing of it is opened any more."""
-        row = self._row(chain, at)
+        row = self._of(owner, at)
         if row <= 0:
             return E_PEER
         fill(self._records, row * RECORD_SIZE, RECORD_SIZE, 0)
         fill(self._chains, row * _CHAIN_SIZE, _CHAIN_SIZE, 0)
         self._ciphers[row] = None
         return self._keys.drop(row)
+
+    def _of(self, owner: "bytes | bytearray", at: int) -> int:
+        """The row of a publisher, or -1."""
+        for row in range(self.rows):
+            here = row * RECORD_SIZE
+            if self._records[here] == _FORM and equal(
+                self._records, here + _OWNER_AT, owner, at, _CHAIN_SIZE
+            ):
+                return row
+        return -1
 
     def _row(self, chain: "bytes | bytearray", at: int) -> int:
         """The row of a chain, or -1."""
@@ -166,7 +193,7 @@ class SenderKeys:
 
     def _save(self, row: int, record: bytearray) -> int:
         """Make a record durable, then take it up."""
-        crc32_into(record, _CRC_AT, record, 0, _CRC_AT, True)
+        finish(record)
         code = self._keys.save(row, record)
         if code == OK:
             self._put(row, record)
@@ -181,14 +208,14 @@ class SenderKeys:
         """Make `_one` the row's record at a later epoch."""
         record = self._one
         copy(record, 0, self._records, row * RECORD_SIZE, RECORD_SIZE)
-        before = get_u32(record, _RECORD_EPOCH_AT)
-        key = step(bytes(record[_KEY_AT:_CRC_AT]), before, epoch - before)
-        copy(record, _KEY_AT, key, 0, 32)
-        put_u32(record, _RECORD_EPOCH_AT, epoch)
+        before = get_u32(record, RECORD_EPOCH_AT)
+        key = step(bytes(record[RECORD_KEY_AT:_CRC_AT]), before, epoch - before)
+        copy(record, RECORD_KEY_AT, key, 0, 32)
+        put_u32(record, RECORD_EPOCH_AT, epoch)
 
     def _use(self, row: int, salt: "bytes | bytearray", at: int) -> "Cipher":
         """The cipher of `_one` with a salt; its IV goes to the row."""
-        okm = frame_key(bytes(self._one[_KEY_AT:_CRC_AT]), bytes(salt[at : at + _SALT_SIZE]))
+        okm = frame_key(bytes(self._one[RECORD_KEY_AT:_CRC_AT]), bytes(salt[at : at + _SALT_SIZE]))
         assert len(okm) == OKM_SIZE
         copy(self._ivs, row * _NONCE_SIZE, okm, _IV_AT, _NONCE_SIZE)
         return self._aead.cipher(okm, 0)
@@ -205,7 +232,7 @@ class SenderKeys:
                 return code
         else:
             self._seq += 1
-        epoch = get_u32(self._records, _RECORD_EPOCH_AT)
+        epoch = get_u32(self._records, RECORD_EPOCH_AT)
         out[0] = _FLAGS
         copy(out, 1, self._chains, 0, _CHAIN_SIZE)
         out[_EPOCH_AT] = epoch >> 16
@@ -222,7 +249,7 @@ class SenderKeys:
 
     def _open_epoch(self) -> int:
         """Step our chain and make that durable before anything is sealed with it."""
-        epoch = get_u32(self._records, _RECORD_EPOCH_AT) + 1
+        epoch = get_u32(self._records, RECORD_EPOCH_AT) + 1
         if self._records[0] != _FORM or epoch > SEAL_EPOCH_MAX:
             return E_STORAGE
         self._step(0, epoch)
@@ -246,10 +273,10 @@ class SenderKeys:
             return E_PEER
         row = self._row(buf, 1)
         if row <= 0:
-            self.unknown += 1  # our own frames, too, where a carrier brings them back
+            self.unknown += row < 0  # our own come back on many carriers
             return E_PEER
         epoch = buf[_EPOCH_AT] << 16 | buf[_EPOCH_AT + 1] << 8 | buf[_EPOCH_AT + 2]
-        held = get_u32(self._records, row * RECORD_SIZE + _RECORD_EPOCH_AT)
+        held = get_u32(self._records, row * RECORD_SIZE + RECORD_EPOCH_AT)
         if epoch < held or not epoch:
             self.closed += 1
             return E_PEER

@@ -14,6 +14,8 @@ from drupelet.limits import (
     ID_SIZE,
     RECORD_HEADER_SIZE,
     TOPIC_DELAY_EPOCHS_MAX,
+    TOPIC_HEARD_EPOCHS_MAX,
+    TOPIC_SENDS_MAX,
     WAIT_MS_MAX,
 )
 from drupelet.members import SHARED
@@ -34,17 +36,26 @@ _SENDER_AT = const(1)
 _SENDER_SIZE = const(4)
 _HEADER_SIZE = const(6)  # kind, sender, kind of the records
 _KIND_RECORDS = const(0x40)
+# After so many epochs whoever heard a message has acknowledged it: it is not sent again before.
+_ACKED_EPOCHS = const(5)
+
+assert _ACKED_EPOCHS > TOPIC_DELAY_EPOCHS_MAX
 
 
 class Topic:
     """A group's topic as one member uses it; `links` are its links to the listeners.
 
     The links are made by `Node.link`, all of one profile, and are polled by nobody else; `ids` are
-    the listeners' device ids, 4 bytes each, in the same order.
+    the listeners' device ids, 4 bytes each, in the same order. `beside` tells a listener's other
+    links what they need not send. The node's owner polls it as any link, before those.
     """
 
     visits = False
     interactive = False
+    closed = False
+    up = True  # its carrier; the owner says when it is not
+    peer = -1  # of nobody alone
+    plan = None
 
     def __init__(
         self, node: "Node", group: int, links: "list[Link]", ids: "bytes | bytearray",
@@ -54,32 +65,60 @@ class Topic:
         assert len(ids) == _SENDER_SIZE * len(links)
         self.core = node.core
         self.links = links
+        self.attention = True
         self.group = node.core.members.group_slot(group)
         self.ignored = 0  # frames of strangers, and our own that came back
-        self.message_group = self.group
-        self.message_slot = -1
-        self.frame_size_max = 0
         self._own_id = bytearray(own_id)
         self._ids = bytearray(ids)
         self._random_byte = random_byte
         self._codec = links[0].codec
         self._kind = _KIND_RECORDS | links[0].profile
         self._clock = links[0].clock
-        for link in links:
-            link.use(self._clock)
         self._train = FRAMES_PER_EPOCH_MAX
         self._epoch = self._clock.epoch
         self._firm = False
+        self._long = bytearray(node.core.slots.count)  # 1: fits no frame
+        self._after = [0] * node.core.slots.count  # the epoch before which it is not sent again
         self._ack_epoch = -1  # when acknowledgements leave at the latest; -1: none is owed
         self._speaker = links[0]  # whose frame is read
         self._seen_changes = -1
         self._rewind()
+        node.links.append(self)  # type: ignore[arg-type] # it has all that is asked of it there
+
+    def beside(self, link: "Link") -> None:
+        """What a listener is reached with here, its other live link leaves to the topic."""
+        for own in self.links:
+            if own.peer == link.peer:
+                link.topic = self
+
+    def carries(self, peer: int, slot: int) -> bool:
+        """Whether a message and its acknowledgement reach a listener here: it was heard of late.
+
+        Not one that is too long, and not for ever: who hears us may not be heard here.
+        """
+        slots = self.core.slots
+        if not self.up or slots.groups[slot] != self.group or self._long[slot]:
+            return False
+        for link in self.links:
+            if link.peer == peer:
+                recent = epochs_since(link.epoch, link.heard_epoch)
+                sends = slots.send_counts[peer * slots.count + slot]
+                return link.heard and recent <= TOPIC_HEARD_EPOCHS_MAX and sends < TOPIC_SENDS_MAX
+        return False
 
     def _rewind(self) -> None:
         count = self.core.slots.count
         self._ack_left = self._message_left = self._offer_left = count
         self._owed_at = 0
         self._request_link = 0
+
+    def remove(self, id: "bytes | bytearray") -> None:
+        """Somebody listens no more."""
+        size = _SENDER_SIZE
+        row = find(self._ids, size, len(self.links), id, 0, size)
+        if row >= 0:
+            self.links.pop(row)
+            self._ids = self._ids[: row * size] + self._ids[(row + 1) * size :]
 
     # --- in ---
 
@@ -93,7 +132,7 @@ class Topic:
             self.ignored += 1
             return OK
         self._speaker = link
-        link.now_ms = now_ms
+        self.core.now_ms = now_ms
         link.hear(now_ms)
         if frame[_HEADER_SIZE - 1] != self._kind:
             return E_PEER
@@ -126,10 +165,12 @@ class Topic:
         self._speaker.on_request(buf, at)
         core = self.core
         slot = core.slots.find(buf, at)
-        if slot >= 0 and core.slots.sources[slot]:
-            wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX
-            cell = self._speaker.peer * core.slots.count + slot
-            core.slots.sent(cell, 1, (self._clock.epoch + wait - 1) & 0xFFFF)
+        if slot >= 0:
+            wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX if self._is_theirs(slot) else 0
+            self._not_before(slot, wait)
+
+    def _not_before(self, slot: int, epochs: int) -> None:
+        self._after[slot] = (self._clock.epoch + epochs) & 0xFFFF
 
     def on_message(
         self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
@@ -138,21 +179,25 @@ class Topic:
         """A message that all listeners have just been sent."""
         speaker = self._speaker
         speaker.on_message(group, group_at, stamp, stamp_at, body, at, size)
-        slot = speaker.message_slot
+        slot = self.core.message_slot
         slots = self.core.slots
         if slot < 0:
             return
+        self._not_before(slot, _ACKED_EPOCHS)
         for link in self.links:
             cell = link.peer * slots.count + slot
             if link is not speaker and not slots.states[cell] & (HOLD | REQUEST):
-                slots.sent(cell, 1, self._clock.epoch)
+                slots.sent(cell, 1, link.epoch)
 
     # --- out ---
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame due; its size, or 0. One payload per epoch for all listeners."""
         for link in self.links:
+            self.core.now_ms = now_ms
             link.turn(now_ms)
+            self.attention = self.attention or link.attention
+            link.attention = False  # the topic's own from now on
         clock = self._clock
         if epochs_since(clock.epoch, self._epoch):
             self._epoch = clock.epoch
@@ -162,15 +207,14 @@ class Topic:
             self._rewind()
         if not self._train or len(frame) < FRAME_SIZE_MIN:
             return 0
-        self.frame_size_max = len(frame)
+        self.core.frame_size_max = len(frame)
         self._firm = False
         frame[0] = KIND_TOPIC
         copy(frame, _SENDER_AT, self._own_id, 0, _SENDER_SIZE)
         frame[_HEADER_SIZE - 1] = self._kind
         end = self._codec.fill(self, frame, _HEADER_SIZE, len(frame))  # type: ignore[arg-type]
         if end == _HEADER_SIZE:
-            for link in self.links:
-                link.attention = False
+            self.attention = False
             self._seen_changes = self._changes()
             return 0
         self._train -= 1
@@ -237,6 +281,10 @@ class Topic:
                 core.window.set_state(slot, link.peer, step(state, DO_ACK))
         return owed
 
+    def _is_theirs(self, slot: int) -> bool:
+        store = self.core.store
+        return store.load(self.core.slots.handles[slot]) == OK and store.source > 0
+
     def _listens(self, peer: int) -> bool:
         for link in self.links:
             if link.peer == peer:
@@ -258,30 +306,37 @@ class Topic:
         slots = core.slots
         while self._message_left:
             slot = (slots.oldest - self._message_left) % slots.count
-            if slots.flags[slot] & (USED | PENDING) == USED and slots.groups[slot] == self.group:
+            ready = slots.flags[slot] & (USED | PENDING) == USED and not self._waits(slot)
+            if ready and slots.groups[slot] == self.group:
                 for link in self.links:
                     due = self._is_there(link) and link.message_due(slot)
                     if due and core.store.load(slots.handles[slot]) == OK:
-                        self.message_slot = slot
+                        core.message_slot = slot
+                        core.message_group = self.group
                         return True
             self._message_left -= 1
         return False
 
+    def _waits(self, slot: int) -> bool:
+        """Whether what a slot holds was sent of late: acknowledgements take their time here."""
+        return 0 < epochs_since(self._after[slot], self._clock.epoch) <= _ACKED_EPOCHS
+
     def _is_there(self, link: "Link") -> bool:
         """False for a listener that sleeps by the wake plan: it would not hear it."""
-        return link.plan is None or link.plan.there(link.peer, link.now_ms)
+        return link.plan is None or link.plan.there(link.peer, self.core.now_ms)
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
         """Copy bytes of the body of the message that `next_message` found."""
-        handle = self.core.slots.handles[self.message_slot]
+        handle = self.core.slots.handles[self.core.message_slot]
         return self.core.store.read_into(handle, offset, buf, at, size) == size
 
     def put_message(self) -> None:
         """The message is in the frame: it was sent to every listener that may lack it."""
         self._message_left -= 1
+        self._long[self.core.message_slot] = 0
         self._firm = True
         slots = self.core.slots
-        slot = self.message_slot
+        slot = self.core.message_slot
         for link in self.links:
             state = slots.states[link.peer * slots.count + slot]
             lacks = state & (QUEUED | REQUEST) and not state & HOLD
@@ -291,6 +346,7 @@ class Topic:
     def too_long(self) -> None:
         """It fits no frame: a link of its own carries it in pieces."""
         self._message_left -= 1
+        self._long[self.core.message_slot] = 1
 
     def take_offer(self, buf: bytearray, at: int) -> bool:  # noqa: ARG002 - a codec asks
         """Nothing is offered: one send reaches all."""
@@ -299,6 +355,18 @@ class Topic:
     def count_record(self, sent: bool, kind: int, size: int) -> None:
         """Account for a record once, however many hear it."""
         self._speaker.count_record(sent, kind, size)
+
+    def sent(self, wire_size: int) -> None:
+        """As on a link."""
+        self._speaker.sent(wire_size)
+
+    def received(self, wire_size: int) -> None:
+        """As on a link."""
+        self._speaker.received(wire_size)
+
+    def damaged(self, count: int) -> None:
+        """As on a link."""
+        self._speaker.damaged(count)
 
     # --- when ---
 
@@ -311,10 +379,9 @@ class Topic:
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""
-        fresh = self._seen_changes != self._changes()
+        fresh = self.attention or self._seen_changes != self._changes()
         waits = self._ack_epoch >= 0
         for link in self.links:
-            fresh = fresh or link.attention
             waits = waits or (self._is_there(link) and link.next_due_epochs() > 0)
         if fresh and self._train:
             return 0

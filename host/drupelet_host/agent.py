@@ -15,15 +15,18 @@ from typing import Any
 
 from drupelet.errors import DrupeletError
 from drupelet.schedule import elapsed_ms
-from drupelet_host import clock, config, key_actions, mailbox, stick_visit
+from drupelet_host import clock, config, family, key_actions, mailbox, stick_visit
 from drupelet_host.cas import FolderStore
+from drupelet_host.channels import Channels
 from drupelet_host.config import Config, Peer
+from drupelet_host.feed_agent import AgentFeed
 from drupelet_host.keys import LIVE
+from drupelet_host.learn import Learner
 from drupelet_host.lines import CARRIERS, REVOKED, UP, Brokers, Line, Waiter
 from drupelet_host.member import Delivered, Member
 from drupelet_host.output import Output, payload_text
-from drupelet_host.parse import split_body
 from drupelet_host.remote_log_home import HomeLog
+from drupelet_host.topics import Topics
 from drupelet_transports.base import TransportError
 from drupelet_transports.url import parse_url
 
@@ -60,6 +63,17 @@ class Agent:
         now_ms = clock.now_ms()
         self.brokers = Brokers()
         self.lines = [self._line(peer, now_ms) for peer in live]
+        self.topics = Topics(self.member, self.brokers, self._carrier_told)
+        self.channels = Channels(self.member, self.brokers, self._carrier_told, self._channel_told)
+        for shared in self.channels.lines:
+            self.topics.add(shared)
+        for line in self.lines:
+            self.topics.attend(line)
+        self.member.sealing.on_revoked = self.topics.revoked
+        self.feed: AgentFeed | None = None
+        if config.feed is not None:
+            self.feed = AgentFeed(self.member, config.feed, self._take, self._feed_told, now_ms)
+        self.learner = Learner(self.member, self.reload, self._learned)
         self.stopping = False
         self._patient = patient
         self._waiter = Waiter()
@@ -114,12 +128,13 @@ class Agent:
             if not self._patient:
                 self._first_contact()
             while not self.stopping:
-                self._waiter.wait(self.lines, self.turn())
+                self._waiter.wait(self.carriers, self.turn())
             self._finish()
         finally:
-            for line in self.lines:
+            for line in self.carriers:
                 line.drop()
             self.brokers.close()
+            self.channels.close()
             self.member.store.close()
             self.member.sealing.close()
             for number, handler in before.items():
@@ -127,6 +142,11 @@ class Agent:
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
         self.stopping = True
+
+    @property
+    def carriers(self) -> list[Line]:
+        """All lines; what many hear comes first, so that it is not sent to each of them."""
+        return [*self.topics.lines, *self.lines]
 
     def _first_contact(self) -> None:
         """Have every carrier up once; TransportError for one that is not there.
@@ -137,20 +157,20 @@ class Agent:
         while not self.stopping:
             now_ms = clock.now_ms()
             self.brokers.maintain(now_ms)
-            for line in self.lines:
+            for line in self.carriers:
                 line.maintain(now_ms)
-            down = [line for line in self.lines if line.state not in (UP, REVOKED)]
+            down = [line for line in self.carriers if line.state not in (UP, REVOKED)]
             if not down:
                 return
             for line in down:
                 absent = line.url.scheme == "serial" or line.refused
                 if absent or elapsed_ms(now_ms, begun_ms) > CONTACT_MS_MAX:
                     raise TransportError(f"{line.reason} (--wait starts without it)")
-            self._waiter.wait(self.lines, CONTACT_POLL_MS)
+            self._waiter.wait(self.carriers, CONTACT_POLL_MS)
 
     def _finish(self) -> None:
         self.member.close(clock.now_ms())
-        for line in self.lines:
+        for line in self.carriers:
             line.state = "stopped"
         self._write_status()
         self.output.event("stopped", "everything is saved")
@@ -160,20 +180,25 @@ class Agent:
         now_ms = clock.now_ms()
         self.brokers.maintain(now_ms)
         more = False
-        for line in self.lines:
+        for line in self.carriers:
             line.maintain(now_ms)
             more |= line.take_in(now_ms)
+        self.topics.turn()
         self._events()
+        if self.feed is not None:
+            self.feed.turn(now_ms)
+            self._events()
         self._look_into_mailbox(now_ms)
         if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:
             self._epoch_from_ms = now_ms
             self._letters_wait = True
             self._look_for_clones()
             self._instruct()
+            self.learner.turn()
             self.member.epoch(now_ms)
             self._events()
             self._write_status()
-        for line in self.lines:
+        for line in self.carriers:
             more |= line.hand_out(now_ms)
         self.member.save(now_ms)
         return 0 if more else self._wait_ms(clock.now_ms())
@@ -181,7 +206,7 @@ class Agent:
     def _wait_ms(self, now_ms: int) -> int:
         waits = [MAILBOX_POLL_MS, self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms)]
         waits.append(self.brokers.wait_ms(now_ms))
-        for line in self.lines:
+        for line in self.carriers:
             waits.append(line.wait_ms(now_ms))
             if line.busy:
                 waits.append(BUSY_MS)
@@ -204,12 +229,13 @@ class Agent:
 
     def _tell(self, event: Delivered) -> None:
         via = self.member.names.get(event.source, "?")
-        dependencies, payload = split_body(event.body)
+        dependencies, payload = family.split(self.config, event.body)
+        timestamp = family.timestamp_of(self.config, event.timestamp)
         self.output.event(
             "delivered",
             f"{event.id.hex()[:8]} {via}: {payload_text(payload)}",
             handle=event.handle, id=event.id.hex(), via=via, again=event.again,
-            timestamp_ms=int.from_bytes(event.timestamp), text=payload_text(payload),
+            timestamp_ms=int.from_bytes(timestamp), text=payload_text(payload),
             dependencies=[id.hex() for id in dependencies],
         )  # fmt: skip
 
@@ -219,6 +245,18 @@ class Agent:
             f"{line.peer.name} {line.state}" + (f": {line.reason}" if line.reason else ""),
             peer=line.peer.name, url=line.peer.url, state=line.state, reason=line.reason,
         )  # fmt: skip
+
+    def _channel_told(self, fields: dict[str, Any]) -> None:
+        whom = fields.get("from", "somebody")
+        self.output.event("channel", f"{fields['channel']} {whom}: {fields['text']}", **fields)
+
+    def _learned(self, name: str, url: str, why: str) -> None:
+        self.output.event(
+            "learn", f"{name} {why or 'is reached over ' + url}", peer=name, url=url, refused=why
+        )
+
+    def _feed_told(self, place: str, reason: str) -> None:
+        self.output.event("feed", f"{place} {reason or 'is there'}", place=place, reason=reason)
 
     # --- mailbox and sticks ---
 
@@ -246,6 +284,8 @@ class Agent:
                 result = self.change_keys(request.kind, request.argument)
             elif request.kind == "command":
                 result = self.command(request.argument)
+            elif request.kind == "channel":
+                result = self.say(request.argument)
             elif request.kind in ("push", "pull"):
                 result = self.remote_log(request.kind, request.argument)
             else:
@@ -274,6 +314,14 @@ class Agent:
             return {"error": str(error)}
         self.output.event("command", f"{done['operation']} to {done['board']}", **done)
         return done
+
+    def say(self, argument: str) -> dict[str, Any]:
+        """Send a message on a channel, JSON of `channel` and `text`; or `error` with one line."""
+        said = json.loads(argument)
+        try:
+            return self.channels.publish(said["channel"], said["text"], clock.now_ms())
+        except DrupeletError as error:
+            return {"error": str(error)}
 
     def remote_log(self, kind: str, folder: str) -> dict[str, Any]:
         """Push to or pull from a remote log in a folder; how much, or `error` with one line."""
@@ -346,6 +394,7 @@ class Agent:
                     changed["added"].append(peer.name)
                     if peer.id in live:
                         self.lines.append(self._line(peer, now_ms))
+                        self.topics.attend(self.lines[-1])
         except DrupeletError as error:
             return {"error": str(error)}
         self.config = self.member.config = self.member.clients.settings = settings
@@ -382,6 +431,7 @@ class Agent:
                 if line.peer.id == peer.id:
                     line.drop()
             self.lines = [line for line in self.lines if line.peer.id != peer.id]
+            self.topics.removed(peer.id)
             self.member.remove_peer(peer.id)
             changed["removed"].append(peer.name)
         left = tuple(peer for peer in self.config.peers if peer.id in kept)
@@ -431,6 +481,12 @@ class Agent:
                 "commits": self.member.store.programs,
             },
             "peers": peers,
+            "topics": [
+                line.status() for line in self.topics.lines if line not in self.channels.lines
+            ],
+            "channels": [line.status() for line in self.channels.lines],
+            "not_learned": self.learner.status(),
+            "feed": self.feed.status() if self.feed is not None else None,
         }
 
 

@@ -19,6 +19,7 @@ import typer
 import drupelet
 from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet_host import (
+    channel_commands,
     client_commands,
     config,
     database,
@@ -238,6 +239,12 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
         rows.append(row)
     heads = ("peer", "id", "carrier", "heard", "owed", "profile", "mode", "twice", "trip", "where")
     table(heads, rows)
+    shared: list[tuple[str, ...]] = []
+    for row in (*said["topics"], *said["channels"]):
+        have = f"{len(row['told'])} of {len(row['listeners'])}"
+        shared.append((row["name"], row["state"], have, row["reason"] or row["url"]))
+    if shared:
+        table(("topic", "carrier", "have our key", "where"), shared)
 
 
 def _spoken(peer: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -394,6 +401,7 @@ def version(as_json: AsJson = False) -> None:
 
 key_commands.register(app)
 client_commands.register(app)
+channel_commands.register(app)
 
 
 def load_commands() -> None:

@@ -4,6 +4,9 @@
     id = "0a0b0c0d"              # 4 bytes, unique among the members
     group = "orchard"            # the group's descriptor: the same text at every member
     epoch_ms = 1000              # default of every peer below
+    family = "bsp"               # or "mvds" or "bsp-0": whose messages these are; as the group
+    announce = ["mqtt://broker:1883/orchard"]   # how members reach this device: they are told
+    learn = true                 # take members that say so as peers, if they have keys here
 
     [[peers]]
     name = "board-a"
@@ -12,6 +15,21 @@
     mode = "interactive"         # or "batch", or "auto": by what the link measures
     profile = "bsp-1"            # or "compact-1"; what boards and hosts speak, if not given
     budget_bytes_per_epoch = 0   # 0: no bound
+
+    [[topics]]                   # one send of the readings reaches all who listen there
+    name = "field"               # the same at every member
+    url = "udp://239.0.0.1:7447" # or mqtt://host:1883/prefix
+    peers = ["board-a"]          # who listens; if not given, all with sealed cables or brokers
+
+    [[channels]]                 # an SDS channel, on a carrier of the same kinds
+    name = "chat"
+    url = "mqtt://localhost:1883/orchard"
+    period_ms = 30000            # what nobody acknowledged is repeated after it
+
+    [feed]                       # a remote log: what a wiped member gets its log back from
+    place = "folder:/media/log"  # where ours is kept; without it, only others' are looked at
+    watch = true                 # look at those that the members announce
+    period_ms = 10000            # new messages wait at most so long
 
 Every mistake raises ConfigError with the file, the key and the remedy on one line.
 """
@@ -27,6 +45,8 @@ from pathlib import Path
 
 from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet.limits import DESCRIPTOR_SIZE_MAX
+from drupelet_host import toml_table
+from drupelet_host.toml_table import Table
 from drupelet_transports.url import parse_url
 
 CONFIG_NAME = "drupelet.toml"
@@ -34,27 +54,39 @@ CONFIG_NAME = "drupelet.toml"
 CONFIG_SIZE_MAX = 65536
 # Rows in the node's peer table on a host.
 PEERS_CONFIGURED_MAX = 32
-NAME_SIZE_MAX = 32
 # Shorter epochs would only busy the disk with commits; longer ones than a day serve nobody.
 EPOCH_MS_MIN = 20
 EPOCH_MS_MAX = 86_400_000
 EPOCH_MS_DEFAULT = 1000
 MODES = ("interactive", "batch", "auto")
-PROFILES = ("compact-1", "bsp-1")
-# The core speaks these too, but a home has one group, and a group is of one family for life.
-PROFILES_OF_OTHER_GROUPS = ("bsp-0", "mvds-1", "mvds-5001", "mvds-nested")
+FAMILY_BSP_NAME = "bsp"
+FAMILY_MVDS_NAME = "mvds"
+FAMILY_BSP_0_NAME = "bsp-0"
+# The id families of the readings, and what their links may speak; the first if not given.
+PROFILES_OF = {
+    FAMILY_BSP_NAME: ("compact-1", "bsp-1"),
+    FAMILY_MVDS_NAME: ("mvds-1", "mvds-5001", "mvds-nested"),
+    FAMILY_BSP_0_NAME: ("bsp-0",),
+}
 # Less than a few of the shortest frames, with the carrier's framing, would never carry a body.
 BUDGET_BYTES_MIN = 256
 BUDGET_BYTES_MAX = 1 << 28
+# Topics and channels of a home: each has keys and a carrier of its own.
+SHARED_MAX = 8
+# The carriers that several can hear.
+SHARED_CARRIERS = ("mqtt", "udp")
+PERIOD_MS_DEFAULT = 30_000
+# Through these carriers sender keys are handed over.
+_HANDING_CARRIERS = ("mqtt", "serial")
+# What a notice of carriers has room for (docs/SPEC.md 15.5).
+ANNOUNCED_MAX = 8
+# The only kind of place that an agent uploads to by itself: what answers late would hold it up.
+FOLDER_PLACE = "folder:"
+FEED_PERIOD_MS_DEFAULT = 10_000
 # What `board` says of a peer that is a host.
 BOARD_HOST = "host"
 
-_ID = re.compile(r"[0-9a-f]{8}")
-_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_SIZE_MAX - 1}}}")
-
-
-class ConfigError(DrupeletError):
-    """The configuration is missing or wrong; the text names the file, the key and the remedy."""
+ConfigError = toml_table.ConfigError
 
 
 class LockedError(CapacityError):
@@ -95,6 +127,29 @@ class Peer:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """A topic of the readings, or an SDS channel: a carrier that all who listen there hear.
+
+    peers: names of the listeners; none: all to whom sender keys can be handed. period_ms: a
+    topic's epoch, a channel's time to repetition.
+    """
+
+    name: str
+    url: str
+    peers: tuple[str, ...] = ()
+    period_ms: int = EPOCH_MS_DEFAULT
+
+
+@dataclass(frozen=True)
+class FeedSettings:
+    """The agent's remote log."""
+
+    place: str = ""
+    watch: bool = True
+    period_ms: int = FEED_PERIOD_MS_DEFAULT
+
+
+@dataclass(frozen=True)
 class Config:
     """One validated `drupelet.toml`."""
 
@@ -105,6 +160,18 @@ class Config:
     epoch_ms: int = EPOCH_MS_DEFAULT
     client: bytes | None = None
     peers: tuple[Peer, ...] = field(default=())
+    topics: tuple[Shared, ...] = field(default=())
+    channels: tuple[Shared, ...] = field(default=())
+    feed: FeedSettings | None = None
+    family: str = FAMILY_BSP_NAME
+    announce: tuple[str, ...] = ()
+    learn: bool = False
+
+    def listeners(self, shared: Shared) -> list[Peer]:
+        """The peers that listen to a topic or channel."""
+        if not shared.peers:
+            return [peer for peer in self.peers if can_listen(peer)]
+        return [peer for peer in self.peers if peer.name in shared.peers]
 
     @property
     def store_path(self) -> Path:
@@ -126,61 +193,16 @@ class Config:
         return {self.id.hex(): self.name} | {peer.id.hex(): peer.name for peer in self.peers}
 
 
+def can_listen(peer: Peer) -> bool:
+    """Whether sender keys can be handed to a peer: through a sealed link of its own."""
+    return peer.carrier in _HANDING_CARRIERS and not peer.plain
+
+
 def default_home() -> Path:
     """`$XDG_STATE_HOME/drupelet`, by default `~/.local/state/drupelet`."""
     state = os.environ.get("XDG_STATE_HOME", "")
     base = Path(state) if state else Path.home() / ".local" / "state"
     return base / "drupelet"
-
-
-class _Table:
-    """One TOML table being taken apart; remembers which keys nobody asked for."""
-
-    def __init__(self, path: Path, where: str, values: dict[str, object]) -> None:
-        self.path = path
-        self.where = where
-        self.values = dict(values)
-
-    def wrong(self, key: str, remedy: str) -> ConfigError:
-        return ConfigError(f"{self.path}: {self.where}{key}: {remedy}")
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self.values.pop(key, default)
-        if value is None:
-            raise self.wrong(key, "missing; add it")
-        if not isinstance(value, str) or not value:
-            raise self.wrong(key, "must be a text in quotes")
-        return value
-
-    def name(self, key: str) -> str:
-        value = self.text(key)
-        if not _NAME.fullmatch(value):
-            raise self.wrong(
-                key, f"use 1 to {NAME_SIZE_MAX} letters, digits, '.', '-' or '_', not {value!r}"
-            )
-        return value
-
-    def id(self, key: str) -> bytes:
-        value = self.text(key).lower()
-        if not _ID.fullmatch(value):
-            raise self.wrong(key, f"must be 8 hex digits (4 bytes), not {value!r}")
-        return bytes.fromhex(value)
-
-    def number(self, key: str, default: int, low: int, high: int) -> int:
-        value = self.values.pop(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise self.wrong(key, f"must be a whole number from {low} to {high}, not {value!r}")
-        return value
-
-    def choice(self, key: str, choices: tuple[str, ...]) -> str:
-        value = self.text(key, choices[0])
-        if value not in choices:
-            raise self.wrong(key, f"must be one of {', '.join(choices)}, not {value!r}")
-        return value
-
-    def end(self) -> None:
-        for key in self.values:
-            raise self.wrong(key, "unknown key; see docs/cli.md for those there are")
 
 
 def load(home: Path) -> Config:
@@ -201,39 +223,130 @@ def load(home: Path) -> Config:
         values = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML ({error}); mend that line") from error
-    return _config(home, _Table(path, "", values))
+    return _config(home, Table(path, "", values))
 
 
-def _config(home: Path, table: _Table) -> Config:
+def _config(home: Path, table: Table) -> Config:
     epoch_ms = table.number("epoch_ms", EPOCH_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX)
     client = table.text("client", "readings")
     if client != "readings" and not re.fullmatch("[0-9a-f]{64}", client):
         raise table.wrong("client", 'must be "readings" or 64 hex digits (32 bytes)')
+    family = table.choice("family", tuple(PROFILES_OF))
     config = Config(
         home=home,
+        family=family,
         name=table.name("name"),
         id=table.id("id"),
         group=table.text("group"),
         epoch_ms=epoch_ms,
         client=None if client == "readings" else bytes.fromhex(client),
-        peers=_peers(table, epoch_ms),
+        peers=_peers(table, epoch_ms, family),
+        topics=_shared(table, "topics", "epoch_ms", epoch_ms),
+        channels=_shared(table, "channels", "period_ms", PERIOD_MS_DEFAULT),
+        feed=_feed(table),
+        announce=_announce(table),
+        learn=table.switch("learn", False),
     )
     if len(config.group.encode()) > DESCRIPTOR_SIZE_MAX:
         raise table.wrong("group", f"must be at most {DESCRIPTOR_SIZE_MAX} bytes")
     table.end()
     _check_unique(table, config)
+    if family != FAMILY_BSP_NAME:
+        _check_family(table, config)
+    for key, rows in (("topics", config.topics), ("channels", config.channels)):
+        _check_shared(table, key, rows, config)
     return config
 
 
-def _peers(table: _Table, epoch_ms: int) -> tuple[Peer, ...]:
-    rows = table.values.pop("peers", [])
+def _check_family(table: Table, config: Config) -> None:
+    if config.topics:
+        raise table.wrong("topics", f"carry groups of family {_quoted(FAMILY_BSP_NAME)} only")
+    if config.family == FAMILY_BSP_0_NAME and config.client is not None:
+        raise table.wrong("client", f"family {_quoted(config.family)} has its own; leave it out")
+    for peer in config.peers:
+        if peer.carrier == "stick":
+            raise table.wrong("peers", f'{peer.name}: sticks carry family "bsp" only')
+
+
+def _rows(table: Table, key: str, rows_max: int) -> list[dict[str, object]]:
+    rows = table.values.pop(key, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise table.wrong("peers", "must be tables that begin with [[peers]]")
-    if len(rows) > PEERS_CONFIGURED_MAX:
-        raise table.wrong("peers", f"at most {PEERS_CONFIGURED_MAX}, here are {len(rows)}")
+        raise table.wrong(key, f"must be tables that begin with [[{key}]]")
+    if len(rows) > rows_max:
+        raise table.wrong(key, f"at most {rows_max}, here are {len(rows)}")
+    return rows
+
+
+def _shared(table: Table, key: str, period: str, period_ms: int) -> tuple[Shared, ...]:
+    found = []
+    for count, row in enumerate(_rows(table, key, SHARED_MAX), start=1):
+        part = Table(table.path, f"{key} {count}: ", row)
+        name, url, peers = part.name("name"), part.text("url"), part.names("peers")
+        made = Shared(name, url, peers, part.number(period, period_ms, EPOCH_MS_MIN, EPOCH_MS_MAX))
+        try:
+            scheme = parse_url(url).scheme
+        except DrupeletError as error:
+            raise part.wrong("url", str(error)) from error
+        if scheme not in SHARED_CARRIERS:
+            raise part.wrong("url", f"only udp: and mqtt: reach several, not {url!r}")
+        part.end()
+        found.append(made)
+    return tuple(found)
+
+
+def _announce(table: Table) -> tuple[str, ...]:
+    urls = table.names("announce")
+    if len(urls) > ANNOUNCED_MAX:
+        raise table.wrong("announce", f"at most {ANNOUNCED_MAX}, here are {len(urls)}")
+    for url in urls:
+        try:
+            scheme = parse_url(url).scheme
+        except DrupeletError as error:
+            raise table.wrong("announce", str(error)) from error
+        if scheme != "mqtt":
+            raise table.wrong("announce", f"others reach a broker only, not {url!r}")
+    return urls
+
+
+def _feed(table: Table) -> FeedSettings | None:
+    if "feed" not in table.values:
+        return None
+    values = table.values.pop("feed")
+    if not isinstance(values, dict):
+        raise table.wrong("feed", "must be a table that begins with [feed]")
+    part = Table(table.path, "feed: ", values)
+    place = part.text("place") if "place" in values else ""
+    if place and not place.startswith(FOLDER_PLACE + "/"):
+        raise part.wrong("place", f'must be as "{FOLDER_PLACE}/media/log", not {place!r}')
+    made = FeedSettings(
+        place,
+        part.switch("watch", True),
+        part.number("period_ms", FEED_PERIOD_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX),
+    )
+    part.end()
+    return made
+
+
+def _check_shared(table: Table, key: str, rows: tuple[Shared, ...], config: Config) -> None:
+    if len({row.name for row in rows}) != len(rows):
+        raise table.wrong(key, "a name is used twice; rename one")
+    known = {peer.name: peer for peer in config.peers}
+    for row in rows:
+        for name in row.peers:
+            if name not in known:
+                raise table.wrong(key, f"{row.name}: no peer {name!r}; add its [[peers]] table")
+            if not can_listen(known[name]):
+                raise table.wrong(
+                    key,
+                    f"{row.name}: {name} needs a sealed serial: or mqtt: URL of its own, to be"
+                    " handed keys over it",
+                )
+
+
+def _peers(table: Table, epoch_ms: int, family: str) -> tuple[Peer, ...]:
     peers = []
-    for count, row in enumerate(rows, start=1):
-        part = _Table(table.path, f"peer {count}: ", row)
+    for count, row in enumerate(_rows(table, "peers", PEERS_CONFIGURED_MAX), start=1):
+        part = Table(table.path, f"peer {count}: ", row)
         peers.append(
             Peer(
                 name=part.name("name"),
@@ -242,7 +355,7 @@ def _peers(table: _Table, epoch_ms: int) -> tuple[Peer, ...]:
                 mode=part.choice("mode", MODES),
                 epoch_ms=part.number("epoch_ms", epoch_ms, EPOCH_MS_MIN, EPOCH_MS_MAX),
                 board=part.text("board", "") if "board" in row else "",
-                profile=_profile(part),
+                profile=_profile(part, family),
                 budget_bytes_per_epoch=_budget(part),
             )
         )
@@ -250,20 +363,22 @@ def _peers(table: _Table, epoch_ms: int) -> tuple[Peer, ...]:
     return tuple(peers)
 
 
-def _profile(part: _Table) -> str:
+def _profile(part: Table, family: str) -> str:
+    choices = PROFILES_OF[family]
     if "profile" not in part.values:
-        return ""
+        return "" if family == FAMILY_BSP_NAME else choices[0]
     asked = part.values["profile"]
-    if asked in PROFILES_OF_OTHER_GROUPS:
-        raise part.wrong(
-            "profile",
-            f"{asked} needs a group of its own kind, this home's is of bsp; use"
-            f" {' or '.join(PROFILES)}",
-        )
-    return part.choice("profile", PROFILES)
+    for other, profiles in PROFILES_OF.items():
+        if asked in profiles and asked not in choices:
+            raise part.wrong(
+                "profile",
+                f"{asked} is of another family; write family = {_quoted(other)} at the top of"
+                f" every member's file, or use {' or '.join(choices)}",
+            )
+    return part.choice("profile", choices)
 
 
-def _budget(part: _Table) -> int:
+def _budget(part: Table) -> int:
     key = "budget_bytes_per_epoch"
     if part.values.get(key) == 0:
         del part.values[key]
@@ -272,7 +387,7 @@ def _budget(part: _Table) -> int:
     return part.number(key, 0, BUDGET_BYTES_MIN, BUDGET_BYTES_MAX)
 
 
-def _check_unique(table: _Table, config: Config) -> None:
+def _check_unique(table: Table, config: Config) -> None:
     names, ids = {config.name}, {config.id}
     for peer in config.peers:
         if peer.name in names:
@@ -293,7 +408,31 @@ def render(config: Config) -> str:
     ]
     if config.client is not None:
         lines.append(f'client = "{config.client.hex()}"')
-    return "\n".join(lines) + "\n" + "".join(render_peer(peer) for peer in config.peers)
+    if config.family != FAMILY_BSP_NAME:
+        lines.append(f"family = {_quoted(config.family)}")
+    if config.announce:
+        lines.append(f"announce = [{', '.join(map(_quoted, config.announce))}]")
+    if config.learn:
+        lines.append("learn = true")
+    tables = [render_peer(peer) for peer in config.peers]
+    tables += [_render_shared(row, "topics", "epoch_ms") for row in config.topics]
+    tables += [_render_shared(row, "channels", "period_ms") for row in config.channels]
+    if config.feed is not None:
+        tables.append(_render_feed(config.feed))
+    return "\n".join(lines) + "\n" + "".join(tables)
+
+
+def _render_feed(feed: FeedSettings) -> str:
+    place = [f"place = {_quoted(feed.place)}"] if feed.place else []
+    watch = "watch = " + ("true" if feed.watch else "false")
+    return "\n".join(["", "[feed]", *place, watch, f"period_ms = {feed.period_ms}"]) + "\n"
+
+
+def _render_shared(row: Shared, key: str, period: str) -> str:
+    lines = ["", f"[[{key}]]", f'name = "{row.name}"', f"url = {_quoted(row.url)}"]
+    if row.peers:
+        lines.append("peers = [" + ", ".join(_quoted(name) for name in row.peers) + "]")
+    return "\n".join([*lines, f"{period} = {row.period_ms}"]) + "\n"
 
 
 def render_peer(peer: Peer) -> str:
@@ -327,6 +466,8 @@ def _quoted(text: str) -> str:
 def add_peer(home: Path, peer: Peer) -> None:
     """Write one more peer behind the others; raises ConfigError and leaves the file as it was."""
     before = load(home)
+    if before.family != FAMILY_BSP_NAME:
+        peer = replace(peer, profile=peer.profile or PROFILES_OF[before.family][0])
     text = _text(home).rstrip("\n") + "\n" + render_peer(peer)
     _rewrite(home, text, replace(before, peers=(*before.peers, peer)))
 
@@ -357,7 +498,7 @@ def _rewrite(home: Path, text: str, expected: Config) -> None:
     """Replace the file in one step, if the text says what is expected."""
     path = home / CONFIG_NAME
     try:
-        made = _config(home, _Table(path, "", tomllib.loads(text)))
+        made = _config(home, Table(path, "", tomllib.loads(text)))
     except tomllib.TOMLDecodeError:
         made = None
     if made != expected:

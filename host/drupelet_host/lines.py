@@ -18,12 +18,15 @@ from drupelet_host.config import Peer
 from drupelet_host.keys import KeysError
 from drupelet_host.live import LiveLink
 from drupelet_host.private import BusyError, PrivateError
+from drupelet_host.restored import Hold
 from drupelet_host.sealing import RevokedError
 from drupelet_transports.base import Transport, TransportError
+from drupelet_transports.handing import Handing
 from drupelet_transports.sealed import Sealed
 from drupelet_transports.url import Url, parse_url
 
 if TYPE_CHECKING:
+    from drupelet.handover import Handover
     from drupelet.seal import Seal
     from drupelet.seal_issue import Issuer
     from drupelet_transports.mqtt_host import MqttClient
@@ -95,12 +98,14 @@ class Line:
         self.heard_ms = 0  # wall clock of the last frame from the peer
         self.seal: Seal | None = None
         self.refused = False  # for want of keys
+        self.handovers: list[tuple[Handover, int]] = []  # topics that the peer listens to
         self._told = told
         self._after_frame = after_frame
         self._seal_of = seal_of
         self._save = save
         self._seal_buf = bytearray(FRAME_SIZE_MAX)
         self._sealed: Sealed | None = None
+        self._hold: Hold | None = None
         self._brokers = brokers
         self._transport: Transport | None = None
         self._frame_in = bytearray(FRAME_SIZE_MAX)
@@ -146,8 +151,10 @@ class Line:
             else:
                 carrier = self._open_serial()
             # After a loss the peer must hear of it, also when there is nothing else to say.
-            seal.urgent = seal.urgent or self.live.lost
-            made = self._sealed = Sealed(carrier, seal, clock.now_ms, self._seal_buf)
+            self._hold = Hold(seal) if self.live.lost else None
+            made = handing = Handing(carrier, seal, clock.now_ms, self._seal_buf)
+            handing.handovers = self.handovers
+            self._sealed = handing
         size_max = min(self.live.frame_size_max, made.frame_size_max)
         if size_max != len(self._frame_out):
             self._frame_out = bytearray(size_max)
@@ -224,6 +231,7 @@ class Line:
             self._after_frame()
             if self.seal is not None and self.seal.peer_lost:
                 forget_holds(self.link)
+                self.live.peer_lost()
                 self._save()
                 self.seal.settle()
         return True
@@ -237,6 +245,9 @@ class Line:
         transport = self._transport
         if transport is None or self.state != UP:
             return False
+        if self._hold is not None and not self._hold.is_over():
+            return False
+        self._hold = None
         for _ in range(FRAMES_PER_TURN_MAX):
             if transport.pending_size:
                 return False  # a frame that is sealed and then refused costs a number of its epoch
@@ -263,8 +274,10 @@ class Line:
 
     @property
     def busy(self) -> bool:
-        """True while bytes wait for a carrier that was full."""
+        """True while bytes wait for a carrier that was full, or for the peer's answer."""
         transport = self._transport
+        if self._hold is not None:
+            return True
         return self._unsent > 0 or (transport is not None and transport.pending_size > 0)
 
 

@@ -16,9 +16,13 @@ from drupelet.node import (
     INTERACTIVE,
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
+    PROFILE_MVDS_1,
+    PROFILE_MVDS_5001,
+    PROFILE_MVDS_NESTED,
     Link,
 )
 from drupelet.policy import Policy
+from drupelet.profiles import PROFILE_BSP_0
 from drupelet.wire.compact1 import Compact1
 from drupelet.wire.hello import COMPACT, PLAIN
 from drupelet.wire.recovery import Recovery
@@ -27,7 +31,14 @@ from drupelet_transports.framing import wire_size_max
 from drupelet_transports.url import Url
 
 MODES = {"interactive": INTERACTIVE, "batch": BATCH, "auto": AUTO}
-PROFILES = {"bsp-1": PROFILE_BSP_1, "compact-1": PROFILE_COMPACT_1}
+PROFILES = {
+    "bsp-1": PROFILE_BSP_1,
+    "compact-1": PROFILE_COMPACT_1,
+    "mvds-1": PROFILE_MVDS_1,
+    "mvds-nested": PROFILE_MVDS_NESTED,
+    "mvds-5001": PROFILE_MVDS_5001,
+    "bsp-0": PROFILE_BSP_0,
+}
 _SALT_SIZE = 4
 # A policy's round trip: sixteenths of an epoch, and where it begins before any was measured.
 _TRIP_SCALE = 16
@@ -109,6 +120,11 @@ class LiveLink:
             self._begun = True
         self.lost = recovery.is_open()
 
+    def peer_lost(self) -> None:
+        """The seal heard of another store, before HELLO tells it: the peer's sketch may come."""
+        if self._codec is not None and self._recovery is not None and self.spoken() == "compact-1":
+            self._recovery.peer_lost(self.link)
+
     def set_mode(self, mode: str) -> None:
         """Another mode, from the next frame on."""
         self.mode = mode
@@ -133,6 +149,8 @@ class LiveLink:
     def spoken(self) -> str:
         """The profile that goes out; with "?" until the peer was heard in it."""
         codec = self._codec
-        if codec is None or codec.speaks == PLAIN:
+        if codec is None:
+            return next(name for name, number in PROFILES.items() if number == self.link.profile)
+        if codec.speaks == PLAIN:
             return "bsp-1"
         return "compact-1" if codec.speaks == COMPACT else "compact-1?"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
+from drupelet.clients import TELEMETRY_CLIENT_ID
 from drupelet.errors import StorageError
 from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
 from drupelet.hashes import group_id_into
 from drupelet.limits import BOX_HEADER_SIZE, ID_SIZE
-from drupelet_host import clock, config, database, mailbox
+from drupelet_host import clock, config, database, family, mailbox
 from drupelet_host.output import payload_text
 from drupelet_host.parse import split_body
 
@@ -65,14 +65,15 @@ class LogView:
         self.connection.close()
 
     def _group_number(self, group: str) -> int:
-        client = TELEMETRY_CLIENT_ID
         if group == "readings":
-            client = self.config.client or READINGS_CLIENT_ID
-        descriptor = self.config.group.encode()
-        id = bytearray(ID_SIZE)
-        group_id_into(id, client, descriptor, len(descriptor))
+            id = family.group_id(self.config)
+        else:
+            made = bytearray(ID_SIZE)
+            descriptor = self.config.group.encode()
+            group_id_into(made, TELEMETRY_CLIENT_ID, descriptor, len(descriptor))
+            id = bytes(made)
         row = self.connection.execute(
-            "SELECT number FROM members WHERE kind = ? AND key = ?", (_MEMBER_GROUP, bytes(id))
+            "SELECT number FROM members WHERE kind = ? AND key = ?", (_MEMBER_GROUP, id)
         ).fetchone()
         return int(row[0]) if row else 0
 
@@ -95,11 +96,16 @@ class LogView:
         )
         for handle, id, source, timestamp, body in rows:
             order += 1
-            dependencies, payload = split_body(bytes(body))
+            if group == "readings":
+                dependencies, payload = family.split(self.config, bytes(body))
+                shown = family.timestamp_of(self.config, bytes(timestamp))
+            else:
+                shown = bytes(timestamp)
+                dependencies, payload = split_body(bytes(body))
             via = names.get(source, "?")
             author = author_of(payload) if source else via
             yield Entry(
-                order, handle, bytes(id), author, via, bytes(timestamp), payload, dependencies
+                order, handle, bytes(id), author, via, shown, payload, dependencies
             )  # fmt: skip
 
     def status(self) -> dict[str, Any]:
@@ -132,6 +138,10 @@ class LogView:
             "said_ms": last.get("said_ms", 0),
             "counters": last.get("counters", {}),
             "peers": self._peers(last, running),
+            "topics": _shared(last.get("topics", []), running),
+            "channels": _shared(last.get("channels", []), running),
+            "feed": last.get("feed"),
+            "not_learned": last.get("not_learned", []),
         }
 
     def _peers(self, last: dict[str, Any], running: bool) -> list[dict[str, Any]]:
@@ -225,6 +235,11 @@ def _replace(path: Path, content: bytes) -> None:
     part = path.with_name(path.name + ".tmp")
     part.write_bytes(content)
     os.replace(part, path)
+
+
+def _shared(rows: list[dict[str, Any]], running: bool) -> list[dict[str, Any]]:
+    """What the agent last said of its topics or channels."""
+    return [row if running else {**row, "state": "stopped", "reason": ""} for row in rows]
 
 
 def _store_bytes(path: Path) -> int:

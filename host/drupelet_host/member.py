@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 
 from drupelet.blackbox import BlackBox
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
+from drupelet.clients import TELEMETRY_CLIENT_ID, Author
 from drupelet.errors import OK, StorageError
 from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import BODY_SIZE_MAX
@@ -22,9 +22,10 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet_host import clock, database, mailbox, restored
+from drupelet.slots import STICK_OUT, STICK_ROW
+from drupelet_host import clock, database, family, mailbox, restored
 from drupelet_host.clients.home import HomeGroups
-from drupelet_host.config import PEERS_CONFIGURED_MAX, Config, Peer
+from drupelet_host.config import FAMILY_BSP_NAME, PEERS_CONFIGURED_MAX, Config, Peer
 from drupelet_host.index import DictIndex
 from drupelet_host.live import MODES, PROFILES, LiveLink
 from drupelet_host.parts_sqlite import PARTS_HOST_MAX
@@ -41,6 +42,8 @@ EVENTS_PER_TURN_MAX = 256
 LETTERS_PER_TURN_MAX = 64
 # More sticks than this are not carried between a backup and its use.
 BUNDLES_SKIPPED = 1 << 16
+# Messages of one text and time that are told apart.
+SAME_MAX = 16
 # Black-box codes and values of the host (docs/SPEC.md: black box).
 _CODE_BOOT = 32
 _CODE_DESCRIPTOR = 34
@@ -94,7 +97,7 @@ class Member:
             OFFERS_HOST_MAX, self.box, DictIndex(), PARTS_HOST_MAX,
         )  # fmt: skip
         descriptor = config.group.encode()
-        self.readings = self.node.join(config.client or READINGS_CLIENT_ID, descriptor)
+        self.readings = family.join(self.node, config)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
         self.clients = HomeGroups(self.node, config)
         self.group_names = {
@@ -144,8 +147,8 @@ class Member:
     def _skip_bundles(self) -> None:
         """After a loss no bundle may have a number that a peer has read already."""
         window = self.node.core.window
-        for number in range(len(window.bundles_out)):
-            window.bundles_out[number] += BUNDLES_SKIPPED
+        for row in range(STICK_OUT, len(window.sticks), STICK_ROW):
+            window.sticks[row] += BUNDLES_SKIPPED
         window.dirty = True
 
     def _recover_author(self) -> None:
@@ -249,13 +252,10 @@ class Member:
         # What was received so far is committed apart, so a letter's transaction is small.
         self.commit()
         for letter in letters:
-            size = self.author.compose(letter.payload, len(letter.payload))
-            assert size > 0, "mailbox.post checked the payload's size"
+            body = family.body_of(self.config, self.author, letter.payload)
             with self.store.together():
                 self.store.write("DELETE FROM outbox WHERE entry = ?", letter.entry)
-                handle = self.node.publish(
-                    self.readings, self.author.body, size, letter.timestamp, now_ms
-                )
+                handle = self._publish(body, letter.timestamp, now_ms)
                 if handle < 0:
                     self.store.write(
                         "INSERT INTO outbox VALUES (?, ?, ?)",
@@ -266,6 +266,20 @@ class Member:
             self.author.published(handle)
             published += 1
         return published
+
+    def _publish(self, body: bytes, timestamp: bytes, now_ms: int) -> int:
+        """Put a reading into the log; its handle, or a negative code.
+
+        One that is byte for byte as another is told to be a little later: where an id does not
+        stand for its parents, too, it would have the same one.
+        """
+        handle = -1
+        for late in range(1 if self.config.family == FAMILY_BSP_NAME else SAME_MAX):
+            stamp = family.stamp_of(self.config, timestamp, late)
+            handle = self.node.publish(self.readings, body, len(body), stamp, now_ms)
+            if handle > 0:
+                break
+        return handle
 
     def data_version(self) -> int:
         """A number that changes when another process has written to the store's file."""

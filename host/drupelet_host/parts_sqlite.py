@@ -29,6 +29,9 @@ class SqliteParts:
 
     def __init__(self) -> None:
         self._parts = [_Part() for _ in range(PART_COUNT)]
+        # A ring of one: here the log has room for every segment of the black box.
+        self.box_slots = 1
+        self.box_slot = 0
 
     def write(self, statement: str, *values: object) -> int:
         """Run one statement in the open transaction; returns the rows touched or E_STORAGE."""
@@ -80,6 +83,14 @@ class SqliteParts:
         """Bytes in an open part so far; 0 for one that is not open."""
         it = self._parts[part]
         return len(it.data) if it.open else 0
+
+    def part_left(self, part: int) -> int:
+        """Bytes that were left of a part; 0 or less for none."""
+        return len(self._parts[part].data)
+
+    def bodies(self, _group: int) -> int:
+        """Bodies are rows: they take nobody's room."""
+        return 0
 
     def part_read_into(self, part: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Copy bytes out of an open part; returns how many there were."""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from drupelet.errors import OK, PeerError
 from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
-from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
+from drupelet.limits import GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.members import FAMILY_MVDS, HEAD_EPHEMERAL
 from drupelet.node import Link, Node
 from drupelet.schedule import elapsed_ms
@@ -163,12 +163,16 @@ class LogWriter:
         recovered = self.must_recover
         self.must_recover = bool(page.pairs) and not self._entered(page.pairs[-1].id)
         self._resumed = not self.must_recover
-        if recovered and self._resumed:
-            # What came back stands in another order than before: told apart by id, once.
+        last = 0
+        if page.pairs and self._resumed:
+            last = self._node.store.find(bytearray(page.pairs[-1].id), 0)
+        if (recovered and self._resumed) or last >= GONE_HANDLE:
+            # What came back stands in another order than before, or where we were is gone from
+            # the store: told apart by id, once.
             reader = LogReader(self._keys, self._store)
             self._in_feed = {pair.id for pair in reader.news()}
-        elif page.pairs and self._resumed:
-            self.stored_through = self._node.store.find(bytearray(page.pairs[-1].id), 0)
+        elif last and last < GONE_HANDLE:
+            self.stored_through = last
 
     def _entered(self, id: bytes) -> bool:
         store = self._node.store
@@ -337,7 +341,7 @@ def take_message(node: Node, group: int, link: Link | None, message: Message, no
     if link is None:
         node.publish(group, bytearray(message.body), len(message.body), stamp, now_ms)
         return
-    link.now_ms = now_ms
+    link.core.now_ms = now_ms
     body = bytearray(message.body)
     id = bytearray(message.group)
     link.on_message(id, 0, bytearray(stamp), 0, body, 0, len(body))

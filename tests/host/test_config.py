@@ -65,8 +65,21 @@ def test_a_home_is_not_replaced(tmp_path: Path) -> None:
         (GOOD.replace('"batch"', '"slow"'), "peer 1: mode: must be one of interactive, batch"),
         (GOOD.replace("500", "5"), "peer 1: epoch_ms: must be a whole number from 20"),
         (GOOD + 'profile = "bsp-2"', "peer 1: profile: must be one of compact-1, bsp-1, not"),
-        (GOOD + 'profile = "mvds-1"', "peer 1: profile: mvds-1 needs a group of its own kind"),
-        (GOOD + 'profile = "bsp-0"', "peer 1: profile: bsp-0 needs a group of its own kind"),
+        (
+            GOOD + 'profile = "mvds-1"',
+            'peer 1: profile: mvds-1 is of another family; write family = "mvds"',
+        ),
+        (
+            GOOD + 'profile = "bsp-0"',
+            'peer 1: profile: bsp-0 is of another family; write family = "bsp-0"',
+        ),
+        ('family = "mvds"\n' + GOOD + 'profile = "bsp-1"', "is of another family"),
+        ('family = "xmpp"\n' + GOOD, "family: must be one of bsp, mvds, bsp-0"),
+        (
+            'family = "mvds"\n' + GOOD.replace("serial:///dev/ttyACM0?baud=115200", "stick:"),
+            "sticks",
+        ),
+        ('family = "bsp-0"\nclient = "' + "0" * 64 + '"\n' + GOOD, "client: family"),
         (GOOD + "profile = [1]", "peer 1: profile: must be a text"),
         (GOOD + "budget_bytes_per_epoch = 60", "budget_bytes_per_epoch: must be a whole number"),
         (GOOD + "budget_bytes_per_epoch = true", "budget_bytes_per_epoch: must be a whole"),

@@ -6,9 +6,10 @@ import pytest
 
 from drupelet.aes import Aes
 from drupelet.ccm import Ccm
-from drupelet.channel_seal import OVERHEAD, RECORD_SIZE, SenderKeys, is_sound
+from drupelet.channel_seal import OVERHEAD, SenderKeys
 from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.limits import SEAL_STEPS_MAX
+from drupelet.seal_record import RECORD_SIZE, is_sound
 from drupelet_host.aead import Aead
 from helpers_channel import Talker
 
@@ -42,17 +43,21 @@ class Keys:
 class Member:
     """Somebody with sender keys."""
 
-    def __init__(self, seed: int, keys: Keys | None = None, fallback: bool = False) -> None:
+    def __init__(
+        self, seed: int, keys: Keys | None = None, fallback: bool = False, id: int = 0
+    ) -> None:
         draw = random.Random(seed)
         self.keys = keys or Keys()
         aead = Ccm(Aes) if fallback else Aead()
-        self.seal = SenderKeys(aead, self.keys, lambda: draw.randrange(256), 3)
+        self.seal = SenderKeys(
+            aead, self.keys, (id or seed).to_bytes(4), lambda: draw.randrange(256), 3
+        )
         if self.seal.load() != OK:
             assert self.seal.create() == OK
 
     def record(self) -> bytes:
         out = bytearray(RECORD_SIZE)
-        assert self.seal.record_into(out, 0) and is_sound(out, 0)
+        assert self.seal.record_into(out, 0) and is_sound(out)
         return bytes(out)
 
     def say(self, text: bytes) -> bytes:
@@ -204,8 +209,8 @@ def test_who_leaves_reads_nothing_of_new_chains() -> None:
     ben.seal.admit(ann.record(), 0)
     frame = ann.say(b"not carl")
     assert ben.hear(frame) == b"not carl" and carl.hear(frame) == E_PEER
-    chain = ben.record()[4:8]
-    assert ann.seal.remove(chain, 0) == OK and ann.seal.remove(chain, 0) == E_PEER
+    owner = ben.record()[12:16]
+    assert ann.seal.remove(owner, 0) == OK and ann.seal.remove(owner, 0) == E_PEER
     assert ann.hear(ben.say(b"x")) == E_PEER
 
 

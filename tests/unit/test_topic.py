@@ -159,3 +159,63 @@ def test_strangers_and_nonsense_are_ignored() -> None:
         assert topic.receive(bytearray(frame), len(frame), 0) == E_PEER
     known = bytearray(bytes((KIND_TOPIC, 0, 0, 1, 1, 0x40)) + b"\x07nonsense")
     assert topic.receive(known, len(known), 0) == E_PEER
+
+
+class Beside:
+    """The first of three members has links of its own to the others, too."""
+
+    def __init__(self) -> None:
+        self.bus = Bus(3, 6, 0.0)
+        self.first = first = self.bus.members[0]
+        numbers = first.node.core.members.peer_numbers
+        self.own = []
+        for link in first.links:
+            number = numbers[link.peer]
+            self.own.append(
+                first.node.link(number, PROFILE_BSP_1, CARRIER_SERIAL, EPOCH_MS, BATCH)
+            )
+            first.topic.beside(self.own[-1])
+        for member in self.bus.members:
+            member.publish(member.id, 0)
+        self.sent(40)
+        assert all(member.node.delivered == 3 for member in self.bus.members)
+
+    def sent(self, turns: int) -> int:
+        """How many frames go over the own links meanwhile."""
+        frame = bytearray(FRAME_SIZE_MAX)
+        found = 0
+        for _ in range(turns):
+            self.bus.turn()
+            found += sum(link.poll_into(frame, self.bus.now_ms) > 0 for link in self.own)
+        return found
+
+
+def test_a_listeners_own_link_is_spared_until_the_topic_fails() -> None:
+    all_three = Beside()
+    bus, first = all_three.bus, all_three.first
+    first.publish(b"heard by all", 0)
+    assert all_three.sent(40) == 0
+    assert all(member.node.delivered == 4 for member in bus.members)
+    # Nobody acknowledges any more: after some sends it goes over the own links, too.
+    bus.members = [first]
+    first.publish(b"heard by nobody", 0)
+    assert all_three.sent(20) == 0 and all_three.sent(400) > 0
+    # A topic whose carrier is down carries nothing; who listens no more is sent nothing.
+    for id in first.others:
+        first.topic.remove(id)
+    first.topic.remove(b"????")
+    before = bus.frames
+    first.publish(b"to nobody", 0)
+    assert all_three.sent(40) > 0
+    assert bus.frames == before
+
+
+def test_what_fits_no_frame_of_a_topic_goes_over_the_own_links() -> None:
+    all_three = Beside()
+    all_three.first.publish(bytes(2000), 0)
+    assert all_three.sent(8) > 0
+    all_three = Beside()
+    all_three.first.topic.up = False
+    all_three.bus.members.pop(0)  # nobody polls it then
+    all_three.first.publish(b"its carrier is down", 0)
+    assert all_three.sent(8) > 0

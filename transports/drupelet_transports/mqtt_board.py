@@ -11,7 +11,7 @@ import errno
 import select
 import socket
 
-from drupelet._compat import ON_BOARD, const
+from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, OK
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.memory import copy, equal
@@ -33,6 +33,7 @@ from drupelet_transports.mqtt_packet import (
     short_into,
     subscribe_into,
 )
+from drupelet_transports.sockets import read, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,27 +63,6 @@ _GREETING = const(2)
 _SUBSCRIBING = const(3)
 _UP = const(4)
 _CLOSED = const(5)
-
-
-def _write(sock: socket.socket, buf: bytearray, at: int, size: int) -> int:
-    """Bytes that the socket took, 0 when it would block; OSError when it is broken."""
-    if ON_BOARD:
-        return sock.write(buf, at, size) or 0  # type: ignore[attr-defined]
-    try:
-        return sock.send(memoryview(buf)[at : at + size])
-    except BlockingIOError:
-        return 0
-
-
-def _read(sock: socket.socket, buf: bytearray) -> int:
-    """Bytes read to the start of `buf`, 0 for the end of the stream, -1 when none are there."""
-    if ON_BOARD:
-        count = sock.readinto(buf)  # type: ignore[attr-defined]
-        return -1 if count is None else count
-    try:
-        return sock.recv_into(buf)
-    except BlockingIOError:
-        return -1
 
 
 class MqttClient:
@@ -321,7 +301,7 @@ class MqttClient:
     def _flush(self) -> None:
         while self._tx_at < self._tx_end and self._sock is not None:
             try:
-                count = _write(self._sock, self._tx, self._tx_at, self._tx_end - self._tx_at)
+                count = write(self._sock, self._tx, self._tx_at, self._tx_end - self._tx_at)
             except OSError:
                 self._drop()
                 return
@@ -339,7 +319,7 @@ class MqttClient:
         """Read the next bytes; False when there are none."""
         assert self._sock is not None
         try:
-            count = _read(self._sock, self._chunk)
+            count = read(self._sock, self._chunk)
         except OSError:
             count = 0
         if count < 0:

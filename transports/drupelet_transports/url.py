@@ -3,7 +3,7 @@
     serial:///dev/ttyACM0?baud=115200        (&plain=1: no keys, on a cable only)
     mqtt://localhost:1883/prefix
     stick:///media/usb
-    udp://239.0.0.1:7447
+    udp://239.0.0.1:7447                     (?interface=192.168.1.5: the address to use)
     loop:
 
 Runs on boards and hosts. A wrong URL is the user's mistake: TransportError with one line that
@@ -133,7 +133,9 @@ def _unquote(url: Url, path: str) -> str:
 
 
 def _check(url: Url) -> None:
-    known = ("baud", "plain") if url.scheme == "serial" else ()
+    known: tuple[str, ...] = ("baud", "plain") if url.scheme == "serial" else ()
+    if url.scheme == "udp":
+        known = ("interface",)
     for name in url.options:
         if name not in known:
             raise _wrong(url.text, "there is no option " + name + ", leave it out")

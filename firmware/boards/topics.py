@@ -1,0 +1,118 @@
+"""Topics of a board: its readings over a carrier that all who listen there hear (docs/SPEC.md 13).
+
+    "topics": [{"name": "field", "url": "udp://239.0.0.1:7447", "peers": ["40000000"]}]
+
+Loaded when a board's configuration has some. Listeners need a sealed link of their own, through
+which keys change hands; who was revoked is shut out.
+"""
+
+import binascii
+import hashlib
+
+from boards.keys import BoardKeys
+from drupelet.channel_seal import SenderKeys
+from drupelet.errors import OK
+from drupelet.handover import TOPIC_SIZE, Handover
+from drupelet.limits import ID_SIZE
+from drupelet.link import BATCH, CARRIER_MQTT
+from drupelet.profiles import PROFILE_BSP_1
+from drupelet.topic import Topic
+from drupelet_transports.handing import Handing
+from drupelet_transports.sealed_topic import SealedTopic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from drupelet.files import Files
+    from drupelet.link import Link
+
+# In front of the group's id and the topic's name.
+_LABEL = b"drupelet topic"
+# Rows of a key file: ours and seven listeners'.
+_LISTENERS_MAX = 7
+
+
+class TopicKeys(BoardKeys):
+    """The key port of a topic: eight records as a peer's, in `<id>.SND`."""
+
+    def __init__(self, files: "Files", own_id: bytes, topic: bytes) -> None:
+        BoardKeys.__init__(self, files, own_id, topic, [])
+        name = binascii.hexlify(topic).decode().upper()
+        self._name = name + ".SND"
+        self._part = name + ".SN2"
+
+
+def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it leaves the heap
+    """The carrier of a topic; a broker that a peer is reached by, too, is one connection."""
+    board = setup.board
+    if url.startswith("udp:"):
+        from drupelet_transports.multicast import Multicast
+
+        host, port = url.split("://")[1].split("?")[0].split(":")
+        made = Multicast(host, int(port), (url + "?interface=").split("?interface=")[1])
+        board.waiter.add(made.poll_object)
+        return made
+    urls = [peer["url"] for peer in setup.config["peers"]]
+    found = url in urls
+    client = setup.carriers[urls.index(url)] if found else setup.open_carrier({"url": url})
+    transport = client.transport(name, name)
+    board.clients.append((client, transport))
+    return transport
+
+
+class BoardTopics:
+    """All topics of a board that is being put together (`setup`, boards.unix.setup)."""
+
+    def __init__(self, setup: "Any", files: "Files") -> None:  # noqa: ANN401 - it leaves the heap
+        assert not setup.config.get("sleep"), "who sleeps deeply hears no topic"
+        self._now_ms = setup.clock.now_ms
+        self._buf = setup.seal_buf
+        self._topics = [self._make(setup, files, config) for config in setup.config["topics"]]
+
+    def _make(self, setup: "Any", files: "Files", config: dict) -> Handover:  # noqa: ANN401
+        members = setup.node.core.members
+        at = members.group_slot(setup.readings) * ID_SIZE
+        text = _LABEL + bytes(members.group_ids[at : at + ID_SIZE]) + config["name"].encode()
+        topic = hashlib.sha256(text).digest()[:TOPIC_SIZE]
+        peers = config["peers"]
+        assert 0 < len(peers) <= _LISTENERS_MAX, "a topic has 1 to 7 listeners"
+        ids = b"".join([bytes.fromhex(peer) for peer in peers])
+        keys = SenderKeys(
+            setup.context.aead, TopicKeys(files, setup.id, topic), setup.id,
+            setup.context.random_byte, _LISTENERS_MAX,
+        )  # fmt: skip
+        if keys.load() != OK:
+            keys.create()
+        handover = Handover(keys, setup.id, topic, ids)
+        epoch_ms = config.get("epoch_ms", setup.config["epoch_ms"])
+        links = [
+            setup.node.link(
+                setup.numbers[peer], PROFILE_BSP_1, CARRIER_MQTT, epoch_ms, BATCH, self._now_ms()
+            )
+            for peer in peers
+        ]
+        spoken = Topic(setup.node, setup.readings, links, ids, setup.id, setup.context.random_byte)
+        handover.audience = spoken
+        name = b"t" + binascii.hexlify(topic)
+        carrier = _carrier(setup, config["url"], name)
+        made = SealedTopic(carrier, keys, self._now_ms, self._buf)
+        setup.board.device.add_live(made, spoken)
+        return handover
+
+    def beside(self, peer: dict, carrier: "Any", seal: "Any", link: "Link") -> "Any":  # noqa: ANN401
+        """The sealed carrier of a peer, through which it is handed keys, too."""
+        made = Handing(carrier, seal, self._now_ms, self._buf)
+        for handover in self._topics:
+            row = handover.row(bytes.fromhex(peer["id"]))
+            if row >= 0:
+                made.handovers.append((handover, row))
+                handover.audience.beside(link)
+        return made
+
+    def refused(self, peer: dict) -> None:
+        """A peer has no keys, or was revoked: our chain may have reached it, so a new one."""
+        for handover in self._topics:
+            row = handover.row(bytes.fromhex(peer["id"]))
+            if row >= 0:
+                handover.shut_out(row)

@@ -1,0 +1,222 @@
+"""SDS channels of an agent (docs/SPEC.md 12): on a shared carrier, sealed with sender keys.
+
+Every participant is named by its device id in hex. What a channel holds is in `channels.db` of the
+home; a message is told of once, when it enters the log, and an acknowledgement is not told of.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from drupelet.channel import (
+    EPHEMERAL,
+    EVENT_GAP,
+    EVENT_MESSAGE,
+    EVENT_NONE,
+    Channel,
+    Settings,
+)
+from drupelet.channel_settings import response_groups
+from drupelet.errors import OK, CapacityError, DrupeletError, StorageError
+from drupelet.wire.sds_nim import from_sds
+from drupelet_host import clock, database
+from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
+from drupelet_host.config import Config, Shared
+from drupelet_host.lines import Brokers, Line
+from drupelet_host.member import Member
+from drupelet_host.output import payload_text
+from drupelet_host.remote_log import group_id_of
+from drupelet_host.topics import CHANNEL_LABEL, FRAME_SIZE, SharedKeys, SharedLine, topic_id
+
+DATABASE_NAME = "channels.db"
+# What stands beside the content in a frame, at most: names, id, history, filter, repair request.
+CONTENT_SIZE_MAX = 400
+# T_max of SDS-R is so many periods, sync messages come after two: all members reckon alike.
+_T_MAX_PERIODS = 10
+_SYNC_PERIODS = 2
+
+
+def settings_of(shared: Shared, participants: int) -> Settings:
+    """What the participants of a channel agree on by its period."""
+    made = Settings()
+    made.period_ms = made.t_min_ms = shared.period_ms
+    made.t_max_ms = shared.period_ms * _T_MAX_PERIODS
+    made.sync_ms = shared.period_ms * _SYNC_PERIODS
+    made.response_groups = response_groups(participants)
+    return made
+
+
+class AgentChannel:
+    """A channel as a shared line carries it. told: gets the fields of each event."""
+
+    def __init__(
+        self, member: Member, database: ChannelDatabase, shared: Shared,
+        told: Callable[[dict[str, Any]], None],
+    ) -> None:  # fmt: skip
+        self.name = shared.name
+        self._told = told
+        id = shared.name.encode()
+        self._keeper = SqliteKeeper(database, id)
+        # What it writes has to fit the carrier's frames.
+        self._keeper.work = bytearray(FRAME_SIZE)
+        now_ms = clock.now_ms()
+        participants = len(member.config.listeners(shared)) + 1
+        settings = settings_of(shared, participants)
+        own = member.config.id.hex().encode()
+        self.channel: Channel = member.node.channel(id, own, self._keeper, settings, now_ms)
+        self._tell_time(now_ms)
+
+    def _tell_time(self, now_ms: int) -> None:
+        self.channel.clock.set_wall(clock.wall_ms().to_bytes(8, "little"), now_ms, True)
+
+    # --- what a line asks of a link ---
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
+        """Take in a frame, and tell of what entered the log by it."""
+        code = self.channel.receive(frame, size, now_ms)
+        if code == EPHEMERAL:
+            got = self.channel.decoder
+            content = bytes(frame[got.content_at : got.content_at + got.content_size])
+            self._told({"channel": self.name, "kind": "ephemeral", "text": payload_text(content)})
+        self.events()
+        return code
+
+    def poll_into(self, frame: bytearray, now_ms: int) -> int:
+        """Write the next frame due; its size, or 0."""
+        size = self.channel.poll_into(frame, now_ms)
+        self.events()
+        return size
+
+    def wake_ms(self, now_ms: int) -> int:
+        """Milliseconds until `poll_into` may have something."""
+        return self.channel.wake_ms(now_ms)
+
+    def sent(self, wire_size: int) -> None:
+        """Channels have no accounts in the black box."""
+
+    def received(self, wire_size: int) -> None:
+        """Likewise."""
+
+    def damaged(self, count: int) -> None:
+        """Likewise."""
+
+    # --- the client ---
+
+    def publish(self, content: bytes, now_ms: int) -> str:
+        """Send a message; its id. Raises CapacityError or StorageError."""
+        if not 0 < len(content) <= CONTENT_SIZE_MAX:
+            raise CapacityError(f"a channel's message has 1 to {CONTENT_SIZE_MAX} bytes")
+        self._tell_time(now_ms)
+        handle = self.channel.publish(content, 0, len(content), now_ms)
+        if handle < 0:
+            raise CapacityError(f"{self.name}: too many messages wait to be acknowledged")
+        if self._keeper.barrier() != OK:
+            raise StorageError(f"{DATABASE_NAME}: cannot be written; look at the disk")
+        fields = self._fields(handle)
+        self._told({"channel": self.name, "kind": "message", **fields})
+        return str(fields["id"])
+
+    def events(self) -> None:
+        """Tell of what entered the log, once it is durable."""
+        if not self.channel.event_count or self._keeper.barrier() != OK:
+            return
+        while (event := self.channel.next_event()) != EVENT_NONE:
+            if event not in (EVENT_MESSAGE, EVENT_GAP):
+                continue
+            fields = self._fields(self.channel.event_handle)
+            self._told({"channel": self.name, "kind": "message", **fields})
+
+    def _fields(self, handle: int) -> dict[str, Any]:
+        size = self._keeper.load(handle)
+        return message_fields(bytes(self._keeper.work[:size]))
+
+    def status(self) -> dict[str, Any]:
+        """Counters for `drupelet status --json`."""
+        channel = self.channel
+        return {
+            "log": channel.log.count,
+            "waiting": channel.incoming.count,
+            "unacknowledged": channel.outgoing.count,
+            "malformed": channel.malformed,
+            "foreign": channel.foreign,
+            "repaired": channel.repaired,
+        }
+
+
+def message_fields(frame: bytes) -> dict[str, Any]:
+    """Who wrote a kept message, when by its Lamport value, its id and its text."""
+    message = from_sds(frame)
+    return {
+        "id": payload_text(message.message_id),
+        "from": payload_text(message.sender_id),
+        "lamport": message.lamport,
+        "text": payload_text(message.content or b""),
+    }
+
+
+class ChannelLine(SharedLine):
+    """A channel on its carrier."""
+
+    def __init__(
+        self, shared: Shared, spoken: AgentChannel, keys: SharedKeys, brokers: Brokers,
+        told: Callable[[Line], None], after_frame: Callable[[], None],
+    ) -> None:  # fmt: skip
+        super().__init__(shared, spoken, keys, brokers, told, after_frame)
+        self.spoken = spoken
+
+    def status(self) -> dict[str, Any]:
+        """For `drupelet status --json`."""
+        return {**super().status(), **self.spoken.status()}
+
+
+class Channels:
+    """All channels of an agent. Raises DrupeletError."""
+
+    def __init__(
+        self, member: Member, brokers: Brokers, told: Callable[[Line], None],
+        event: Callable[[dict[str, Any]], None],
+    ) -> None:  # fmt: skip
+        self.lines: list[ChannelLine] = []
+        self._database: ChannelDatabase | None = None
+        settings = member.config
+        group = group_id_of(member.node, member.readings)
+        for shared in settings.channels:
+            if self._database is None:
+                self._database = ChannelDatabase(database_path(settings))
+            keys = SharedKeys(settings, shared, topic_id(CHANNEL_LABEL, group, shared.name))
+            spoken = AgentChannel(member, self._database, shared, event)
+            self.lines.append(ChannelLine(shared, spoken, keys, brokers, told, member.drain_box))
+
+    def publish(self, name: str, text: str, now_ms: int) -> dict[str, Any]:
+        """Send a message on a channel. Raises DrupeletError."""
+        for line in self.lines:
+            if line.peer.name == name:
+                id = line.spoken.publish(text.encode(errors="surrogateescape"), now_ms)
+                return {"channel": name, "id": id}
+        raise DrupeletError(f"{name}: no such channel; drupelet.toml has [[channels]] for them")
+
+    def close(self) -> None:
+        """Commit and let go of the file."""
+        if self._database is not None:
+            self._database.close()
+
+
+def history(path: Path, channel: str) -> list[dict[str, Any]]:
+    """What a home's channel holds, in the order of its log. Raises StorageError."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        rows = connection.execute(
+            "SELECT frame FROM messages WHERE channel = ? ORDER BY lamport, id",
+            (channel.encode(),),
+        ).fetchall()
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(path, error)) from error
+    finally:
+        connection.close()
+    return [message_fields(row[0]) for row in rows]
+
+
+def database_path(settings: Config) -> Path:
+    """Where a home's channels are kept."""
+    return settings.home / DATABASE_NAME

@@ -1,0 +1,76 @@
+"""What a home's readings are: a group of one id family for life (`family` in drupelet.toml).
+
+bsp is the default client's (docs/SPEC.md 4); mvds the same bodies as MVDS has them, parents as
+metadata, timestamps in seconds; bsp-0 Briar's, whose bodies are the payload alone.
+"""
+
+from drupelet.clients import READINGS_CLIENT_ID, Author
+from drupelet.clients_bsp0 import join as join_bsp0
+from drupelet.hashes import group_id_into
+from drupelet.limits import ID_SIZE
+from drupelet.members import FAMILY_MVDS, HEAD_METADATA, HEAD_PARENTS
+from drupelet.node import Node
+from drupelet.wire import bsp0
+from drupelet_host import clock
+from drupelet_host.config import FAMILY_BSP_0_NAME, FAMILY_MVDS_NAME, Config
+from drupelet_host.parse import split_body
+
+# The name of our client among Briar's, and its version.
+BSP_0_CLIENT = "drupelet.readings"
+BSP_0_VERSION = 0
+
+
+def group_id(settings: Config) -> bytes:
+    """The 32-byte id of the readings. MVDS leaves it open: there it is as BSP's."""
+    descriptor = settings.group.encode()
+    if settings.family == FAMILY_BSP_0_NAME:
+        return bsp0.group_id(BSP_0_CLIENT, BSP_0_VERSION, descriptor)
+    id = bytearray(ID_SIZE)
+    group_id_into(id, settings.client or READINGS_CLIENT_ID, descriptor, len(descriptor))
+    return bytes(id)
+
+
+def join(node: Node, settings: Config) -> int:
+    """Become a member of the readings; the group's number. Raises CapacityError, StorageError."""
+    descriptor = settings.group.encode()
+    if settings.family == FAMILY_BSP_0_NAME:
+        return join_bsp0(node, BSP_0_CLIENT, BSP_0_VERSION, descriptor)
+    if settings.family == FAMILY_MVDS_NAME:
+        return node.join_id(group_id(settings), FAMILY_MVDS)
+    return node.join(settings.client or READINGS_CLIENT_ID, descriptor)
+
+
+def body_of(settings: Config, author: Author, payload: bytes) -> bytes:
+    """The stored body of the next message with a payload."""
+    if settings.family == FAMILY_BSP_0_NAME:
+        return payload
+    size = author.compose(payload, len(payload))
+    assert size > 0, "mailbox.post checked the payload's size"
+    body = author.body[:size]
+    if settings.family == FAMILY_MVDS_NAME:
+        body[0] |= HEAD_METADATA
+    return bytes(body)
+
+
+def stamp_of(settings: Config, timestamp: bytes, late: int = 0) -> bytes:
+    """A time of ours, 8 bytes of ms, as a message of the family carries it; `late` units later."""
+    ms = int.from_bytes(timestamp)
+    if settings.family == FAMILY_MVDS_NAME:
+        return (ms // 1000 + late).to_bytes(8, "little")
+    return clock.timestamp8(ms + late)
+
+
+def timestamp_of(settings: Config, stamp: bytes) -> bytes:
+    """The reverse: what a message carries, as 8 bytes of ms."""
+    if settings.family == FAMILY_MVDS_NAME:
+        return clock.timestamp8(min(int.from_bytes(stamp, "little") * 1000, 2**64 - 1))
+    return stamp
+
+
+def split(settings: Config, body: bytes) -> tuple[list[bytes], bytes]:
+    """Take a stored body apart: dependency ids and payload."""
+    if settings.family == FAMILY_BSP_0_NAME:
+        return [], body
+    if settings.family == FAMILY_MVDS_NAME and body:
+        body = bytes((body[0] & HEAD_PARENTS,)) + body[1:]
+    return split_body(body)

@@ -1,0 +1,62 @@
+"""Where the sender keys of one topic or channel are kept: one file, for its owner only.
+
+    keys/<id>.senders   0600  records of 52 bytes (docs/SPEC.md 12.8), row 0 ours; then 4 bytes for
+                              each device that was shut out
+
+Whom our chain no longer reaches is written in one step with the chain that it does not get.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from drupelet.errors import E_STORAGE, OK, DrupeletError
+from drupelet.seal_record import RECORD_SIZE, is_sound
+from drupelet_host import private
+from drupelet_host.config import PEERS_CONFIGURED_MAX
+
+ROWS = PEERS_CONFIGURED_MAX + 1
+_ID_SIZE = 4
+# Peers come and go; of those that were revoked longest ago nobody needs to know.
+_OUT_MAX = 256
+
+
+@dataclass
+class SenderFile:
+    """The key port of one topic (drupelet.channel_ports.SenderKeyPort)."""
+
+    path: Path
+    failure: str = ""  # why the last call failed
+    out: list[bytes] = field(default_factory=list)  # ids of who was shut out
+    _records: bytearray = field(default_factory=lambda: bytearray(ROWS * RECORD_SIZE), repr=False)
+
+    def open(self) -> None:
+        """Read the file, if there is one. Raises PrivateError or StorageError."""
+        private.make_folder(self.path.parent)
+        if not self.path.is_symlink() and not self.path.exists():
+            return
+        size_max = ROWS * RECORD_SIZE
+        content = private.read(self.path, size_max + _OUT_MAX * _ID_SIZE)
+        self._records[:] = content[:size_max].ljust(size_max, b"\0")
+        rest = content[size_max:]
+        self.out = [rest[at : at + _ID_SIZE] for at in range(0, len(rest), _ID_SIZE)]
+
+    def load(self, row: int, out: bytearray) -> int:
+        """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
+        out[:RECORD_SIZE] = self._records[row * RECORD_SIZE : (row + 1) * RECORD_SIZE]
+        return OK if is_sound(out) else E_STORAGE
+
+    def save(self, row: int, record: bytes | bytearray) -> int:
+        """Keep record[0:52]; durable when it returns OK, else what was there stays."""
+        records = bytearray(self._records)
+        records[row * RECORD_SIZE : (row + 1) * RECORD_SIZE] = record[:RECORD_SIZE]
+        try:
+            private.replace(self.path, bytes(records) + b"".join(self.out[-_OUT_MAX:]))
+        except DrupeletError as error:
+            self.failure = str(error)
+            return E_STORAGE
+        self._records[:] = records
+        return OK
+
+    def drop(self, row: int) -> int:
+        """Forget the record of `row`."""
+        return self.save(row, bytes(RECORD_SIZE))

@@ -1,0 +1,85 @@
+"""A TOML table taken apart, with one line for what is wrong in it: file, key and remedy."""
+
+import re
+from pathlib import Path
+
+from drupelet.errors import DrupeletError
+
+NAME_SIZE_MAX = 32
+_ID = re.compile(r"[0-9a-f]{8}")
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_SIZE_MAX - 1}}}")
+
+
+class ConfigError(DrupeletError):
+    """The configuration is missing or wrong; the text names the file, the key and the remedy."""
+
+
+class Table:
+    """One TOML table being taken apart; remembers which keys nobody asked for."""
+
+    def __init__(self, path: Path, where: str, values: dict[str, object]) -> None:
+        self.path = path
+        self.where = where
+        self.values = dict(values)
+
+    def wrong(self, key: str, remedy: str) -> ConfigError:
+        """What to raise about a key."""
+        return ConfigError(f"{self.path}: {self.where}{key}: {remedy}")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text; without a default it must be there. Raises ConfigError, as all do."""
+        value = self.values.pop(key, default)
+        if value is None:
+            raise self.wrong(key, "missing; add it")
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, "must be a text in quotes")
+        return value
+
+    def name(self, key: str) -> str:
+        """A name that needs no quotes anywhere."""
+        value = self.text(key)
+        if not _NAME.fullmatch(value):
+            raise self.wrong(
+                key, f"use 1 to {NAME_SIZE_MAX} letters, digits, '.', '-' or '_', not {value!r}"
+            )
+        return value
+
+    def id(self, key: str) -> bytes:
+        """A device id."""
+        value = self.text(key).lower()
+        if not _ID.fullmatch(value):
+            raise self.wrong(key, f"must be 8 hex digits (4 bytes), not {value!r}")
+        return bytes.fromhex(value)
+
+    def number(self, key: str, default: int, low: int, high: int) -> int:
+        """A whole number within bounds."""
+        value = self.values.pop(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise self.wrong(key, f"must be a whole number from {low} to {high}, not {value!r}")
+        return value
+
+    def switch(self, key: str, default: bool) -> bool:
+        """true or false."""
+        value = self.values.pop(key, default)
+        if not isinstance(value, bool):
+            raise self.wrong(key, f"must be true or false, not {value!r}")
+        return value
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """Texts in brackets; none if it is not there."""
+        value = self.values.pop(key, [])
+        if not isinstance(value, list) or not all(isinstance(row, str) for row in value):
+            raise self.wrong(key, 'must be names in brackets, as in ["a", "b"]')
+        return tuple(value)
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str:
+        """One of some; the first is the default."""
+        value = self.text(key, choices[0])
+        if value not in choices:
+            raise self.wrong(key, f"must be one of {', '.join(choices)}, not {value!r}")
+        return value
+
+    def end(self) -> None:
+        """Raise ConfigError for a key that nobody asked for."""
+        for key in self.values:
+            raise self.wrong(key, "unknown key; see docs/cli.md for those there are")

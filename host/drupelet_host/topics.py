@@ -1,0 +1,234 @@
+"""Topics of an agent: the readings over a carrier that all who listen there hear.
+
+Each has sender keys, which go to the listeners through their own sealed links (docs/SPEC.md 12.8,
+12.9), and a carrier that is kept up as a line to one peer is. Nothing leaves it plain.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from drupelet.channel_seal import OVERHEAD, SenderKeys
+from drupelet.errors import OK, StorageError
+from drupelet.handover import TOPIC_SIZE, Handover
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1
+from drupelet.topic import Topic
+from drupelet_host import clock
+from drupelet_host.aead import Aead
+from drupelet_host.config import Config, Peer, Shared
+from drupelet_host.keys import look
+from drupelet_host.lines import UP, Brokers, Line
+from drupelet_host.member import Member
+from drupelet_host.remote_log import group_id_of
+from drupelet_host.sender_file import ROWS, SenderFile
+from drupelet_transports.base import Transport
+from drupelet_transports.sealed_topic import SealedTopic
+
+FRAME_SIZE = FRAME_SIZE_MAX - OVERHEAD
+# In front of the group's id and the name, so that no topic is a channel.
+TOPIC_LABEL = b"drupelet topic"
+CHANNEL_LABEL = b"drupelet channel"
+
+
+def _random_byte() -> int:
+    return os.urandom(1)[0]
+
+
+def topic_id(label: bytes, group_id: bytes, name: str) -> bytes:
+    """What its members call it among themselves, and behind which it is found on a broker."""
+    return hashlib.sha256(label + group_id + name.encode()).digest()[:TOPIC_SIZE]
+
+
+class Spoken(Protocol):
+    """What a shared line carries: a Topic or a channel."""
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> int: ...
+    def poll_into(self, frame: bytearray, now_ms: int) -> int: ...
+    def wake_ms(self, now_ms: int) -> int: ...
+    def sent(self, wire_size: int) -> None: ...
+    def received(self, wire_size: int) -> None: ...
+    def damaged(self, count: int) -> None: ...
+
+
+class _Live:
+    """What a Line asks of a live link, of something that many hear."""
+
+    lost = False
+    frame_size_max = FRAME_SIZE
+
+    def __init__(self, link: Spoken) -> None:
+        self.link = link
+
+    def begin(self) -> None:
+        """Nobody is greeted."""
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> None:
+        """Hand a frame on."""
+        self.link.receive(frame, size, now_ms)
+
+
+class SharedKeys:
+    """The sender keys of one topic or channel, and who gets ours. Raises DrupeletError."""
+
+    def __init__(self, settings: Config, shared: Shared, id: bytes) -> None:
+        self.id = id
+        self.port = SenderFile(settings.keys_path / f"{id.hex()}.senders")
+        self.port.open()
+        self.keys = SenderKeys(Aead(), self.port, settings.id, _random_byte, ROWS - 1)
+        if self.keys.load() != OK and self.keys.create() != OK:
+            raise StorageError(self.port.failure)
+        self.listeners = [peer.id for peer in settings.listeners(shared)]
+        self.handover = Handover(self.keys, settings.id, id, b"".join(self.listeners))
+
+    def was_shut_out(self, peer_id: bytes) -> bool:
+        """Whether a device that listened has been shut out, and our chain is a later one."""
+        return peer_id in self.port.out
+
+    def welcome(self, peer_id: bytes) -> None:
+        """A device that was shut out has new keys of its own: it is handed ours again."""
+        if peer_id in self.port.out:
+            self.port.out.remove(peer_id)
+
+    def shut_out(self, peer_id: bytes) -> None:
+        """Begin a chain that a device does not get. Raises StorageError."""
+        if peer_id not in self.port.out:
+            self.port.out.append(peer_id)
+        row = self.handover.row(peer_id)
+        code = self.handover.shut_out(row) if row >= 0 else OK
+        if code != OK:
+            raise StorageError(self.port.failure)
+
+    def told(self) -> dict[str, Any]:
+        """For the status: never a key."""
+        keys = self.keys
+        return {
+            "told": [
+                id.hex() for row, id in enumerate(self.listeners) if self.handover.told(row)
+            ],
+            "listeners": [id.hex() for id in self.listeners],
+            "forged": keys.forged,
+            "replayed": keys.replayed,
+            "unknown": keys.unknown,
+            "closed": keys.closed,
+            "clones": keys.clones,
+        }  # fmt: skip
+
+
+class SharedLine(Line):
+    """One topic or channel on its carrier, kept up as a line to one peer."""
+
+    def __init__(
+        self, shared: Shared, link: Spoken, keys: SharedKeys, brokers: Brokers,
+        told: Callable[[Line], None], after_frame: Callable[[], None],
+    ) -> None:  # fmt: skip
+        peer = Peer(shared.name, keys.id, shared.url, "batch", shared.period_ms)
+        super().__init__(
+            peer, _Live(link), brokers, told, after_frame,  # type: ignore[arg-type]
+            _no_seal, lambda: None,
+        )  # fmt: skip
+        self.keys = keys
+
+    def _open(self) -> Transport:
+        if self.url.scheme == "mqtt":
+            # A broker learns which of its clients listen together, and no more.
+            name = b"t" + self.keys.id.hex().encode()
+            carrier: Transport = self._brokers.client(self.url).transport(name, name)
+        else:
+            from drupelet_transports.multicast import Multicast
+
+            url = self.url
+            carrier = Multicast(url.host, url.port, url.options.get("interface", ""))
+        return SealedTopic(carrier, self.keys.keys, clock.now_ms, self._seal_buf)
+
+    def status(self) -> dict[str, Any]:
+        """For `drupelet status --json`."""
+        return {
+            "name": self.peer.name,
+            "url": self.peer.url,
+            "state": self.state,
+            "reason": self.reason,
+            "heard_ms": self.heard_ms,
+            **self.keys.told(),
+        }
+
+
+def _no_seal(_: Peer) -> Any:  # noqa: ANN401 - never called
+    raise AssertionError("a topic has sender keys")
+
+
+class Topics:
+    """All topics of an agent, and whatever else has sender keys. Raises DrupeletError.
+
+    `add` what there is, then `attend` the lines to its peers.
+    """
+
+    def __init__(self, member: Member, brokers: Brokers, told: Callable[[Line], None]) -> None:
+        self._member = member
+        self.lines: list[SharedLine] = []
+        self._topics: dict[bytes, Topic] = {}
+        settings = member.config
+        group = group_id_of(member.node, member.readings)
+        for shared in settings.topics:
+            if not settings.listeners(shared):
+                continue
+            keys = SharedKeys(settings, shared, topic_id(TOPIC_LABEL, group, shared.name))
+            topic = self._topic(shared, keys)
+            self._topics[keys.id] = keys.handover.audience = topic
+            self.add(SharedLine(shared, topic, keys, brokers, told, member.drain_box))
+
+    def _topic(self, shared: Shared, keys: SharedKeys) -> Topic:
+        member = self._member
+        links = [
+            member.node.link(
+                member.numbers[id], PROFILE_BSP_1, CARRIER_MQTT, shared.period_ms, BATCH,
+                clock.now_ms(),
+            )
+            for id in keys.listeners
+        ]  # fmt: skip
+        return Topic(
+            member.node, member.readings, links, b"".join(keys.listeners), member.config.id,
+            _random_byte,
+        )  # fmt: skip
+
+    def add(self, line: SharedLine) -> None:
+        """Serve one more shared line; who of its listeners was revoked is shut out."""
+        self.lines.append(line)
+        folder = self._member.config.keys_path
+        for id in line.keys.listeners:
+            if any(state.revoked for state in look(folder, id)):
+                if line.keys.was_shut_out(id):
+                    line.keys.handover.exclude(line.keys.handover.row(id))
+                else:
+                    line.keys.shut_out(id)
+            else:
+                line.keys.welcome(id)
+
+    def attend(self, line: Line) -> None:
+        """Hand keys over through a peer's line, and spare it what a topic carries."""
+        id = line.peer.id
+        line.handovers.clear()
+        for shared in self.lines:
+            row = shared.keys.handover.row(id)
+            if row >= 0 and not line.url.plain:
+                line.handovers.append((shared.keys.handover, row))
+        for topic in self._topics.values():
+            topic.beside(line.link)
+
+    def revoked(self, peer_id: bytes) -> None:
+        """A peer is not trusted any more: what we send from now on it cannot read."""
+        for line in self.lines:
+            if line.keys.handover.row(peer_id) >= 0 and not line.keys.was_shut_out(peer_id):
+                line.keys.shut_out(peer_id)
+
+    def removed(self, peer_id: bytes) -> None:
+        """A peer was taken out of the configuration: likewise."""
+        self.revoked(peer_id)
+
+    def turn(self) -> None:
+        """What is not up carries nothing."""
+        for line in self.lines:
+            topic = self._topics.get(line.keys.id)
+            if topic is not None:
+                topic.up = line.state == UP

@@ -1,0 +1,95 @@
+"""Agents whose readings are of the family of MVDS, or of Briar's: over a cable and a broker."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from drupelet_host import config
+from drupelet_host.broker import Broker
+from drupelet_host.config import PROFILES_OF, Peer
+from host.conftest import Cable, Home, share_keys, wait_for
+
+A, B = 0xA0000001, 0xB0000002
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    made = Broker()
+    yield made
+    made.stop()
+
+
+def be(home: Home, family: str) -> None:
+    path = home.path / "drupelet.toml"
+    path.write_text(f'family = "{family}"\n' + path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("family", "profile"),
+    [("mvds", "mvds-1"), ("bsp-0", "bsp-0")],
+)
+def test_two_agents_on_a_cable(
+    make_home: Callable[..., Home], cable: Cable, family: str, profile: str, tmp_path: Path
+) -> None:
+    homes = []
+    for row, (name, id, other) in enumerate((("a", A, B), ("b", B, A))):
+        peer = Peer("ba"[row], other.to_bytes(4), cable.url(row), "interactive", 50)
+        homes.append(make_home(name, id))
+        be(homes[-1], family)
+        config.add_peer(homes[-1].path, replace(peer, profile=profile))
+        homes[-1].start()
+    a, b = homes
+    for row in range(4):
+        a.put(f"a {row}")
+        b.put("the same")  # told apart, whatever the family makes of it
+    text = "x" * 3000
+    (tmp_path / "long.txt").write_text(text)
+    assert a.run("put", "--file", str(tmp_path / "long.txt")).returncode == 0
+    for home in homes:
+        wait_for(lambda home=home: len(home.log()) == 9, f"all at {home.name}")
+        wait_for(lambda home=home: home.status()["peers"][0]["outstanding"] == 0, "acks")
+        log = home.log()
+        assert sorted(entry["text"] for entry in log)[:4] == [f"a {row}" for row in range(4)]
+        assert sum(entry["text"] == "the same" for entry in log) == 4
+        assert text in [bytes.fromhex(entry["payload"]).decode() for entry in log]
+        # Times are shown as times, and who comes after whom where the family says it.
+        assert all(entry["time"].startswith("20") for entry in log)
+        assert any(entry["dependencies"] for entry in log) == (family == "mvds")
+        assert home.status()["peers"][0]["profile"] == profile
+        told = home.events("delivered")
+        assert len(told) == 9 and all(event["timestamp_ms"] > 1_700_000_000_000 for event in told)
+
+
+def test_briars_profile_sealed_behind_a_broker_and_after_a_restart(
+    make_home: Callable[..., Home], broker: Broker
+) -> None:
+    url = broker.start() + "/t"
+    homes = [make_home("a", A), make_home("b", B)]
+    for home, other in zip(homes, homes[::-1], strict=True):
+        be(home, "bsp-0")
+        config.add_peer(home.path, Peer(other.name, other.id, url, "batch", 50))
+        assert config.load(home.path).peers[0].profile == "bsp-0"
+    share_keys(*homes)
+    for home in homes:
+        home.start()
+    homes[0].put("one")
+    wait_for(lambda: len(homes[1].log()) == 1, "the first")
+    homes[1].kill()
+    homes[0].put("two")
+    homes[1].start()
+    homes[1].put("three")
+    for home in homes:
+        wait_for(lambda home=home: len(home.log()) == 3, f"all at {home.name}")
+
+
+def test_a_family_is_written_as_it_is_read(make_home: Callable[..., Home], tmp_path: Path) -> None:
+    home = make_home("a", A)
+    for family, profiles in PROFILES_OF.items():
+        peer = Peer("b", bytes(4), "mqtt://h/p", profile=profiles[-1])
+        made = replace(
+            config.load(home.path), home=tmp_path / family, family=family, peers=(peer,)
+        )
+        config.create(made)
+        assert config.load(made.home) == made

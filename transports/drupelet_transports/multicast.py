@@ -1,0 +1,117 @@
+"""UDP multicast: one datagram to all who listen to a group (IPv4). Boards and hosts.
+
+    udp://239.0.0.1:7447                         (?interface=192.168.1.5: the address to use)
+
+Two sockets, so that a board neither makes addresses nor slices per frame. A router passes nothing
+on: packets live for one hop. What we send comes back to us, and to others on the same machine.
+"""
+
+import socket
+
+from drupelet._compat import const
+from drupelet.errors import E_CAPACITY, OK
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet_transports.base import E_CLOSED, Transport, TransportError
+from drupelet_transports.loopback import is_digits
+from drupelet_transports.sockets import read, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Not every port names them: <netinet/in.h> of Linux; lwIP is asked for them by the same numbers
+# where it has them.
+_IPPROTO_IP = const(0)
+_IP_MULTICAST_IF = const(32)
+_IP_MULTICAST_TTL = const(33)
+_IP_MULTICAST_LOOP = const(34)
+_IP_ADD_MEMBERSHIP = const(35)
+# IP and UDP headers.
+_OVERHEAD = const(28)
+# Empty datagrams that one call reads past.
+_EMPTY_MAX = const(8)
+
+
+def _address(text: str) -> bytes:
+    """Four bytes of a dotted address; b"" when it is none."""
+    parts = text.split(".")
+    for part in parts:
+        if not is_digits(part) or len(part) > 3 or int(part) > 255:
+            return b""
+    return bytes([int(part) for part in parts]) if len(parts) == 4 else b""
+
+
+class Multicast(Transport):
+    """One group; see Transport. Datagrams longer than a frame are cut: a seal finds them out."""
+
+    def __init__(self, host: str, port: int, interface: str = "") -> None:
+        """Open it; interface: an address of this device, "" for any.
+
+        Raises TransportError with one line for the user.
+        """
+        Transport.__init__(self, FRAME_SIZE_MAX)
+        group = _address(host)
+        own = _address(interface) if interface else bytes(4)
+        if not group or not 224 <= group[0] <= 239:
+            raise TransportError(
+                host + ": not a multicast address; take one of 239.0.0.0 to 239.255.255.255"
+            )
+        if not own:
+            raise TransportError(interface + ": interface must be an IPv4 address of this device")
+        self._in = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.poll_object = self._in
+        try:
+            self._open(socket.getaddrinfo(host, port, 0, socket.SOCK_DGRAM)[0][-1], group + own)
+        except OSError as error:
+            self.close()
+            raise TransportError(
+                host + ": cannot be opened (" + str(error) + "); is the network up?"
+            ) from None
+
+    def _open(self, where: "Any", membership: bytes) -> None:  # noqa: ANN401 - ports differ
+        self._in.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._in.bind(where)
+        self._in.setsockopt(_IPPROTO_IP, _IP_ADD_MEMBERSHIP, membership)
+        self._in.setblocking(False)
+        self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_IF, membership[4:])
+        self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_TTL, 1)
+        self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_LOOP, 1)
+        self._out.connect(where)
+        self._out.setblocking(False)
+
+    def send(self, frame: bytearray, size: int) -> int:
+        """See Transport; a network that is gone is E_CLOSED."""
+        assert 0 < size <= self.frame_size_max
+        if self.poll_object is None:
+            return E_CLOSED
+        try:
+            if not write(self._out, frame, 0, size):
+                return E_CAPACITY
+        except OSError:
+            return E_CLOSED
+        self.last_wire_size = size + _OVERHEAD
+        return OK
+
+    def receive_into(self, frame: bytearray) -> int:
+        """See Transport."""
+        if self.poll_object is None:
+            return E_CLOSED
+        tries = _EMPTY_MAX
+        while tries:
+            tries -= 1
+            try:
+                size = read(self._in, frame)
+            except OSError:
+                return E_CLOSED
+            if size:
+                self.last_wire_size = size + _OVERHEAD
+                return size if size > 0 else 0
+        return 0
+
+    def close(self) -> None:
+        """See Transport."""
+        if self.poll_object is not None:
+            self.poll_object = None
+            self._in.close()
+            self._out.close()

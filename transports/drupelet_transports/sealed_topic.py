@@ -1,0 +1,82 @@
+"""A carrier that many hear, its frames sealed with sender keys (docs/SPEC.md 12.8).
+
+Boards and hosts. Nothing leaves it plain; what is not a member's, is old or comes again is
+dropped here.
+"""
+
+from drupelet._compat import const
+from drupelet.channel_seal import OVERHEAD
+from drupelet.errors import OK
+from drupelet.memory import copy
+from drupelet_transports.base import Transport
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drupelet.channel_seal import SenderKeys
+
+# Frames of nobody that one call reads: a flood does not keep a board busy.
+_REFUSED_MAX = const(32)
+
+
+class SealedTopic(Transport):
+    """`carrier` behind `keys`; `buf` has room for the carrier's longest frame.
+
+    `send` may return E_STORAGE, too: the keys could not be made durable.
+    """
+
+    def __init__(
+        self, carrier: Transport, keys: "SenderKeys", now_ms: "Callable[[], int]", buf: bytearray
+    ) -> None:
+        self.carrier = carrier
+        self.keys = keys
+        self.duplex = True
+        self.last_wire_size = 0
+        self._now_ms = now_ms
+        self._buf = buf
+        self.frame_size_max = min(carrier.frame_size_max, len(buf)) - OVERHEAD
+
+    @property
+    def poll_object(self) -> "object | None":  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.poll_object
+
+    @property
+    def pending_size(self) -> int:  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.pending_size
+
+    @property
+    def damaged(self) -> int:  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.damaged
+
+    def send(self, frame: bytearray, size: int) -> int:
+        """Seal and send one frame to all who listen; see Transport."""
+        assert 0 < size <= self.frame_size_max
+        sealed = self.keys.seal_into(self._buf, frame, size)
+        code = self.carrier.send(self._buf, sealed) if sealed > 0 else sealed
+        if code == OK:
+            self.last_wire_size = self.carrier.last_wire_size
+        return code
+
+    def receive_into(self, frame: bytearray) -> int:
+        """The next frame of a member; see Transport."""
+        buf = self._buf
+        tries = _REFUSED_MAX
+        while tries:
+            tries -= 1
+            size = self.carrier.receive_into(buf)
+            if size <= 0:
+                return size
+            size = self.keys.open(buf, size, self._now_ms())
+            if size > 0:
+                self.last_wire_size = self.carrier.last_wire_size
+                copy(frame, 0, buf, self.keys.at, size)
+                return size
+        return 0
+
+    def close(self) -> None:
+        """See Transport."""
+        self.carrier.close()
