@@ -11,6 +11,7 @@ from drupelet.blackbox import (
     CODE_BATTERY,
     CODE_ERROR,
     CODE_HEAP_LOW,
+    COUNT_DAMAGED,
     COUNT_ERASES,
     COUNT_PROGRAMS,
 )
@@ -18,6 +19,7 @@ from drupelet.errors import OK
 from drupelet.limits import DEEP_SLEEP_MS_MIN, FRAME_SIZE_MAX
 from drupelet.node import EVENT_MESSAGE
 from drupelet.schedule import elapsed_ms
+from drupelet.seal_row import PEER_LOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +83,8 @@ class Device:
         self.sleeper: "Sleeper | None" = None  # of a device that sleeps deeply
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
         self.events: "Node | BoardCommands" = node  # whose events `consume` takes
-        self._programs = self._erases = self._millivolts = 0
+        self._totals = [0, 0, 0]  # damaged frames, flash programs and erases that were counted
+        self._millivolts = 0
         self.due_ms = clock.now_ms()
 
     def add_live(self, transport: "Transport", link: "Link") -> None:
@@ -130,7 +133,7 @@ class Device:
     def _epoch(self, now_ms: int) -> None:
         self.due_ms = (now_ms + self.epoch_ms) & 0x3FFFFFFF
         for seal, link in self.seals:
-            if seal.peer_lost:
+            if seal.flags & PEER_LOST:
                 self._show_again(seal, link, now_ms)
         self.box.state(now_ms, _SENSOR)
         if self.source.ready(self.own):
@@ -149,19 +152,26 @@ class Device:
         self.box.state(self.clock.now_ms(), _IDLE)
 
     def _measure(self, now_ms: int) -> None:
-        """Note what the flash and the battery went through since the last epoch."""
+        """Note what flash, carriers and battery went through since the last epoch."""
         box = self.box
         store = self.node.store
-        box.count(COUNT_PROGRAMS, store.programs - self._programs)
-        box.count(COUNT_ERASES, store.erases - self._erases)
-        self._programs = store.programs
-        self._erases = store.erases
+        damaged = 0
+        for transport, _link in self._live:
+            damaged += transport.damaged
+        self._tally(COUNT_DAMAGED, 0, damaged)
+        self._tally(COUNT_PROGRAMS, 1, store.programs)
+        self._tally(COUNT_ERASES, 2, store.erases)
         if self.battery is not None:
             millivolts = self.battery.millivolts()
             apart = millivolts - self._millivolts
             if millivolts and (apart >= _BATTERY_STEP_MV or -apart >= _BATTERY_STEP_MV):
                 self._millivolts = millivolts
                 box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
+
+    def _tally(self, index: int, row: int, total: int) -> None:
+        """Count what a total has grown by since it was last asked for."""
+        self.box.count(index, total - self._totals[row])
+        self._totals[row] = total
 
     def _show_again(self, seal: "Seal", link: "Link", now_ms: int) -> None:
         """The peer has lost what it acknowledged: all of it is shown again."""

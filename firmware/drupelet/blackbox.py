@@ -59,6 +59,13 @@ CODE_ERROR = const(33)  # a: error code index, b: detail
 CODE_DESCRIPTOR = const(34)  # a: field (1 heap limit in c, 2 epoch_ms in c, 3 board kind in b)
 CODE_COUNTER = const(40)  # a: counter, b: its bits 32..47, c: its bits 0..31
 
+# Reset causes, as MicroPython's `machine` numbers them on an ESP32; 0 is not known.
+RESET_POWER_ON = const(1)
+RESET_HARD = const(2)
+RESET_WATCHDOG = const(3)
+RESET_DEEP_SLEEP = const(4)
+RESET_SOFT = const(5)
+
 # Power states.
 STATE_DEEP_SLEEP = const(0)
 STATE_LIGHT_SLEEP = const(1)
@@ -83,7 +90,6 @@ COUNT_LOST = const(17)  # events that found no room here
 COUNT_CARRIERS = const(64)
 
 _BLOCK_MAGIC = const(0xB1)
-_VERSION = const(1)
 _WALL_KNOWN = const(1)
 _UNCERTAIN = const(0xFFFF)
 _NO_STATE = const(255)
@@ -93,6 +99,7 @@ _DT_END_MS = const(1 << 28)
 _REST_SIZE = const(32)
 _COUNTER_SIZE = const(8)
 _ZEROS = bytes(6)
+_MAGIC = b"DRBX\x01"  # and the version
 # More than this between two calls is a clock that went back.
 _ELAPSED_END_MS = const(1 << 29)
 
@@ -108,6 +115,7 @@ class BlackBox:
         self.starts = False  # it is its segment's first: `header` goes before it
         self.ends = False  # it is its segment's last
         self.header = bytearray(BOX_HEADER_SIZE)
+        copy(self.header, 0, _MAGIC, 0, len(_MAGIC))
         copy(self.header, 8, device_id, 0, len(device_id))
         self.block = bytearray(BLOCK_SIZE)
         self._writing = bytearray(BLOCK_SIZE)
@@ -116,9 +124,9 @@ class BlackBox:
         self._block_number = 0
         self.segment_number = 0
         self._dt_ms = 0
-        self._now = bytearray(6)  # ms since boot, little-endian
+        # Ms since boot, then the wall clock less that, modulo 2^48; both little-endian.
+        self._now = bytearray(12)
         self._last_ms = -1
-        self._offset = bytearray(6)  # wall clock less ms since boot, modulo 2^48
         self._wall_known = False
         self._uncertainty = _UNCERTAIN
         self._crc = bytearray(4)
@@ -171,7 +179,7 @@ class BlackBox:
         borrow = 0
         for i in range(6):
             value = anchor[i] - self._now[i] - borrow
-            self._offset[i] = value & 255
+            self._now[6 + i] = value & 255
             borrow = 1 if value < 0 else 0
         self._wall_known = True
         self._uncertainty = uncertainty
@@ -209,7 +217,8 @@ class BlackBox:
         if self._count:
             self._close(True)
         elif self._block_number:
-            self._next_segment()
+            self.segment_number += 1
+            self._block_number = 0
         return True
 
     # --- deep sleep ---
@@ -229,8 +238,7 @@ class BlackBox:
         put_u32_le(out, at + 4, self.segment_number)
         put_u32_le(out, at + 8, self._dt_ms)
         put_u16_le(out, at + 12, self._uncertainty)
-        copy(out, at + 14, self._now, 0, 6)
-        copy(out, at + 20, self._offset, 0, 6)
+        copy(out, at + 14, self._now, 0, 12)
         copy(out, at + 26, self._writing, 6, 6)
         copy(out, at + _REST_SIZE, self._writing, BLOCK_HEADER_SIZE, self._count * EVENT_SIZE)
         for index in range(len(self._changed)):
@@ -252,8 +260,7 @@ class BlackBox:
         self.segment_number = get_u32_le(kept, at + 4)
         self._dt_ms = get_u32_le(kept, at + 8)
         self._uncertainty = get_u16_le(kept, at + 12)
-        copy(self._now, 0, kept, at + 14, 6)
-        copy(self._offset, 0, kept, at + 20, 6)
+        copy(self._now, 0, kept, at + 14, 12)
         copy(self._writing, 6, kept, at + 26, 6)
         at += _REST_SIZE
         copy(self._writing, BLOCK_HEADER_SIZE, kept, at, self._count * EVENT_SIZE)
@@ -326,26 +333,18 @@ class BlackBox:
         self._block_number += 1
         self.ends = last or self._block_number == self._blocks
         if self.ends:
-            self._next_segment()
-
-    def _next_segment(self) -> None:
-        self.segment_number += 1
-        self._block_number = 0
+            self.segment_number += 1
+            self._block_number = 0
 
     def _make_header(self) -> None:
         header = self.header
-        header[0] = 0x44  # D
-        header[1] = 0x52  # R
-        header[2] = 0x42  # B
-        header[3] = 0x58  # X
-        header[4] = _VERSION
         header[5] = _WALL_KNOWN if self._wall_known else 0
         put_u16_le(header, 6, self.boot & 0xFFFF)
         put_u32_le(header, 16, self.segment_number)
         carry = 0
         for i in range(6):
             if self._wall_known:
-                carry += self.block[6 + i] + self._offset[i]
+                carry += self.block[6 + i] + self._now[6 + i]
             header[20 + i] = carry & 255
             carry >>= 8
         put_u16_le(header, 26, self._uncertainty)

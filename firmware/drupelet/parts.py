@@ -3,14 +3,18 @@
 A part file is a 16-byte head (key 8 | total u16 | zero 2 | crc32 of these 12, little-endian) and
 the content as a MESSAGE has it: group id 32 | timestamp 8 | body. Finished, it is renamed and
 becomes the body file of a message. Nothing here is durable but what is flushed every
-PART_FLUSH_SIZE bytes: a transfer that lost its end goes on at the last whole piece.
+PART_FLUSH_SIZE bytes: a transfer that lost its end goes on at the last whole piece. Blocks of the
+black box are flushed one by one.
 """
 
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.limits import (
+    BLOCK_SIZE,
     BODY_SIZE_MAX,
+    BOX_SLOTS,
     CONTENT_HEADER_SIZE,
+    PART_BOX,
     PART_FLUSH_SIZE,
     PARTS_MAX,
     PIECE_SIZE,
@@ -38,6 +42,9 @@ class Parts:
         self._head = bytearray(PART_HEAD_SIZE)
         self._chunk = bytearray(SCRATCH_SIZE)
         self.part_programs = 0
+        # The black box's part is one of a ring of files: how many, and which one it is now.
+        self.box_slots = BOX_SLOTS
+        self.box_slot = 0
 
     def part_open(
         self, part: int, key: "bytes | bytearray | memoryview", at: int, total: int
@@ -51,8 +58,8 @@ class Parts:
         self._close(part)
         self._make_head(key, at, total)
         self._bounds[part] = total or CONTENT_HEADER_SIZE + BODY_SIZE_MAX
-        name = _part_name(part)
-        size = self._files.size(name) - PART_HEAD_SIZE
+        name = self._name(part)
+        size = self.part_left(part)
         if size >= 0:
             kept = size - size % PIECE_SIZE if total else size
             if self._resume(part, name, kept, kept < size):
@@ -71,7 +78,8 @@ class Parts:
         if end > self._bounds[part]:
             return E_CAPACITY
         code = self._files.append(self._fds[part], buf, at, size)
-        if code == OK and end // PART_FLUSH_SIZE != self._sizes[part] // PART_FLUSH_SIZE:
+        due = end // PART_FLUSH_SIZE != self._sizes[part] // PART_FLUSH_SIZE
+        if code == OK and (due or (part == PART_BOX and size == BLOCK_SIZE)):
             code = self._flush(part)
         if code != OK:
             self.part_drop(part)
@@ -83,6 +91,10 @@ class Parts:
         """Content bytes of an open part; 0 for one that is not open."""
         return self._sizes[part]
 
+    def part_left(self, part: int) -> int:
+        """Content bytes in the file of a part that is not open; below 0 when there is none."""
+        return self._files.size(self._name(part)) - PART_HEAD_SIZE
+
     def part_read_into(self, part: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Read content bytes; the count, less only at the end."""
         if self._fds[part] < 0:
@@ -92,18 +104,21 @@ class Parts:
     def part_drop(self, part: int) -> int:
         """Remove a part, open or left over; OK when there is none."""
         self._close(part)
-        name = _part_name(part)
+        name = self._name(part)
         return self._files.remove(name) if self._files.size(name) >= 0 else OK
 
     def _finish(self, part: int, name: str) -> int:
         """Make the whole part durable under another name; the part is gone then."""
         if self._fds[part] < 0:
             return E_STORAGE
-        code = self._flush(part)
+        code = OK if part == PART_BOX else self._flush(part)
         if code == OK:
             self._close(part)
-            code = self._files.rename(_part_name(part), name)
+            code = self._files.rename(self._name(part), name)
         return code
+
+    def _name(self, part: int) -> str:
+        return "BOX%d.PRT" % self.box_slot if part == PART_BOX else "P%d.PRT" % part
 
     def _flush(self, part: int) -> int:
         self.part_programs += 1
@@ -168,7 +183,3 @@ class Parts:
         good = good and files.flush(target) == OK
         files.close(target)
         return good
-
-
-def _part_name(part: int) -> str:
-    return "P%d.PRT" % part

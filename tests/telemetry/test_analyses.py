@@ -386,6 +386,41 @@ def test_trends_over_the_boots_of_one_device(tmp_path):
     assert spent == pytest.approx(35.5 * awake_h + 0.01 * (240 - awake_h), rel=1e-9)
 
 
+def test_wakes_are_no_crashes_and_watchdogs_are(tmp_path):
+    causes = [1, 4, 4, 3, 4, 3, None]  # power on, deep sleep, watchdog, not known
+    rows = {"segments": [], "health": [], "state_time": []}
+    for boot, cause in enumerate(causes):
+        own = {"boot": boot, "last_ms": 10 * HOUR, "reset_cause": cause}
+        rows["health"].append(fleet_rows.health(A, **own))
+        rows["state_time"] += fleet_rows.state_time(A, {0: 9 * HOUR, 2: HOUR}, boot)
+        offset = START_MS + boot * DAY_MS
+        rows["segments"].append(segment(A, 0, 0, 10 * HOUR, offset, boot=boot))
+    found, devices = figures_of(tmp_path, **rows)
+    told = devices[A]["metrics"]
+    assert told["deep_sleep_wakeup_count"] == 3
+    assert told["operational_hours"] == 70
+    assert told["operational_crashfree_hours"] == 67
+    assert ["was started 2 times by its watchdog"] == [
+        line["what"] for line in found["attention"] if line["kind"] == "watchdog"
+    ]
+    page = report.render(found)
+    assert "power on, deep sleep (3 times), watchdog (2 times), not logged" in page
+
+
+def test_the_fleets_fall_of_charge_is_drops_over_their_time(tmp_path):
+    """Two gauges: one falls 10 % in a day, one 5 % in two; the sum is 15 % in three days."""
+    rows = [
+        {"device": device, "boot": 1, "boot_ms": hour * HOUR, "number": 0,
+         "wall_ms": START_MS + hour * HOUR, "wall_uncertainty_ms": 0,
+         "soc_pct": 90 - fall * hour}
+        for device, fall, hours in ((A, 10 / 24, 24), (B, 5 / 48, 48))
+        for hour in range(hours + 1)
+    ]  # fmt: skip
+    found, _ = figures_of(tmp_path, battery=rows)
+    assert found["fleet"]["soc_pct_per_day"] == pytest.approx(5.0, rel=1e-6)
+    assert "Fall of charge, measured" in report.render(found)
+
+
 def test_memfaults_names(large):
     told = large["devices"][0]["metrics"]
     assert told["operational_hours"] == pytest.approx(20 * 24, rel=1e-6)

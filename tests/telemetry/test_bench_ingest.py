@@ -8,6 +8,7 @@ import pytest
 
 from drupelet_tools.bench import corpus_files, ingest, ingest_engines, process_tree
 from drupelet_tools.bench.columns import INGEST
+from drupelet_tools.bench.ingest_claims import claims
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def test_every_engine_makes_the_same_tables(corpus, tmp_path):
 
 
 def test_a_row_has_every_column():
-    plan = ingest.Plan(events=20_000, engines=("numpy",), small=False, export=False)
+    plan = ingest.Plan(events=20_000, engines=("numpy",), small=False, export=False, repeats=1)
     (row,) = ingest.measure(plan, print)
     assert {column.name for column in INGEST} == set(row)
     assert row["ratio_to_numpy"] == 1.0
@@ -44,3 +45,65 @@ def test_the_cpu_of_a_process_that_has_ended_still_counts():
     program = "import time\nwhile time.process_time() < 0.3: pass"
     subprocess.run([sys.executable, "-c", program], timeout=60, check=True)
     assert process_tree.cpu_s(os.getpid()) - before >= 0.29
+
+
+def test_of_several_runs_the_one_with_the_least_cpu_counts(monkeypatch, tmp_path):
+    costs = iter([(5.0, 100), (4.0, 90), (3.0, 80), (6.0, 120)])
+
+    def run(_root, engine, *_):
+        cpu_s, peak_mb = next(costs)
+        return {"engine": engine, "cpu_s": cpu_s, "peak_mb": peak_mb}, [[1]]
+
+    monkeypatch.setattr(ingest, "_run", run)
+    made = {"events": 1, "files": 1}
+    jobs = [ingest.Job("tables", name, tmp_path, made) for name in ("numpy", "spark")]
+    rows, _ = ingest._best(tmp_path, jobs, 2, print)
+    assert [(row["engine"], row["cpu_s"], row["peak_mb"]) for row in rows] == [
+        ("numpy", 3.0, 100),
+        ("spark", 4.0, 120),
+    ]
+
+
+def row(work, events, cpu_s, **more):
+    return {
+        "work": work, "engine": "spark", "events": events, "files": 8, "cpu_s": cpu_s,
+        "peak_mb": 1000, "ratio_to_numpy": None, **more,
+    }  # fmt: skip
+
+
+def test_claims_are_kept_or_broken():
+    good = [
+        row("tables", 32_000_000, 10.0, ratio_to_numpy=1.25),
+        row("scale", 8_000_000, 3.0),
+        row("scale", 256_000_000, 76.0, peak_mb=1090),
+        row("files", 7_872_000, 3.0),
+        row("files", 7_872_000, 5.4, files=8_000),
+        row("export, without", 8_000_000, 3.0),
+        row("export, with", 8_000_000, 8.0),
+    ]
+    told = claims(good)
+    assert [one["kept"] for one in told] == [True] * 5
+    assert [one["figure"] for one in told] == ["1.25", "1.0%", "1.09", "1.80", "1.60"]
+    bad = [
+        row("tables", 32_000_000, 10.0, ratio_to_numpy=1.31),
+        row("scale", 8_000_000, 3.0),
+        row("scale", 256_000_000, 110.0, peak_mb=1200),
+        row("files", 7_872_000, 3.0),
+        row("files", 7_872_000, 6.1, files=8_000),
+        row("export, without", 8_000_000, 3.0),
+        row("export, with", 8_000_000, 11.5),
+    ]
+    assert [one["kept"] for one in claims(bad)] == [False] * 5
+    (small,) = claims([row("tables", 8_000_000, 3.0, ratio_to_numpy=1.6)])
+    assert small["kept"] is None, "nothing is promised for few events"
+
+
+def test_processes_are_found_by_a_word_of_their_command_line():
+    program = "import time\ntime.sleep(60)  # a-word-of-its-own"
+    child = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        assert process_tree.named(os.getpid(), "a-word-of-its-own") == [child.pid]
+        assert process_tree.named(os.getpid(), "another-word") == []
+    finally:
+        child.kill()
+        child.wait()

@@ -71,6 +71,58 @@ def test_killed_at_any_point_and_run_again_the_tables_are_the_same(boxes, tmp_pa
     assert there - named <= {lake.open_lake(root).clocks}, "what the killed ones left is swept"
 
 
+def test_killed_before_the_clocks_are_done_the_next_run_does_them(boxes, tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    root = tmp_path / "lake"
+    monkeypatch.setattr(job.clocks, "renew", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(boxes / "in", root, events=True)
+    assert lake.open_lake(root).parts, "the segments count already"
+    assert not lake.open_lake(root).clocks
+    monkeypatch.undo()
+    assert ingest(boxes / "in", root, events=True)["new"] == 0
+    assert lake.open_lake(root).clocks
+    assert content(root) == content(boxes / "lake")
+    monkeypatch.setattr(job.clocks, "renew", killed)
+    ingest(boxes / "in", root)  # done once, they are not worked out again
+
+
+def test_a_large_pack_is_planned_in_pieces(boxes, tmp_path, monkeypatch):
+    pack = tmp_path / "in" / "all.dbxpack"
+    pack.parent.mkdir()
+    whole = sorted((boxes / "in").glob("*.dbxpack"))
+    pack.write_bytes(b"".join(path.read_bytes() for path in whole))
+    rows = [len(one) for one in inputs.scan_batches([pack], None)]
+    monkeypatch.setattr(inputs, "WINDOW_SIZE", 1 << 16)
+    pieces = list(inputs.scan_batches([pack], 100))
+    assert sum(map(len, pieces)) == rows[0]
+    assert len(pieces) > 2
+    assert all(len(one) < 100 + 2 * (1 << 16) // 4_096 for one in pieces)
+    monkeypatch.setattr(job, "BATCH_SEGMENTS", 100)
+    ingest(pack.parent, tmp_path / "lake", events=True)
+    found, wanted = content(tmp_path / "lake"), content(boxes / "lake")
+    assert len(found.pop("quarantine")) == len(wanted.pop("quarantine"))
+    assert found == wanted
+
+
+def test_progress_goes_from_nothing_to_all(boxes, tmp_path, monkeypatch):
+    monkeypatch.setattr(job, "WATCH_S", 0.01)
+    monkeypatch.setattr(job, "BATCH_SEGMENTS", 1)
+    told = []
+    watch = lambda done, total: told.append((done, total))  # noqa: E731
+    ingest(boxes / "in", tmp_path / "lake", watch=watch)
+    (total,) = {total for _, total in told}
+    assert total == sum(path.stat().st_size for path in (boxes / "in").glob("*.dbxpack"))
+    done = [one for one, _ in told]
+    assert done == sorted(done)
+    assert 0.9 * total < done[-1] <= total
+    told.clear()
+    ingest(boxes / "in", tmp_path / "lake", watch=watch)
+    assert told[-1][0] > 0.9 * total, "what is known is done"
+
+
 def test_a_second_run_decodes_only_what_is_new(boxes, tmp_path, monkeypatch):
     files = sorted((boxes / "in").glob("*.dbxpack"))
     ingest(files[:2], tmp_path / "lake")

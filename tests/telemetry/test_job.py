@@ -1,7 +1,9 @@
 """The Spark wiring: the same rows as the plain functions, once, whatever arrives and dies."""
 
 import json
+import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -167,6 +169,51 @@ def test_a_worker_that_cannot_write_is_one_line_and_changes_nothing(spark, tmp_p
         job.ingest([tmp_path], root, {}, spark)
     assert not (root / "manifest.json").exists()
     monkeypatch.undo()
+    assert job.ingest([tmp_path], root, {}, spark)["new"] > 0
+
+
+def test_workers_that_are_killed_are_replaced(whole, spark, tmp_path):
+    """A task whose worker dies is tried again; its first try's files do not count."""
+    folder, counts = whole
+    marks = tmp_path / "marks"
+    marks.mkdir()
+
+    class Mortal:
+        def __init__(self, task):
+            self.task = task
+
+        def work(self, at, attempt):
+            told = self.task.work(at, attempt)
+            if not (marks / str(at)).exists():
+                (marks / str(at)).touch()
+                os.kill(os.getpid(), signal.SIGKILL)  # all is written, and nobody hears of it
+            return told
+
+    make_tasks = job._tasks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "_tasks", lambda task: make_tasks(Mortal(task)))
+        told = job.ingest([folder], tmp_path / "lake", fleet.names(), spark)
+    assert len(list(marks.iterdir())) > 0
+    assert told == counts
+    assert content(tmp_path / "lake") == content(folder / "lake")
+
+
+def test_workers_that_die_again_and_again_are_one_line_and_change_nothing(spark, tmp_path):
+    fleet.write(tmp_path, only=["A"])
+    root = tmp_path / "lake"
+
+    def die(batches):
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield from batches
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "_tasks", lambda _: die)
+        with pytest.raises(
+            TelemetryError, match=r"Spark gave up: .*worker.*run the ingest"
+        ) as told:
+            job.ingest([tmp_path], root, {}, spark)
+    assert "\n" not in str(told.value)
+    assert not (root / "manifest.json").exists()
     assert job.ingest([tmp_path], root, {}, spark)["new"] > 0
 
 

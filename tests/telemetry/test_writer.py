@@ -105,3 +105,26 @@ def test_refused_events_are_reported():
     owner.collect()
     row = summarise(log_of(*owner.segments))["health"][0]
     assert (row["events_lost"], box.lost) == (18, 18)
+
+
+@pytest.mark.parametrize("jump_ms", [-86_400_000, 3_600_000, 30 * 86_400_000])
+def test_a_clock_that_jumps_changes_no_time_in_a_state(jump_ms):
+    """States go on over segments and over jumps of the wall clock: both count ms since boot."""
+    logs = []
+    for jump in (0, jump_ms):
+        box = BlackBox(DEVICE, 2, 1)
+        owner = Owner(box)
+        now = 0
+        for turn in range(400):
+            wall = WALL + now + (jump if turn >= 200 else 0)
+            box.wall(now, wall.to_bytes(6, "little"), 5)
+            box.state(now, turn % 3)
+            if turn % 60 == 59:
+                owner.write_counters(now)
+            owner.collect()
+            now += 1000 + turn
+        assert box.finish()
+        owner.collect()
+        logs.append(log_of(*owner.segments))
+    assert times(logs[0]) == times(logs[1])
+    assert len(summarise(logs[1])["segments"]) > 5

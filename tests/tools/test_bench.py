@@ -323,7 +323,7 @@ def test_what_a_sleepers_reading_costs() -> None:
     snapshot, cold = rows("wire --profile compact-1 --mode batch --scenario wake --no-anchors")
     assert snapshot["frames"] == cold["frames"] == 2
     assert cold["total_bytes"] == snapshot["total_bytes"] + 2 * (8 + 9)
-    assert snapshot["budget"] == 150
+    assert snapshot["budget"] == 150 and snapshot["over"] is False
 
 
 # --- cpu ---
@@ -341,6 +341,11 @@ def test_cpu_ratios_are_of_the_same_bytes() -> None:
         assert list(row) == [column.name for column in CPU]
         assert builtin[row["bytes"]] == row["sha256_us"], "one figure for one size"
         assert int(str(row["per_second"])) > 0
+    events = {row["record"]: row for row in found if row["work"] == "event"}
+    assert events.keys() == {"log", "log_id", "state", "count"}
+    for row in events.values():
+        assert row["profile"] == "black box" and row["alloc_per_event"] == 0
+        assert row["ratio_to_pack_into"] > 0 and row["pack_into_us"] > 0
     parsed = [row["record"] for row in found if row["work"] == "parse"]
     assert parsed == ["ACK", "MESSAGE", "OFFER", "REQUEST"] * 2
 
@@ -349,6 +354,6 @@ def test_cpu_on_cpython() -> None:
     plan = cpu.Plan([COMPACT], [board.interpreters()[2]], min_ms=1)
     found = [row for part in cpu.measure(plan, silent) for row in part]
     works = {row["work"] for row in found}
-    assert works == {"encode", "parse", "deliver", "hash", "seal", "open"}
+    assert works == {"encode", "parse", "deliver", "hash", "seal", "open", "event"}
     seals = {(row["work"], row["bytes"]) for row in found if row["profile"] == "aes-ccm"}
     assert seals == {(work, size) for work in ("seal", "open") for size in (64, 1024)}

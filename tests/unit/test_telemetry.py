@@ -80,7 +80,7 @@ def test_what_a_killed_run_left_behind_is_published_at_the_next_start() -> None:
     a.events(EVENTS_PER_BLOCK + 3)
     files.power_cut(1 << 20)  # the process is gone, its files stay
     again = Boxed(files)
-    again.events(1)
+    again.events(EVENTS_PER_BLOCK)
     (segment,) = again.segments()
     assert numbers(segment) == list(range(EVENTS_PER_BLOCK)) and segment[6] == 1
     again.node.telemetry_flush(again.group, 0, STAMP)

@@ -4,13 +4,20 @@ So nothing that stays may be defined here: one function would keep the whole mod
 """
 
 import gc
+import os
 import sys
 
 from boards.device import Device
 from boards.unix.board import Board
 from boards.unix.files import BoardFiles
 from boards.unix.ports import Clock, Console, Waiter, random_byte
-from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
+from drupelet.blackbox import (
+    CODE_BOOT,
+    CODE_DESCRIPTOR,
+    RESET_DEEP_SLEEP,
+    RESET_POWER_ON,
+    BlackBox,
+)
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
@@ -22,8 +29,10 @@ from drupelet.link import (
     INTERACTIVE,
 )
 from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
+from drupelet.memory import get_u16
 from drupelet.node import Node
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.seal_row import KID_AT, URGENT
 from drupelet.store import FlashStore
 
 TYPE_CHECKING = False
@@ -34,12 +43,13 @@ if TYPE_CHECKING:
     from boards.keys import BoardKeys
     from boards.ports import SourcePort
     from boards.sleep import Sleeper
+    from boards.topics import BoardTopics
     from drupelet.link import Link
     from drupelet.seal import Seal
 
 _BOARD_ESP32 = 1
 _BODY_FILES = 24  # long bodies kept at once
-_BOX_BLOCKS = 2  # 1 KiB a segment: little is lost when the power goes
+_BOX_BLOCKS = 7  # a segment with what precedes it fills one block of LittleFS, 4 KiB
 _WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
 
 
@@ -70,16 +80,17 @@ class _Setup:
         self.socket: "Any" = None
         # Code and the carriers' buffers first: they need room in one piece, and the tables take
         # theirs for good.
-        self.carriers = [self._open_carrier(peer) for peer in config["peers"]]
+        self.carriers = [self.open_carrier(peer) for peer in config["peers"]]
         __import__("drupelet.wire.bsp1")
         self.clock = Clock()
-        # A segment that is not whole would be lost in deep sleep: there each is one block.
-        self.box = BlackBox(self.id, 0, 1 if config.get("sleep") else _BOX_BLOCKS)
+        self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
         store = FlashStore(
             BoardFiles(config["flash"]), SEGMENT_SIZE, SEGMENTS_MAX, config["messages_max"],
-            _BODY_FILES, config["filter_size"],
+            _BODY_FILES, config["filter_size"], int.from_bytes(os.urandom(4), "big") | 1,
         )  # fmt: skip
         store.open()
+        if self.keys:
+            self.context.store_gen = store.store_gen.to_bytes(4, "big")
         self.sleeper = self._wake(store)
         self.node = Node(
             store, random_byte, config["peers_max"], GROUPS_MAX, config["messages_max"],
@@ -91,6 +102,11 @@ class _Setup:
         self._make_board()
         if commands:
             commands.recover(self.board.device)
+        self.topics: "BoardTopics | None" = None
+        if config.get("topics"):
+            from boards.topics import BoardTopics
+
+            self.topics = BoardTopics(self, BoardFiles(config["flash"]))
         for row in range(len(self.carriers)):
             self._add_carrier(config["peers"][row], self.carriers[row])
         if self.sleeper:
@@ -109,7 +125,7 @@ class _Setup:
         from boards.keys import BoardKeys, has_keys
         from drupelet.seal import SealContext
 
-        self.context = SealContext(Aead(), random_byte, bytes(4))
+        self.context = SealContext(Aead(), random_byte, bytes(4))  # its store is opened later
         self.seal_buf = bytearray(FRAME_SIZE_MAX)
         files = BoardFiles(self.config["flash"])
         ring: "list[BoardKeys]" = []
@@ -131,12 +147,14 @@ class _Setup:
         code = seal.load()
         if code == OK:
             keys.seals.append(seal)
+            if not self.node.store.next(0):
+                seal.flags |= URGENT  # whoever knew another log of ours should hear of it
             return seal
         why = "revoked" if code == E_PEER else "no keys: see `drupelet provision`"
         self.console.say('{"event":"refused","peer":"%s","why":"%s"}' % (peer["id"], why))
         return None
 
-    def _open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - three shapes
+    def open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - three shapes
         """The carrier of one peer: a transport, an MQTT client, or the socket for sticks."""
         scheme = peer["url"].split(":")[0]
         if scheme == "serial":
@@ -202,6 +220,9 @@ class _Setup:
         descriptor = config["group"].encode()
         self.readings = node.join(READINGS_CLIENT_ID, descriptor)
         self.telemetry = node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
+        quotas = config.get("quotas", {})
+        node.store.quotas[self.readings & 7] = quotas.get("readings", 0)
+        node.store.quotas[self.telemetry & 7] = quotas.get("telemetry", 0)
         self.numbers = {}
         for peer in config["peers"]:
             number = node.add_peer(bytes.fromhex(peer["id"]))
@@ -227,7 +248,9 @@ class _Setup:
         anchor = bytearray(6)
         self.clock.anchor_into(anchor)
         box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
-        box.log(now_ms, CODE_BOOT, 0, box.boot, 0, 0)
+        woke = sys.argv[-1].startswith("woke=")
+        cause = RESET_DEEP_SLEEP if woke else config.get("reset_cause", RESET_POWER_ON)
+        box.log(now_ms, CODE_BOOT, cause, box.boot, 0, 0)
         limit = config["heap_limit"]
         box.log(now_ms, CODE_DESCRIPTOR, 1, 0, limit >> 16, limit & 0xFFFF)
         epoch_ms = config["epoch_ms"]
@@ -274,6 +297,8 @@ class _Setup:
         if not _is_plain(peer["url"]):
             seal = self._seal(peer, 1 if scheme == "stick" else 0)
             if seal is None:
+                if self.topics is not None:
+                    self.topics.refused(peer)
                 return
         if scheme == "serial":
             self.board.waiter.add(carrier.poll_object)
@@ -281,7 +306,8 @@ class _Setup:
         elif scheme == "mqtt":
             client = carrier
             # All that a broker sees of us are key ids.
-            carrier = client.transport(b"%04x" % seal.kid_in, b"%04x" % seal.kid_out)
+            kid = get_u16(self.context.rows, seal.at + KID_AT)
+            carrier = client.transport(b"%04x" % kid, b"%04x" % (kid ^ 1))
             self.board.clients.append((client, carrier))
             link = self._link(peer, CARRIER_MQTT)
         else:
@@ -291,7 +317,9 @@ class _Setup:
             device.seals.append((seal, link))
         if scheme == "stick":
             return
-        if seal is not None:
+        if seal is not None and self.topics is not None:
+            carrier = self.topics.beside(peer, carrier, seal, link)
+        elif seal is not None:
             from drupelet_transports.sealed import Sealed
 
             carrier = Sealed(carrier, seal, self.clock.now_ms, self.seal_buf)

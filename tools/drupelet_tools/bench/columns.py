@@ -41,6 +41,8 @@ RAM = (
     Column("alloc_per_connect", "bytes that a connection to an MQTT broker allocates", "connect"),
     Column("alloc_per_stick_visit", "bytes that a visit with a bundle each way allocates",
            "visit"),
+    Column("seal_per_peer", "bytes that a sealed link keeps, per peer and carrier class", "seal"),
+    Column("cipher_per_peer", "bytes of the AES objects that the device keeps for it", "cipher"),
     Column("profile", "the wire profile; all: the largest figure of the rows below", text=True),
     Column("record", "record type; piece: of a long body; invalid: damaged frames", text=True),
     Column("direction", "in: received, out: written", text=True),
@@ -84,16 +86,21 @@ WIRE = (
 
 CPU = (
     Column("interpreter", "what ran it; -i386 is 32-bit MicroPython", text=True),
-    Column("profile", "the wire profile, the hash, or the cipher", text=True),
+    Column("profile", "the wire profile, the hash, the cipher, or the black box", text=True),
     Column("work", "encode, parse: a codec alone; deliver: a message from node to node, with all"
-           " that both ends do and a store in RAM; hash, seal, open: that alone", text=True),
-    Column("record", "record type", text=True),
+           " that both ends do and a store in RAM; hash, seal, open: that alone; event: one of the"
+           " black box, with its part of the block", text=True),
+    Column("record", "record type; of the black box, the call", text=True),
     Column("bytes", "bytes of the record on the wire, of the body, or of what is hashed"),
     Column("per_second", "records (hashes) in a second", "per second"),
     Column("us", "microseconds for one", "µs"),
     Column("sha256_us", "microseconds of the builtin SHA-256 of as many bytes, in the same run",
            "sha256 µs"),
     Column("ratio", "us / sha256_us", "ratio"),
+    Column("pack_into_us", "microseconds of struct.pack_into of the same event, in the same run",
+           "pack_into µs"),
+    Column("ratio_to_pack_into", "us / pack_into_us", "x pack_into"),
+    Column("alloc_per_event", "bytes of heap that one event allocates", "alloc"),
 )  # fmt: skip
 
 INGEST = (

@@ -183,19 +183,31 @@ def ingest(
     ] = None,
     small: Annotated[bool, typer.Option(help="8,000 files of 12 kB beside 8 packs.")] = True,
     export: Annotated[bool, typer.Option(help="The table of single events.")] = True,
+    robust: Annotated[
+        bool, typer.Option("--robust", help="Also: killed at random, and on a cluster.")
+    ] = False,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=20, help="Runs of each up to 64 M events; the least counts.")
+    ] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Of the corpus.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """See `help` above."""
     from drupelet_tools.bench import ingest as ingest_bench
+    from drupelet_tools.bench.ingest_claims import claims
     from drupelet_tools.bench.table import show
 
     plan = ingest_bench.Plan(
         events=events, engines=_pick("--engine", engine or (), ingest_bench.ENGINES, str),
-        scale=scale or (), small=small, export=export, seed=seed,
+        scale=scale or (), small=small, export=export, repeats=repeats, seed=seed,
     )  # fmt: skip
     rows = list(ingest_bench.measure(plan, _progress))
-    show(ingest_bench.tables(rows), rows, as_json)
+    told = claims(rows)
+    if robust:
+        from drupelet_tools.bench import ingest_robust
+
+        told += ingest_robust.measure(seed, _progress)
+    show(ingest_bench.tables(rows, told), rows, as_json, {"claims": told})
 
 
 @app.command()
@@ -210,14 +222,20 @@ def corpus(
             "--damage", help="Flipped blocks, cut tails, repeats, any order, clocks that jump."
         ),
     ] = False,
+    source: Annotated[
+        str,
+        typer.Option(help="simulator, generator; auto: the simulator for up to 4 million events."),
+    ] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Everything follows from it.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Write black boxes of a fleet that never was, with what is true of it in truth.json."""
+    """Write black boxes of simulated devices, with what is true of them in truth.json."""
     from drupelet_tools.bench import corpus_files
 
-    made = corpus_files.write(out, corpus_files.Corpus(events, devices, files, damage, seed))
+    wanted = corpus_files.Corpus(events, devices, files, damage, seed, source)
+    told, made = corpus_files.write_told(out, wanted)
     if as_json:
-        typer.echo(json.dumps(made))
+        typer.echo(json.dumps({"source": told, **made}))
     else:
+        typer.echo(told)
         typer.echo(", ".join(f"{name} {count:,}" for name, count in made.items()))

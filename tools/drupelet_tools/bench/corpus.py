@@ -119,7 +119,8 @@ _FIRST = 4  # events before the first cycle of a boot
 class Boot:
     """One boot's events with what is true of it. Times are ms since the boot.
 
-    `wall_ms` is the true Unix time of the boot. `totals` are the counters at its end.
+    `wall_ms` is the true Unix time of the boot. `totals` are the counters at its end; `simulated`
+    what a simulated world knows of it that no black box said.
     """
 
     device: bytes
@@ -131,6 +132,7 @@ class Boot:
     b: Ints
     c: Ints
     totals: dict[int, int]
+    simulated: dict[str, int] | None = None
 
     def __len__(self) -> int:
         return len(self.code)

@@ -30,17 +30,22 @@ SET_BACK = 0.1  # of the boots: all anchors are, by the same
 CLOCKLESS = 0.2  # of the devices
 HOUR_MS = 3_600_000
 SEGMENTS_OF_A_JUMP_MIN = 5
+SOURCES = ("auto", "simulator", "generator")
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What to make. With `damage` all of it is held in memory; `files` packs are written."""
+    """What to make. With `damage` all of it is held in memory; `files` packs are written.
+
+    `source`: simulator, generator, or auto: the simulator's logs if that many events allow it.
+    """
 
     events: int
     devices: int
     files: int = 8
     damage: bool = False
     seed: int = 1
+    source: str = "generator"
 
 
 @dataclass(slots=True)
@@ -67,7 +72,9 @@ class Copy:
 @dataclass(slots=True)
 class Truth:
     """What is true of one boot. `counters` are [block, index, value] of every counter record,
-    blocks counted from the start of the boot; `totals` the last values."""
+    blocks counted from the start of the boot; `totals` the last values; `simulated` what the
+    simulated world says: messages created and delivered, frames and bytes sent, ms idle and in
+    light sleep; null of a fleet that never was."""
 
     device: str
     boot: int
@@ -78,10 +85,16 @@ class Truth:
     last_ms: int
     totals: dict[int, int]
     counters: list[list[int]] = field(default_factory=list)
+    simulated: dict[str, int] | None = None
 
 
 def write(out: Path, wanted: Corpus) -> dict[str, int]:
-    """Write a corpus and return counts of what was made.
+    """Write a corpus and return counts of what was made; see `write_told`."""
+    return write_told(out, wanted)[1]
+
+
+def write_told(out: Path, wanted: Corpus) -> tuple[str, dict[str, int]]:
+    """Write a corpus and return where its logs are from, and counts of what was made.
 
     Raises:
         BenchError: the folder cannot be written or is not empty.
@@ -90,12 +103,27 @@ def write(out: Path, wanted: Corpus) -> dict[str, int]:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise BenchError(f"{out}: not empty; a corpus needs a folder of its own")
-        return _write_damaged(out, wanted) if wanted.damage else _write_whole(out, wanted)
+        told, boots = _boots(wanted)
+        make = _write_damaged if wanted.damage else _write_whole
+        return told, make(out, wanted, boots)
     except OSError as refused:
         raise BenchError(f"{out}: cannot write the corpus: {refused.strerror}") from None
 
 
-def _write_whole(out: Path, wanted: Corpus) -> dict[str, int]:
+def _boots(wanted: Corpus) -> tuple[str, Iterator[Boot]]:
+    """Where the logs come from, in words, and the logs."""
+    if wanted.source not in SOURCES:
+        raise BenchError(f"no source {wanted.source}: one of {', '.join(SOURCES)}")
+    from drupelet_tools.bench import corpus_sim
+
+    few = wanted.events <= corpus_sim.EVENTS_MAX
+    if wanted.source == "simulator" or (wanted.source == "auto" and few):
+        source, boots = corpus_sim.fleet(wanted.events, wanted.devices, wanted.seed)
+        return source.text(), boots
+    return "generator", fleet(wanted.events, wanted.devices, wanted.seed)
+
+
+def _write_whole(out: Path, wanted: Corpus, boots: Iterable[Boot]) -> dict[str, int]:
     """Device by device, straight to the packs: any size."""
     truths: list[Truth] = []
     names: dict[str, dict[str, str]] = {}
@@ -103,7 +131,7 @@ def _write_whole(out: Path, wanted: Corpus) -> dict[str, int]:
     whole = wanted.events // (EVENTS_PER_BLOCK * BOX_BLOCKS_MAX)
     segments_each = max(1, whole // wanted.files)
     writer = _Packs(out, wanted.files, segments_each)
-    for boot in fleet(wanted.events, wanted.devices, wanted.seed):
+    for boot in boots:
         truths.append(_truth(boot, "set", with_counters=False))
         names[boot.device.hex()] = _name(boot.device)
         counts["events"] += len(boot)
@@ -172,6 +200,7 @@ def _truth(boot: Boot, clock: str, with_counters: bool) -> Truth:
         int(boot.time_ms[-1]),
         boot.totals,
         counters,
+        boot.simulated,
     )
 
 
@@ -186,13 +215,13 @@ def _write_truth(
 # --- damage ---
 
 
-def _write_damaged(out: Path, wanted: Corpus) -> dict[str, int]:
+def _write_damaged(out: Path, wanted: Corpus, boots: Iterable[Boot]) -> dict[str, int]:
     rng = np.random.default_rng([wanted.seed, 7])
     truths: list[Truth] = []
     names: dict[str, dict[str, str]] = {}
     made: list[tuple[Copy, bytes]] = []
     clockless: dict[bytes, bool] = {}
-    for boot in fleet(wanted.events, wanted.devices, wanted.seed):
+    for boot in boots:
         names[boot.device.hex()] = _name(boot.device)
         without = clockless.setdefault(boot.device, bool(rng.random() < CLOCKLESS))
         clock, anchor = _clock(boot, without, rng)

@@ -1,4 +1,5 @@
-"""`drupelet bench cpu`: how long records, messages, hashes and seals take, beside SHA-256."""
+"""`drupelet bench cpu`: how long records, messages, hashes and seals take, beside SHA-256;
+and events of the black box, beside struct.pack_into."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.blackbox import COUNT_CARRIERS
+from drupelet.limits import EVENT_SIZE
 from drupelet.node import BATCH, SHARED
 from drupelet_tools.bench import board
 from drupelet_tools.bench.board import Interpreter
@@ -18,6 +20,7 @@ from drupelet_tools.flash.build import build
 HASHED = (64, 1024)
 _BODY = 100
 _HEAP = 4 << 20
+_EVENTS = 2000
 # What only hashes has the heap of a board.
 _HASH_HEAP = 128 << 10
 
@@ -61,9 +64,27 @@ def _rows(plan: Plan, interpreter: Interpreter, firmware: Path) -> list[Row]:
         blake2s, sha256 = hashes[size]
         rows.append(_row(interpreter, "blake2s", "hash", None, size, blake2s, hashes))
         rows.append(_row(interpreter, "sha256", "hash", None, size, sha256, hashes))
+    rows += _events(plan, interpreter, firmware)
     for size, seal, opened in answer["seals"]:
         rows.append(_row(interpreter, "aes-ccm", "seal", None, size, seal, hashes))
         rows.append(_row(interpreter, "aes-ccm", "open", None, size, opened, hashes))
+    return rows
+
+
+def _events(plan: Plan, interpreter: Interpreter, firmware: Path) -> list[Row]:
+    """What an event of the black box takes, beside the bare packing of its bytes."""
+    settings = {"min_us": plan.min_ms * 1000, "events": _EVENTS}
+    answer = board.run(interpreter, firmware, _HASH_HEAP, "events.py", settings)
+    pack_us = answer["pack_us"]
+    rows = []
+    for call, us, allocated in answer["rows"]:
+        row = _row(interpreter, "black box", "event", call, EVENT_SIZE, us, {})
+        rows.append(
+            row | {
+                "pack_into_us": round(pack_us, 3), "ratio_to_pack_into": round(us / pack_us, 2),
+                "alloc_per_event": allocated,
+            }
+        )  # fmt: skip
     return rows
 
 
@@ -82,15 +103,16 @@ def _row(
     interpreter: Interpreter, profile: str, work: str, record: str | None, size: int, us: float,
     hashes: dict[int, tuple[float, float]],
 ) -> Row:  # fmt: skip
-    builtin = hashes[size][1]
+    builtin = hashes[size][1] if size in hashes else None
     return {
         "interpreter": interpreter.name, "profile": profile, "work": work, "record": record,
         "bytes": size, "per_second": round(1e6 / us), "us": round(us, 2),
-        "sha256_us": round(builtin, 2), "ratio": round(us / builtin, 2),
+        "sha256_us": builtin and round(builtin, 2), "ratio": builtin and round(us / builtin, 2),
+        "pack_into_us": None, "ratio_to_pack_into": None, "alloc_per_event": None,
     }  # fmt: skip
 
 
 def tables(rows: Sequence[Row]) -> list[Table]:
     """One table; figures depend on what else the machine does, ratios less so."""
     names = " ".join(column.name for column in CPU)
-    return [Table("Time per record, message, hash and seal", pick(CPU, names), rows)]
+    return [Table("Time per record, message, hash, seal and event", pick(CPU, names), rows)]

@@ -29,7 +29,6 @@ from drupelet_tools.telemetry.decode import BLOCK_REASONS
 from drupelet_tools.telemetry.plan import make_plan
 from drupelet_tools.telemetry.worker import Files, Plain, read_chunks
 
-LOCAL_MASTER = "local[2]"
 SUMMARIES = ("segments", "state_time", "traffic", "messages", "battery", "health")
 Digest = dict[str, list[int]]
 
@@ -64,7 +63,7 @@ def _numpy(corpus: Path, out: Path, events: bool = False) -> Run:
 def _spark(corpus: Path, out: Path, events: bool = False) -> Run:
     from drupelet_tools.telemetry import job, session
 
-    running = session.start_early(LOCAL_MASTER)
+    running = session.start_early()
     spark = running.wait()
     return lambda: job.ingest([corpus], out, {}, spark, events), running.stop
 

@@ -26,31 +26,45 @@ def _stats() -> dict[int, list[str]]:
     return found
 
 
-def _tree(root: int) -> list[list[str]]:
+def _tree(root: int) -> dict[int, list[str]]:
+    """The stats of a process and its descendants, parents before their children."""
     stats = _stats()
     children: dict[int, list[int]] = {}
     for pid, fields in stats.items():
         children.setdefault(int(fields[_PARENT]), []).append(pid)
-    queue, found = [root], []
+    queue, found = [root], {}
     while queue:
         pid = queue.pop()
         if pid in stats:
-            found.append(stats[pid])
+            found[pid] = stats[pid]
         queue += children.get(pid, [])
+    return found
+
+
+def named(root: int, word: str) -> list[int]:
+    """Descendants of a process with a word in their command line, parents first."""
+    found = []
+    for pid in _tree(root):
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
+        except OSError:
+            continue
+        if word in line and pid != root:
+            found.append(pid)
     return found
 
 
 def cpu_s(root: int) -> float:
     """CPU seconds of a process, of its descendants, and of those of them that have ended."""
     ticks = 0
-    for fields in _tree(root):
+    for fields in _tree(root).values():
         ticks += sum(int(fields[at]) for at in (_USER, _SYSTEM, _CHILD_USER, _CHILD_SYSTEM))
     return ticks / _TICKS
 
 
 def memory_mb(root: int) -> float:
     """Resident memory of a process and its descendants; shared pages count for each."""
-    return sum(int(fields[_PAGES]) for fields in _tree(root)) * _PAGE / 2**20
+    return sum(int(fields[_PAGES]) for fields in _tree(root).values()) * _PAGE / 2**20
 
 
 class Peak:

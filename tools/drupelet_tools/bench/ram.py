@@ -61,7 +61,8 @@ HEAPS = {"micro": 128 * 1024, "small": 128 * 1024, "full": 256 * 1024}
 # DESIGN 5; core_state is a configuration's, largest_slab a quarter of the heap.
 LIMITS = {
     "alloc_per_record": 0, "alloc_per_epoch": 0, "alloc_hash": 192, "alloc_per_segment": 400,
-    "alloc_per_connect": 1024, "alloc_per_stick_visit": 2048,
+    "alloc_per_connect": 1024, "alloc_per_stick_visit": 2048, "seal_per_peer": 200,
+    "cipher_per_peer": 352,
 }  # fmt: skip
 
 
@@ -241,7 +242,10 @@ class _Bench:
             "segment_size": SEGMENT_SIZE,
         }  # fmt: skip
         told = self._once("occasions.py", config, profile, settings)
+        seals = self._once("seals.py", config, "", {})
         return {
+            "seal_per_peer": seals["seal_per_peer"],
+            "cipher_per_peer": seals["cipher_per_peer"],
             "alloc_per_segment": told["segments"]["peak"],
             "alloc_per_connect": told["connect"],
             "alloc_per_stick_visit": told["stick"]["peak"],
@@ -323,7 +327,8 @@ class _Bench:
 
 _WHOLE = (
     "config set profile heap core_state largest_slab code_bytes code_lines free_after_boot"
-    " alloc_per_epoch alloc_hash alloc_per_segment alloc_per_connect alloc_per_stick_visit over"
+    " alloc_per_epoch alloc_hash alloc_per_segment alloc_per_connect alloc_per_stick_visit"
+    " seal_per_peer cipher_per_peer over"
 )
 _LIMITED = ("heap", "core_state", "largest_slab", "code_lines", *LIMITS)
 

@@ -68,10 +68,16 @@ class Table:
     cells: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
 
 
-def show(tables: Sequence[Table], rows: Sequence[Row], as_json: bool) -> None:
-    """Print all `rows` as JSON, or the tables that were made of them."""
+def show(
+    tables: Sequence[Table],
+    rows: Sequence[Row],
+    as_json: bool,
+    more: Mapping[str, Sequence[Row]] | None = None,
+) -> None:
+    """Print all `rows` and `more` as JSON, or the tables that were made of them."""
     if as_json:
-        json.dump({"machine": machine(), "rows": list(rows)}, sys.stdout, indent=1)
+        told = {"machine": machine(), "rows": list(rows), **(more or {})}
+        json.dump(told, sys.stdout, indent=1, ensure_ascii=False)
         print()
         return
     from rich.console import Console

@@ -46,6 +46,7 @@ _WAKE_BUDGET = 150
 # Median and 95th percentile of the whole recovery.
 _COLD_BUDGET = {(1000, 10): (300, 400)}
 _OURS = "compact-1"
+_WAKES = (_OURS, "bsp-1")
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[list[Row]]:
                     yield _transfer(plan, profile, mode, count, sealed)
                     if mode == "batch" and "transfer" in plan.scenarios:
                         yield _by_stick(plan, profile, count, sealed)
-            if "wake" in plan.scenarios and mode == "batch" and profile.name == _OURS:
+            if "wake" in plan.scenarios and mode == "batch" and profile.name in _WAKES:
                 say(f"{profile.name} wake …")
                 yield _wake(plan, profile)
             if "cold" in plan.scenarios:
@@ -183,8 +184,9 @@ def _wake(plan: Plan, profile: Profile) -> list[Row]:
     with Pair(profile, BATCH, sealed=True) as pair:
         assert pair.sealed is not None
         pair.connect()
-        pair.publish(pair.bodies(2, plan.body))
-        pair.run()
+        for _ in range(4):  # both ends have confirmed each other's epoch then
+            pair.publish(pair.bodies(1, plan.body))
+            pair.run()
         for note in ("key state from the snapshot", "cold boot: an epoch is opened"):
             if rows:
                 pair.sealed.reboot(0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.analyses_stats import (
     OUTLIER_Z,
     median_interval,
@@ -30,8 +31,8 @@ ATTENTION_MAX = 200  # lines; a fleet with more has one cause, not two hundred
 
 # Kinds of complaint in the order of their weight.
 KINDS = (
-    "expected", "silent", "battery", "life", "refused", "errors", "undelivered", "missing",
-    "memory", "away", "misfit", "damaged", "events lost", "outlier",
+    "expected", "silent", "battery", "life", "refused", "errors", "watchdog", "undelivered",
+    "missing", "memory", "away", "misfit", "damaged", "events lost", "outlier",
 )  # fmt: skip
 
 # What devices are compared by: (name, text, unit).
@@ -188,6 +189,10 @@ def _losses(row: Row) -> list[Complaint]:
     if log["events_lost"]:
         what = f"{log['events_lost']:,} events did not fit into its log"
         lines.append((LOOK, "events lost", log["events_lost"], what))
+    barked = health["reset_causes"].count(codes.RESET_WATCHDOG)
+    if barked:
+        what = f"was started {barked:,} times by its watchdog"
+        lines.append((SOON, "watchdog", barked, what))
     if health["heap_low"] is not None and health["heap_limit"]:
         share = health["heap_low"] / health["heap_limit"]
         if share < HEAP_SHARE:
@@ -227,18 +232,21 @@ def _short(value: float) -> str:
 def memfault_metrics(row: Row) -> dict[str, float]:
     """The device's figures under the names that Memfault's SDK uses, where it has one.
 
-    Counters are over the whole log. `deep_sleep_wakeup_count` is the boots where a boot ends
-    each deep sleep. Figures that were not recorded are left out.
+    Counters are over the whole log. A wake from deep sleep is a boot that says so; a crash, a
+    boot by the watchdog or of unknown cause but the first, spoils the hour that it is in.
+    Figures that were not recorded are left out.
     """
     battery, health, traffic = row["battery"], row["health"], row["traffic"]
     sent = sum(line["bytes"] for line in traffic["lines"] if line["direction"] == "sent")
     received = sum(line["bytes"] for line in traffic["lines"] if line["direction"] == "received")
-    crashes = max(0, health["boots"] - 1)
+    causes = [cause or 0 for cause in health["reset_causes"]]
+    unknown = sum(cause not in codes.RESET_CAUSES for cause in causes[1:])
+    crashes = causes.count(codes.RESET_WATCHDOG) + unknown
     synced = row["sync"] if row["sync"]["created"] else None  # others' frames tell no ACK
     told: dict[str, float | None] = {
         "uptime_s": row["hours"] * 3600,
         "operational_hours": row["hours"],
-        "operational_crashfree_hours": row["hours"] if not crashes else None,
+        "operational_crashfree_hours": max(0.0, row["hours"] - crashes),
         "battery_voltage": None if battery["mv_last"] is None else battery["mv_last"] / 1000,
         "battery_soc_pct": battery["soc_pct"],
         "battery_soc_pct_drop": battery["soc_drop_pct"],
@@ -248,6 +256,7 @@ def memfault_metrics(row: Row) -> dict[str, float]:
         "network_tx_bytes": sent,
         "network_rx_bytes": received,
         "deep_sleep_time_ms": row["state_ms"].get(0),
+        "deep_sleep_wakeup_count": causes.count(codes.RESET_DEEP_SLEEP) or None,
         "heap_min_free_bytes": health["heap_low"],
     }
     return {name: value for name, value in told.items() if value is not None}

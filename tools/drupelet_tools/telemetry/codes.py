@@ -41,6 +41,10 @@ STATES = (
     "sensor",
     "state 7",
 )
+# What started a boot; a crash is the watchdog, or nothing that is known.
+RESET_CAUSES = {1: "power on", 2: "reset", 3: "watchdog", 4: "deep sleep", 5: "soft reset"}
+RESET_WATCHDOG = 3
+RESET_DEEP_SLEEP = 4
 STATE_UNKNOWN = -1  # time that neither a counter nor an event accounts for
 
 HEALTH_COUNTERS = {

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from drupelet_tools.telemetry.worker import Plain
 
 # Rows that are collected before they are written: a row group that reads well.
-ROWS_WRITTEN = 1 << 18
+ROWS_WRITTEN = 1 << 16
 # Columns of high entropy, where a dictionary only costs.
 _PLAIN = frozenset(
     ("message", "boot_ms", "wall_ms", "number", "offset", "c", "header_crc", "first_crc")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from drupelet_tools.telemetry import command_report
@@ -39,6 +40,18 @@ def _one_line() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on stderr while the block runs, if somebody is looking."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task("black boxes", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
 @app.command()
 def ingest(
     paths: Annotated[
@@ -46,7 +59,7 @@ def ingest(
         typer.Argument(help="Segment files, packs, folders of them, or an agent's folder."),
     ],
     lake: LakeOption,
-    master: MasterOption = "local[2]",
+    master: MasterOption = "local[2,3]",
     names: Annotated[
         Path | None, typer.Option("--names", help="names.json: device id -> name, carrier, board.")
     ] = None,
@@ -68,7 +81,8 @@ def ingest(
             return started[0].wait()
 
         try:
-            counts = job.ingest(paths, lake, told, spark, events)
+            with _bar() as watch:
+                counts = job.ingest(paths, lake, told, spark, events, watch)
         finally:
             for running in started:
                 running.stop(graceful=False)
@@ -82,7 +96,7 @@ def ingest(
 def query(
     statement: Annotated[str, typer.Argument(help="Spark SQL over the lake's tables.")],
     lake: LakeOption,
-    master: MasterOption = "local[2]",
+    master: MasterOption = "local[2,3]",
     as_json: JsonFlag = False,
 ) -> None:
     """Run a SELECT over segments, state_time, traffic, messages, battery, health, quarantine,

@@ -384,8 +384,16 @@ def _fleet_row(devices: list[Row], fleet: _Fleet) -> Row:
         "multiplier": analyses_sync.multiplier(own, max(away, 0), traffic),
         "carriers": analyses_sync.by_carrier(devices),
         "silent": sum(row["presence"]["silent"] for row in devices),
+        "soc_pct_per_day": _soc_per_day(devices),
         "shortest_life_days": min(lives, default=None),
     }
+
+
+def _soc_per_day(devices: list[Row]) -> float | None:
+    """Measured fall of the state of charge: sum of drops over sum of the times they took."""
+    told = [row["battery"] for row in devices if row["battery"]["soc_drop_ms"]]
+    days = sum(row["soc_drop_ms"] for row in told) / analyses_watch.MS_PER_DAY
+    return _ratio(math.fsum(row["soc_drop_pct"] for row in told), days)
 
 
 def _tables(devices: list[Row]) -> list[Row]:

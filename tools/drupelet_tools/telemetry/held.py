@@ -20,19 +20,21 @@ from drupelet_tools.telemetry.partials import (
     Sums,
 )
 
-_EVENT_OF = {name: code - min(codes.MESSAGE_EVENTS) for code, name in codes.MESSAGE_EVENTS.items()}
+_EVENTS = pa.array([codes.MESSAGE_EVENTS.get(code, "") for code in range(10, 18)])
+_DIGITS = 8  # of a message's number
 
 
 class Held:
-    """The lake's rows of the boots of a group, as if they came from a chunk."""
+    """The lake's rows of those boots of a group that it has, as if they came from a chunk."""
 
-    def __init__(self, lake: Lake, units: Units) -> None:
+    def __init__(self, lake: Lake, units: Units, renewed: Ints) -> None:
         self._lake = lake
+        at = renewed - units.first
         self._mine = pa.table(
             {
-                "device": units.device.cast(pa.string()),
-                "boot": pa.array(units.boot.astype(np.int32)),
-                "unit": pa.array(np.arange(len(units.boot)) + units.first),
+                "device": units.device.take(pa.array(at)).cast(pa.string()),
+                "boot": pa.array(units.boot[at].astype(np.int32)),
+                "unit": pa.array(renewed),
             }
         )
         families = _families(self._read("families"))
@@ -49,8 +51,9 @@ class Held:
 
     def _read(self, table: str) -> pa.Table:
         """The rows of the group's boots with their unit, in order."""
-        devices = pc.unique(self._mine["device"])
-        rows = self._lake.read(table, where=pc.field("device").isin(devices))
+        mine = pc.field("device").isin(pc.unique(self._mine["device"]))
+        mine &= pc.field("boot").isin(pc.unique(self._mine["boot"]))
+        rows = self._lake.read(table, where=mine)
         # The join carries row numbers only: it takes no lists.
         keys = rows.select(["device", "boot"]).append_column("row", pa.array(np.arange(len(rows))))
         pairs = keys.join(self._mine, ["device", "boot"], join_type="inner")
@@ -65,9 +68,8 @@ class Held:
         if table == "battery":
             what, count, sends = _ints(rows, "mv"), zeros, zeros
         else:
-            words = np.array([int(text, 16) for text in rows["message"].to_pylist()], np.int64)
-            kinds = np.array([_EVENT_OF[name] for name in rows["event"].to_pylist()], np.int64)
-            what = words << 11 | kinds << 8 | _ints(rows, "peer")
+            kinds = pc.index_in(rows["event"], value_set=_EVENTS).to_numpy().astype(np.int64)
+            what = _numbers(rows["message"]) << 11 | kinds << 8 | _ints(rows, "peer")
             count, sends = _ints(rows, "count"), _ints(rows, "sends_max")
         found = Happenings(
             _ints(rows, "unit"), what, _ints(rows, "boot_ms"), _ints(rows, "number"), count, sends
@@ -95,6 +97,16 @@ class Held:
                 decode.keep(chunk, ~known)
                 return
             decode.leave_out(chunk, int(chunk.owner[differs][0]))
+
+
+def _numbers(texts: pa.ChunkedArray) -> Ints:
+    """Text of 8 hexadecimal digits as numbers."""
+    whole = pc.cast(texts.cast(pa.binary()), pa.binary(_DIGITS)).combine_chunks()
+    digits = np.frombuffer(whole.buffers()[1], np.uint8)[whole.offset * _DIGITS :]
+    digits = digits[: len(whole) * _DIGITS].reshape(-1, _DIGITS).astype(np.int64)
+    digits = np.where(digits >= ord("a"), digits - ord("a") + 10, digits - ord("0"))
+    numbers: Ints = digits @ (1 << np.arange(28, -4, -4))
+    return numbers
 
 
 def _ints(rows: pa.Table, name: str) -> Ints:

@@ -2,7 +2,8 @@
 
 A segment file (`*.dbx`) is one segment. A pack (`*.dbxpack`) is segments one after the other,
 each behind its size as a 32-bit little-endian number. A folder stands for every such file in
-it and below; an agent's folder for the segments that its devices have sent.
+it and below; an agent's folder for the segments that its devices have sent. Of a board's flash
+that was copied, the ring of its black box is read, and what waits there to be sent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from drupelet.errors import DrupeletError
-from drupelet.limits import BLOCK_HEADER_SIZE, BOX_HEADER_SIZE
+from drupelet.limits import BLOCK_HEADER_SIZE, BOX_HEADER_SIZE, CONTENT_HEADER_SIZE
+from drupelet.parts import PART_HEAD_SIZE
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.codes import device_name
 from drupelet_tools.telemetry.decode import NONE, Bytes, Flags, Ints, read_header
@@ -28,6 +30,11 @@ from drupelet_tools.telemetry.errors import TelemetryError
 SEGMENT_SUFFIX = ".dbx"
 PACK_SUFFIX = ".dbxpack"
 BUNDLE_SUFFIX = ".DRP"
+# A board's files of the ring, and bodies of messages: a segment behind a part's head, a message's
+# and its count of dependencies (docs/SPEC.md 5.6).
+RING_PATTERN = "BOX*.PRT"
+BODY_PATTERN = "B*.BOD"
+FLASH_HEAD_SIZE = PART_HEAD_SIZE + CONTENT_HEADER_SIZE + 1
 AGENT_STORE = "store.db"
 NAMES_FILE = "names.json"
 PACK_LENGTH = struct.Struct("<I")
@@ -70,6 +77,11 @@ class _Rows:
     """A listing while it grows: three numbers and a head per row, window by window."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew, with the first file of another listing."""
+        self.file = 0
         self.count = 0
         self.reason: dict[int, str] = {}
         self._places: list[Ints] = []
@@ -104,8 +116,8 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
     given = [Path(path) for path in paths]
     for path in given:
         if path.is_dir():
-            inside = (p for p in path.rglob("*") if p.suffix in (SEGMENT_SUFFIX, PACK_SUFFIX))
-            files = sorted(p.resolve() for p in inside if p.is_file())
+            inside = (p for p in path.rglob("*") if p.is_file() and _has_segments(p))
+            files = sorted(p.resolve() for p in inside)
             given_place = path.resolve()
             found.update(dict.fromkeys(p for p in files if not _in_lake(p, given_place, lake)))
         elif path.suffix == BUNDLE_SUFFIX:
@@ -123,6 +135,25 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
             f"{names}: no black-box segments (*{SEGMENT_SUFFIX}, *{PACK_SUFFIX}) in it"
         )
     return list(found)
+
+
+def _has_segments(path: Path) -> bool:
+    """Whether a file is one that an ingest reads, by its name; a body by its beginning."""
+    if path.match(RING_PATTERN):
+        return path.stat().st_size > FLASH_HEAD_SIZE
+    if path.match(BODY_PATTERN):
+        try:
+            with path.open("rb") as opened:
+                opened.seek(FLASH_HEAD_SIZE)
+                return opened.read(len(codes.MAGIC)) == codes.MAGIC
+        except OSError:
+            return True  # who reads it says why that cannot be
+    return path.suffix in (SEGMENT_SUFFIX, PACK_SUFFIX)
+
+
+def _begin(path: Path) -> int:
+    """Where in a file its segment begins."""
+    return FLASH_HEAD_SIZE if path.match(RING_PATTERN) or path.match(BODY_PATTERN) else 0
 
 
 def _in_lake(file: Path, given: Path, lake: Path) -> bool:
@@ -189,7 +220,7 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
 
     Args:
         files: segment files and packs.
-        rows_max: a listing ends with the file with which it has so many rows; None: one listing.
+        rows_max: a listing ends where it has about so many rows; None: one listing.
 
     Raises:
         TelemetryError: a file cannot be read.
@@ -198,31 +229,44 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
     rows = _Rows()
     for path in files:
         names.append(str(path))
+        rows.file = len(names) - 1
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 if path.suffix == PACK_SUFFIX:
-                    _scan_pack(handle, len(names) - 1, rows)
+                    for begun in _scan_pack(handle, rows):
+                        # By its first window alone a large pack would look small.
+                        if rows_max is not None and rows.count >= rows_max and begun > WINDOW_SIZE:
+                            yield _cut(names, rows)
+                            names = [str(path)]
                 else:
-                    place = (len(names) - 1, 0, os.fstat(handle).st_size)
-                    rows.add([place], _padded(os.pread(handle, HEAD_SIZE, 0)))
+                    at = _begin(path)
+                    place = (rows.file, at, max(os.fstat(handle).st_size - at, 0))
+                    rows.add([place], _padded(os.pread(handle, HEAD_SIZE, at)))
             finally:
                 os.close(handle)
         except OSError as refused:
             raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
         if rows_max is not None and rows.count >= rows_max:
-            yield _listing(names, rows)
-            names, rows = [], _Rows()
-    if rows_max is None or names:
-        yield _listing(names, rows)
+            yield _cut(names, rows)
+            names = []
+    if rows_max is None or rows.count:
+        yield _cut(names, rows)
+
+
+def _cut(names: list[str], rows: _Rows) -> Listing:
+    """The listing of what was gathered, which is held no longer."""
+    found = _listing(names, rows)
+    rows.clear()
+    return found
 
 
 def _padded(head: bytes) -> Bytes:
     return np.frombuffer(head.ljust(HEAD_SIZE, b"\0"), dtype=np.uint8).reshape(1, HEAD_SIZE)
 
 
-def _scan_pack(handle: int, file: int, rows: _Rows) -> None:
-    """One row per segment of a pack, window by window."""
+def _scan_pack(handle: int, rows: _Rows) -> Iterator[int]:
+    """One row per segment of a pack, window by window; between them how far it has come."""
     end = os.fstat(handle).st_size
     base = 0
     unpack = PACK_LENGTH.unpack_from
@@ -239,7 +283,7 @@ def _scan_pack(handle: int, file: int, rows: _Rows) -> None:
             good = BOX_HEADER_SIZE <= size <= min(SEGMENT_SIZE_MAX, end - base - start)
             if not good:
                 break
-            places.append((file, base + start, size))
+            places.append((rows.file, base + start, size))
             at = start + size
         _gather(window, base, places, rows)
         if good and at == 0:
@@ -251,9 +295,10 @@ def _scan_pack(handle: int, file: int, rows: _Rows) -> None:
             if _cut_segment(head, window[at:start], end - base):
                 # The pack ends within a segment: what is there of it is read.
                 begin = base + PACK_LENGTH.size
-                _gather(window, base - at, [(file, begin, end - begin)], rows)
+                _gather(window, base - at, [(rows.file, begin, end - begin)], rows)
                 return
-            base = _skip(handle, file, base, end, rows)
+            base = _skip(handle, base, end, rows)
+        yield base
 
 
 def _cut_segment(head: bytes, length: bytes, left: int) -> bool:
@@ -277,7 +322,7 @@ def _gather(window: bytes, base: int, places: list[tuple[int, int, int]], rows: 
     rows.add(places, heads)
 
 
-def _skip(handle: int, file: int, bad: int, end: int, rows: _Rows) -> int:
+def _skip(handle: int, bad: int, end: int, rows: _Rows) -> int:
     """Note the bytes that a bad length makes unreadable; where the next segment is, or the end.
 
     What follows a bad length is found again by its header, whose CRC must agree.
@@ -297,7 +342,7 @@ def _skip(handle: int, file: int, bad: int, end: int, rows: _Rows) -> int:
             break
         at += len(window) - len(codes.MAGIC)
     rows.reason[rows.count] = f"pack: bad length at {bad}"
-    rows.add([(file, bad, following - bad)], np.zeros((1, HEAD_SIZE), dtype=np.uint8))
+    rows.add([(rows.file, bad, following - bad)], np.zeros((1, HEAD_SIZE), dtype=np.uint8))
     return following
 
 

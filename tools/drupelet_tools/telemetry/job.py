@@ -12,13 +12,17 @@ path, and this package must be installed there.
 from __future__ import annotations
 
 import json
+import re
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from drupelet_tools.telemetry import clocks, inputs, worker
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
 PART_COLUMN = "part"
 # Segments that the driver plans at a time, 0.4 kB of memory for each.
 BATCH_SEGMENTS = 1 << 17
+_CLOCKED = "_clocked"
+WATCH_S = 0.3
+_CAUSE = re.compile(r"(?:Caused by: )?[\w.$]+(?:Exception|Error): (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +55,14 @@ class Task:
         name = f"{self.run}-{at}-{attempt}-{secrets.token_hex(3)}"
         try:
             told = worker.run_group(self.lake, _plan_path(self.run, at), name, self.events)
+            Path(self.lake, _done_path(self.run, at)).touch()
         except (OSError, TelemetryError) as refused:
             told = {"error": str(refused)}
         return json.dumps(told)
 
 
+# Called with the bytes that are done, and all.
+Watch = Callable[[int, int], None]
 # Runs a task for the plans 0..n-1 and gives the answers in any order.
 Runner = Callable[[Task, int], Sequence[str]]
 
@@ -65,12 +75,28 @@ def run_here(task: Task, plans: int) -> Sequence[str]:
 def on_spark(session: SparkSession) -> Runner:
     """A runner that gives each plan to a task of one Spark job."""
 
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     def run(task: Task, plans: int) -> Sequence[str]:
         # A range with one row per partition deals the plans out without a shuffle.
         rows = session.range(0, plans, 1, plans).mapInArrow(_tasks(task), f"{PART_COLUMN} string")
-        return [row[PART_COLUMN] for row in rows.collect()]
+        try:
+            return [row[PART_COLUMN] for row in rows.collect()]
+        except (PySparkException, Py4JError) as broken:
+            raise TelemetryError(
+                f"Spark gave up: {_told_by(broken)}; the lake is whole: run the ingest again"
+            ) from None
 
     return run
+
+
+def _told_by(broken: Exception) -> str:
+    """What Spark names as the cause, one sentence."""
+    lines = [line.strip() for line in str(broken).splitlines() if line.strip()]
+    causes = [found.group(1) for line in lines if (found := _CAUSE.match(line))]
+    told = causes[-1] if causes else (lines or [type(broken).__name__])[0]
+    return told.partition(". ")[0][:300].rstrip(".")
 
 
 def _tasks(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -94,6 +120,7 @@ def ingest(
     names: dict[str, dict[str, Any]],
     spark: SparkSession | Callable[[], SparkSession] | None,
     events: bool = False,
+    watch: Watch | None = None,
 ) -> dict[str, int]:
     """Bring what is new under `paths` into the lake and return counts.
 
@@ -104,6 +131,7 @@ def ingest(
         spark: a session, or what gives one (called only if there is something to decode);
             None works without Spark in this process.
         events: whether to write the table `events` for what is new.
+        watch: told now and then how many bytes of all are done.
 
     Returns:
         `segments` and `repeated` as found, `new` taken in, `devices` with news, and of the
@@ -123,30 +151,39 @@ def ingest(
         folders = inputs.export_agents(given, root / "plans" / run)
         files = inputs.find_files(folders, root)
         state.names.update({**inputs.find_names(folders), **inputs.clean_names(names)})
-        counts = _ingest_batches(state, files, Task(str(root), run, events), _Lazy(spark))
+        progress = Progress(root, files, watch) if watch else None
+        counts = _ingest_batches(
+            state, files, Task(str(root), run, events), _Lazy(spark), progress
+        )
         sweep_lake(state)
     return counts
 
 
-def _ingest_batches(state: Lake, files: list[Path], task: Task, runner: _Lazy) -> dict[str, int]:
+def _ingest_batches(
+    state: Lake, files: list[Path], task: Task, runner: _Lazy, progress: Progress | None
+) -> dict[str, int]:
     """Take in batch after batch, each of which counts as soon as it is done."""
     found = repeated = 0
     devices: set[str] = set()
     fresh: list[Part] = []
     for at, listing in enumerate(inputs.scan_batches(files, BATCH_SEGMENTS)):
         step = replace(task, run=f"{task.run}-{at}")
+        size = int(listing.size.sum())
         plan = make_plan(listing, state, runner.parallelism)
         del listing
         found += plan.found
         repeated += plan.repeated
         devices |= plan.devices
-        parts = _run(state.root, plan.groups, step, runner)
+        with progress.batch(step.run, plan.groups, size) if progress else nullcontext():
+            parts = _run(state.root, plan.groups, step, runner)
         parts += _unnamed(state.root, step.run, plan.unnamed)
         state.parts += parts
         fresh += parts
         publish(state)
-    if fresh:
+    # The mark tells an ingest that was killed before it came to the clocks.
+    if state.parts and not state.parts[-1].counts.get(_CLOCKED):
         clocks.renew(state, task.run)
+        state.parts[-1].counts[_CLOCKED] = 1
         publish(state)
     repeated += _total(fresh, "_repeated")
     return {
@@ -180,8 +217,48 @@ class _Lazy:
         return on_spark(session)(task, plans)
 
 
+class Progress:
+    """Tells how far an ingest is, from the files that workers leave where a group is done."""
+
+    def __init__(self, root: Path, files: list[Path], watch: Watch) -> None:
+        self._root = root
+        self._total = sum(path.stat().st_size for path in files)
+        self._watch = watch
+        self._before = 0  # bytes of the batches that are done
+
+    @contextmanager
+    def batch(self, run: str, groups: list[pa.Table], size: int) -> Iterator[None]:
+        """Look for the groups of a batch of so many bytes while the block runs."""
+        sizes = [pc.sum(group["size"]).as_py() for group in groups]
+        known = self._before + size - sum(sizes)  # what is known need not be read
+        ending = threading.Event()
+
+        def look() -> None:
+            while not ending.wait(WATCH_S):
+                done = sum(
+                    length
+                    for at, length in enumerate(sizes)
+                    if (self._root / _done_path(run, at)).exists()
+                )
+                self._watch(known + done, self._total)
+
+        looking = threading.Thread(target=look, daemon=True)
+        looking.start()
+        try:
+            yield
+        finally:
+            ending.set()
+            looking.join()
+        self._before += size
+        self._watch(self._before, self._total)
+
+
 def _plan_path(run: str, at: int) -> str:
     return f"plans/{run}-{at}.arrow"
+
+
+def _done_path(run: str, at: int) -> str:
+    return f"plans/{run}-{at}.done"
 
 
 def _run(root: Path, groups: list[pa.Table], task: Task, runner: Runner) -> list[Part]:

@@ -85,6 +85,7 @@ def _tiles(found: Figures) -> str:
         ("Charge, modelled", significant(fleet["mah_modelled"]), "mAh"),
         ("Charge per delivered kB", significant(fleet["mah_per_kb"]), "mAh"),
         ("Shortest life, modelled", number(fleet["shortest_life_days"]), "days"),
+        ("Fall of charge, measured", significant(fleet["soc_pct_per_day"]), "%/day"),
         ("Latency p50 / p90", both if wait["timed"] else DASH, "s"),
         ("Silent now", number(fleet["silent"]), ""),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.analyses import span
 from drupelet_tools.telemetry.charts import spark
 from drupelet_tools.telemetry.figures import Figures
@@ -140,7 +141,7 @@ def _away(row: Row) -> list[tuple[str, str]]:
 def _causes(causes: list[int | None]) -> str:
     counts: dict[str, int] = {}
     for cause in causes:
-        told = "not logged" if cause is None else str(cause)
+        told = "not logged" if not cause else codes.RESET_CAUSES.get(cause, str(cause))
         counts[told] = counts.get(told, 0) + 1
     listed = [
         f"{cause} ({count} times)" if count > 1 else cause for cause, count in counts.items()

@@ -219,7 +219,8 @@ class Group:
         self.units = Units.of(self.plain, entries)
         self.writer = TableWriter(root, self.part, self.units)
         self.events = events
-        self.held = Held(open_lake(root), self.units) if self.plain.renewed.any() else None
+        renewed = np.unique(self.plain.unit[self.plain.renewed])
+        self.held = Held(open_lake(root), self.units, renewed) if len(renewed) else None
         self.pending: list[Sums] = [self.held.sums] if self.held else []
         self.unread = int(self.plain.alternate.sum())
 

@@ -9,9 +9,9 @@ seals (what is sealed) and min_us. Prints one JSON object.
 
 import gc
 import hashlib
-import time
 
 import meter
+from stopwatch import best_us, now_us, passed_us
 
 from drupelet.hashes import Blake2s
 from drupelet.memory import copy
@@ -20,43 +20,12 @@ KINDS = ("ACK", "MESSAGE", "OFFER", "REQUEST")
 ACK, MESSAGE, OFFER, REQUEST = 0, 1, 2, 3
 IDS = 8  # messages that both ends hold
 FRAME_SIZE = 1024
-TRIES = 3
 config = meter.settings()
 
 
-def now_us() -> int:
-    """A clock; its origin is any."""
-    if meter.MICROPYTHON:
-        return time.ticks_us()
-    return time.perf_counter_ns() // 1000
-
-
-def passed_us(since: int) -> int:
-    """Microseconds since then."""
-    if meter.MICROPYTHON:
-        return time.ticks_diff(time.ticks_us(), since)
-    return now_us() - since
-
-
 def once_us(call: "object") -> float:
-    """Microseconds of one call, of so many as take long enough; the best of some tries, for
-    the machine does other things meanwhile."""
-    call(1)
-    count = 1
-    best = 0.0
-    tries = 0
-    while tries < TRIES:
-        gc.collect()
-        since = now_us()
-        call(count)
-        taken = passed_us(since)
-        if taken < config["min_us"]:
-            count *= 2
-            continue
-        tries += 1
-        if not best or taken / count < best:
-            best = taken / count
-    return best
+    """Microseconds of one call."""
+    return best_us(call, config["min_us"])
 
 
 class Engine:
@@ -68,8 +37,8 @@ class Engine:
         self.peer = real.peer
         self.visits = False
         self.interactive = True
-        self.taken_slot = self.taken_entry = self.message_slot = -1
-        self.message_group = 0
+        self.core.taken_slot = self.core.taken_entry = self.core.message_slot = -1
+        self.core.message_group = 0
         self.kind = 0
         self.left = 0
         self.seen = 0
@@ -82,7 +51,7 @@ class Engine:
         if self.kind != kind or not self.left:
             return False
         self.left -= 1
-        self.taken_slot = self.left
+        self.core.taken_slot = self.left
         copy(buf, at, self.core.slots.ids, self.left * 32, 32)
         return True
 
@@ -100,7 +69,7 @@ class Engine:
 
     def next_message(self) -> bool:
         """The message that the store has loaded, again and again."""
-        self.message_slot = self.left - 1
+        self.core.message_slot = self.left - 1
         return self.kind == MESSAGE and self.left > 0
 
     def body_into(self, buf: "bytearray", at: int, offset: int, size: int) -> bool:

@@ -60,11 +60,9 @@ class Device:
         self.frame = bytearray(config["buffer"])
         gc.collect()
         self.before_links = used()
-        self.links = [
+        for number in numbers:
             self.node.link(number, config["profile"], 0, 1000, config["mode"])
-            for number in numbers
-        ]
-        for link in self.links:
+        for link in self.node.links:
             # What is made with the first call is state, too.
             link.poll_into(self.frame, 1000)
         self.node.wake_ms(1000)
