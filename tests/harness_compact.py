@@ -32,7 +32,7 @@ class Nobody:
         self.offers = OfferPool(1)
         self.compact = None
         self.cursors = [0]
-        self.lost = [0]
+        self.sticks = [0] * 8
         self.boot = self.newest = self.unknown = self.peer = 0
         self.attention = False
         self.epoch = 0
@@ -103,7 +103,7 @@ class Feed(CompactReader):
         if kind in (0, 3):
             made.update(describe_set(record, flags))
         elif kind == 1:
-            made.update(self.describe_message(record, flags, number))
+            made.update(self.describe_message(record, flags))
         elif kind == 2:
             size = 32 if flags & 1 else 8
             made["generation"] = self._frame_generation
@@ -124,10 +124,13 @@ class Feed(CompactReader):
             made["group_id"] = self.groups[flags] = to_hex(record[1:])
         return made
 
-    def describe_message(self, record, flags, number):
+    def describe_message(self, record, flags):
         """A MESSAGE's fields; without its group, if no GROUP told it, there is no id."""
         body = record[len(record) - self._size :]
-        group = self.groups.get(record[1] if flags >> 1 == 7 else flags >> 1)
+        index = flags >> 1 & 7
+        if index == 7:
+            index = record[varint(record, 3)[1] if flags & 17 == 17 else 1]
+        group = self.groups.get(index)
         stamp = bytes(self._stamps.stamp)
         id = None
         if group is not None:
@@ -139,7 +142,7 @@ class Feed(CompactReader):
             id = to_hex(out)
         return {
             "generation": self._frame_generation,
-            "number": number,
+            "number": self._number - 1,
             "group_id": group,
             "timestamp": int.from_bytes(stamp, "big"),
             "body": to_hex(body),
@@ -211,7 +214,8 @@ def feed(request):
         at += sizes[turn % len(sizes)]
         turn += 1
         size = 1
-        while held and size > 0:
+        # A message without a size goes to the end of the frame.
+        while held and size > 0 and (held[0] >> 4 != 3 or at >= len(stream)):
             size = reading.take(held)
             if size > 0:
                 held = held[size:]

@@ -38,13 +38,14 @@ _TABLES = bytearray(
     b"\x00\x05\x0a\x0f\x01\x06\x0b\x0c\x02\x07\x08\x0d\x03\x04\x09\x0e"
 )
 
+_work = work()  # of the block that is compressed, whosever it is
+
 
 class Blake2s:
     """A reusable hash: only the constructor allocates. Up to 2^30 - 1 bytes per digest."""
 
     def __init__(self) -> None:
         self._state = bytearray(_STATE_SIZE)  # chain value, then the block being filled
-        self._work = work()
         self._filled = 0
         self._total = 0
         self.start()
@@ -74,7 +75,7 @@ class Blake2s:
             # A full block waits until more comes: the last one is compressed differently.
             if self._filled == _BLOCK_SIZE:
                 self._total += _BLOCK_SIZE
-                compress(self._state, self._work, _TABLES, self._total, False)
+                compress(self._state, _work, _TABLES, self._total, False)
                 self._filled = 0
             part = _BLOCK_SIZE - self._filled
             if part > size:
@@ -88,5 +89,5 @@ class Blake2s:
         """Store the 32-byte digest at out[at]; `start` comes before the next `update`."""
         filled = self._filled
         fill(self._state, _BLOCK_AT + filled, _BLOCK_SIZE - filled, 0)
-        compress(self._state, self._work, _TABLES, self._total + filled, True)
+        compress(self._state, _work, _TABLES, self._total + filled, True)
         copy(out, at, self._state, 0, _DIGEST_SIZE)

@@ -4,8 +4,9 @@ A visit writes through the same frames as a live link; what it wrote counts as s
 acknowledged as acknowledged, only once the bundle is on the stick, whole and durable.
 """
 
+from drupelet.limits import FRAMES_PER_EPOCH_MAX
 from drupelet.segments import SegmentExchange
-from drupelet.slots import OWED, OWED_BUNDLING
+from drupelet.slots import OWED, OWED_BUNDLING, STICK_HOLDS, STICK_IN, STICK_OUT, STICK_ROW
 from drupelet.states import ACK, ACKING, BUNDLED, BUNDLING
 
 TYPE_CHECKING = False
@@ -20,10 +21,12 @@ class Bundles(SegmentExchange):
         self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
     ) -> None:
         SegmentExchange.__init__(self, core, peer, family, interactive, visits)
-        self._train = 0  # frames that the payload may still have; a visit: 1 while it writes
-        self._used = False  # some frame of the payload has left
+        # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
+        # visit has 1 while it writes.
+        self._train = 0
         self._seen_changes = 0
-        self.peer_seen = 0  # the highest bundle of ours that the peer has told to have read
+        if visits:
+            self.peer_seen = 0  # the highest bundle of ours that the peer has told to have read
 
     def _look_again(self) -> None:
         self._seen_changes = self.core.window.changes[self.peer]
@@ -33,46 +36,48 @@ class Bundles(SegmentExchange):
     @property
     def bundle_in(self) -> int:
         """The highest bundle of the peer's that was imported whole."""
-        return self.core.window.bundles_in[self.peer]
+        return self.core.window.sticks[self.peer * STICK_ROW + STICK_IN]
 
     @property
     def bundle_out(self) -> int:
         """The number of the last bundle that we wrote."""
-        return self.core.window.bundles_out[self.peer]
+        return self.core.window.sticks[self.peer * STICK_ROW + STICK_OUT]
 
     def visit(self, now_ms: int, fresh: bool) -> None:
         """Begin a bundle; `fresh`: our last one is not on this stick, so write everything."""
         assert self.visits
-        self.now_ms = now_ms
+        self.core.now_ms = now_ms
         window = self.core.window
         if fresh:
             self._unbundle()
         window.refill(self.peer)
-        self.logged = max(window.cursors[self.peer], window.bundled[self.peer])
-        self._train = 1
-        self._used = False
+        self.logged = max(
+            window.cursors[self.peer], window.sticks[self.peer * STICK_ROW + STICK_HOLDS]
+        )
+        self._train = FRAMES_PER_EPOCH_MAX
         self._look_again()
 
     def _unbundle(self) -> None:
         """Nothing that we wrote is on a stick any more."""
         self._mark(BUNDLED, 0)
-        self.core.window.bundled[self.peer] = 0
+        self.core.window.sticks[self.peer * STICK_ROW + STICK_HOLDS] = 0
 
     def commit(self, now_ms: int, number: int = 0) -> None:
         """The bundle is on the stick, whole and durable, under `number` (0: the next one)."""
-        self.now_ms = now_ms
+        self.core.now_ms = now_ms
         self._mark(BUNDLING, BUNDLED)
         self._mark(ACKING, 0)
         self._owed(True)
         window = self.core.window
-        window.bundled[self.peer] = self.logged
-        window.bundles_out[self.peer] = number or self.bundle_out + 1
+        row = self.peer * STICK_ROW
+        window.sticks[row + STICK_HOLDS] = self.logged
+        window.sticks[row + STICK_OUT] = number or self.bundle_out + 1
         window.dirty = True
         self._train = 0
 
     def abort(self, now_ms: int) -> None:
         """The bundle failed: nothing of it counts as written or acknowledged."""
-        self.now_ms = now_ms
+        self.core.now_ms = now_ms
         self._mark(BUNDLING, 0)
         self._mark(ACKING, ACK)
         self._owed(False)
@@ -85,7 +90,7 @@ class Bundles(SegmentExchange):
         if seen > self.peer_seen:
             self.peer_seen = seen
         if number > self.bundle_in:
-            window.bundles_in[self.peer] = number
+            window.sticks[self.peer * STICK_ROW + STICK_IN] = number
             window.dirty = True
             # It had what we wrote: what is still not acknowledged was refused, lost or torn.
             self._unbundle()

@@ -1,5 +1,6 @@
 """Parents that are not hashed can stand in a circle: such a message is refused (MVDS)."""
 
+from drupelet.graph import HEADED
 from drupelet.limits import ID_SIZE
 from drupelet.memory import equal
 from drupelet.reader import BodyReader
@@ -34,7 +35,7 @@ def waits_for_itself(graph: "Graph", id: bytearray) -> bool:
 
 def _waits_for(graph: "Graph", reader: BodyReader, id: bytearray, out: bytearray) -> bool:
     """True when a message names `id`, or one that is marked, as a parent."""
-    client = graph.headed
+    client = HEADED
     for row in range(client.dependencies(reader)):
         if client.dependency_into(reader, row, out):
             slot = graph.slots.find(out, 0)

@@ -1,6 +1,7 @@
 """The tables of one node, built once at boot and shared by its links; and what a message costs
 to take in, whatever brought it."""
 
+from drupelet._compat import const
 from drupelet.blackbox import (
     CODE_CREATED,
     CODE_DELIVERED,
@@ -9,7 +10,6 @@ from drupelet.blackbox import (
 )
 from drupelet.errors import E_PEER, E_STORAGE, OK
 from drupelet.graph import Graph
-from drupelet.hashes import MessageHash
 from drupelet.limits import (
     CONTENT_HEADER_SIZE,
     DEPENDENCIES_MAX,
@@ -21,8 +21,11 @@ from drupelet.members import FAMILIES, FAMILY_MVDS, GROUP_TELEMETRY, HEAD_PARENT
 from drupelet.slots import MessageSlots, OfferPool
 from drupelet.window import Window
 
+PART_ROW = const(6)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from drupelet.due import Dues
     from drupelet.ports import BoxPort, CodecPort, HashPort, IndexPort, StorePort
     from drupelet.wire.bsp0_link import Codecs
     from drupelet.wire.compact1_out import CompactEngine
@@ -44,8 +47,18 @@ class NoBox:
         """Nothing is kept."""
 
 
+NO_BOX = NoBox()
+
+
 class Core:
     """What all links of a node work on."""
+
+    # What few nodes have.
+    compact: "CompactEngine | None" = None  # made by the first link that speaks it
+    rivals: "Codecs | None" = None  # likewise, of bsp-0 on a host
+    codecs: "dict[int, CodecPort] | None" = None  # by profile, where links may share one
+    # For policies: what was sent last, -1 to a silent peer, 0 for the first time, 1 again.
+    again = -1
 
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
@@ -57,38 +70,47 @@ class Core:
         self.offers = OfferPool(offers_max)
         self.window = Window(store, self.members, self.slots)
         self.graph = Graph(store, self.members, self.slots, self.offers, self.window)
-        self.hash: "HashPort" = MessageHash()  # of the message that is being looked at
-        # By family; the others bring their own with their first group.
-        self._hashes: "list[HashPort]" = [self.hash] * FAMILIES
+        self.hash: "HashPort" = None  # type: ignore[assignment] # of the message that is looked at
+        # By family: each brings its own with its first group.
+        self._hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)
         self.scratch = bytearray(SCRATCH_SIZE)
         self.box = box
-        # Incoming part files: the peer (row + 1) whose content each takes in, which content, how
-        # long it is, and when it last grew.
+        # Incoming part files: the peer (row + 1) whose content each takes in, which content, and
+        # what `segments` notes of it.
         self.part_owners = bytearray(parts_max)
-        self.part_keys = bytearray(8 * parts_max)
-        self.part_totals = [0] * parts_max
-        self.part_grew_ms = [0] * parts_max
-        # How much of it we had (+ 1) when its sender seemed not to know; how much it was told
-        # that we have (+ 1; 0: nothing yet), and when.
-        self.part_gaps = [0] * parts_max
-        self.part_told = [0] * parts_max
-        self.part_told_ms = [0] * parts_max
-        # What goes out in pieces to each peer: which content, and how far it has come, over
-        # whatever link.
-        self.out_keys = bytearray(8 * peers_max)
+        self.part_keys = bytearray(8 * (parts_max + peers_max))
+        self.part_rows = [0] * (PART_ROW * parts_max)
+        # What goes out in pieces to each peer: how far it has come, over whatever link. Which
+        # content it is stands in `part_keys`, behind those that come in.
         self.out_sizes = [0] * peers_max
-        self.compact: "CompactEngine | None" = None  # made by the first link that speaks it
-        self.rivals: "Codecs | None" = None  # likewise, of bsp-0 on a host
-        self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0
         self.unknown = 0
+        # Links work one at a time. Of the frame that is being read or written:
+        self.now_ms = 0
+        self.frame_size_max = 0  # of the carrier: what does not fit it goes out in pieces
+        self.firm = False  # what the frame carries must be durable before it leaves
+        self.message_handle = 0  # what `next_message` found: its handle, slot and group's row
+        self.message_slot = self.message_group = -1
+        self.taken_slot = -1  # the slot of the id that was taken last; -1: it has none
+        self.taken_entry = -1  # without a slot: its entry in the offered pool
+        self.telemetry = False  # the message that was just taken or given was a black box
+        self.codec_wait = 0  # epochs after which the codec wants to be asked; 0: when need be
+        # The scans for what is due, and the link that they are for; another one begins anew.
+        self.scanner: "Dues | None" = None
+        self.scan_from = 0
+        self.ack_left = self.message_left = self.offer_left = 0
+        self.owed_at = self.request_at = 0
+
+    def is_box(self, group: int) -> bool:
+        """True when messages of a group (row) are black boxes."""
+        return self.members.group_flags[group] & GROUP_TELEMETRY != 0
 
     def trace(self, now_ms: int, code: int, peer: int, count: int, slot: int) -> None:
         """Log a step in a message's life, unless it is a black box itself."""
-        if not self.members.group_flags[self.slots.groups[slot]] & GROUP_TELEMETRY:
+        if not self.is_box(self.slots.groups[slot]):
             self.box.log_id(now_ms, code, peer, count, self.slots.ids, slot * ID_SIZE)
 
     def free_part(self) -> int:
@@ -104,13 +126,13 @@ class Core:
 
     def has_family(self, family: int) -> bool:
         """True when the hash of this family is at hand."""
-        return not family or self._hashes[family] is not self._hashes[0]
+        return self._hashes[family] is not None
 
     def begin_hash(
         self, group: int, stamp: "bytes | bytearray", stamp_at: int, size: int
     ) -> None:  # fmt: skip
         """Begin the id of a message of a group (row) whose hashed body has `size` bytes."""
-        self.hash = self._hashes[self.members.families[group]]
+        self.hash = self._hashes[self.members.families[group]]  # type: ignore[assignment]
         self.hash.start(self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size)
 
     def head_size(self, group: int, first: int, size: int) -> int:
@@ -181,7 +203,7 @@ class Core:
 
     def _delivered(self, now_ms: int, group: int, source: int, ids: bytearray, at: int) -> None:
         self.delivered += 1
-        if self.members.group_flags[group] & GROUP_TELEMETRY:
+        if self.is_box(group):
             return
         if source == 0:
             self.box.count(COUNT_CREATED, 1)

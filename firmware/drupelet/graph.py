@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 REFUSED = const(0)  # not taken in, not acknowledged: the peer sends it again
 ENTERED = const(1)  # in the log
 WAITING = const(2)  # pending
-TOO_EARLY = const(3)  # refused because there is no room to wait for `missing_id`
+TOO_EARLY = const(3)  # refused because there is no room to wait for `ids`
 BURIED = const(4)  # invalid: acknowledged, and never seen again
+
+_DEFAULT = DefaultClient()
+# Dependencies in front of the body: the MVDS family, and what a deleted message leaves.
+HEADED = DefaultClient(HEAD_PARENTS)
 
 _FROM_BUFFER = const(-1)
 # What `_missing` says of a message that depends on an invalid one.
@@ -52,12 +56,9 @@ class Graph:
         self.offers = offers
         self.window = window
         self.reader = BodyReader(store)  # of the message that is being looked at
-        self._default = DefaultClient()
-        # Dependencies in front of the body: the MVDS family, and what a deleted message leaves.
-        self.headed = DefaultClient(HEAD_PARENTS)
-        self._clients: "list[ClientPort]" = [self._default] * members.groups_max
-        self._id = bytearray(ID_SIZE)
-        self.missing_id = bytearray(ID_SIZE)  # the last dependency that was not met
+        self._clients: "list[ClientPort]" = [_DEFAULT] * len(members.group_numbers)
+        # A dependency; behind it the last one that was not met.
+        self.ids = bytearray(2 * ID_SIZE)
         self.slot = -1  # of the message that was last taken in, -1 when it has none
         self.handle = 0
         self.ephemeral = False  # the message that was last taken in is not acknowledged
@@ -70,12 +71,12 @@ class Graph:
 
     def use_client(self, group: int, client: "ClientPort | None") -> None:
         """Let a client look after a group (row); None: the default one."""
-        self._clients[group] = client or self._default
+        self._clients[group] = client or _DEFAULT
 
     def finder(self, group: int) -> "ClientPort":
         """Who finds the dependencies in the bodies of a group."""
         headed = self.members.families[group] == FAMILY_MVDS or self.reader.bare
-        return self.headed if headed else self._clients[group]
+        return HEADED if headed else self._clients[group]
 
     # --- taking in ---
 
@@ -123,12 +124,12 @@ class Graph:
             return TOO_EARLY if missing else REFUSED
         self.handle = handle
         if missing:
-            self.slot = self.window.admit(id, 0, handle, group, source, self.reader.size, True)
+            self.slot = self.window.admit(id, 0, handle, group, source, True)
             assert self.slot >= 0  # there was room before the message was stored
             self._waiting = True
             return WAITING
         if verdict == SHARE:
-            self.slot = self.window.admit(id, 0, handle, group, source, self.reader.size, False)
+            self.slot = self.window.admit(id, 0, handle, group, source, False)
         if self.slot >= 0 and self.ephemeral:
             self.slots.flags[self.slot] |= EPHEMERAL
         self._enter(self.slot, handle, group, verdict)
@@ -167,7 +168,7 @@ class Graph:
     def _is_ephemeral(self, group: int) -> bool:
         if self.members.families[group] != FAMILY_MVDS:
             return False
-        return self.reader.read_into(0, self._id, 0, 1) == 1 and self._id[0] & HEAD_EPHEMERAL != 0
+        return self.reader.read_into(0, self.ids, 0, 1) == 1 and self.ids[0] & HEAD_EPHEMERAL != 0
 
     def _bury(self, group: int, ids: bytearray, at: int, handle: int) -> int:
         """Keep only the id of an invalid message; BURIED, or REFUSED when there is no room."""
@@ -192,21 +193,21 @@ class Graph:
         missing = 0
         self._private = False
         for row in range(count):
-            if not client.dependency_into(self.reader, row, self._id):
+            if not client.dependency_into(self.reader, row, self.ids):
                 return E_PEER
             state = self._state(group)
             if state == STATE_INVALID:
                 return _POISONED
             if state == STATE_PENDING:
                 missing += 1
-                copy(self.missing_id, 0, self._id, 0, ID_SIZE)
+                copy(self.ids, ID_SIZE, self.ids, 0, ID_SIZE)
         if self.members.group_flags[group] & GROUP_UNORDERED:
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
 
     def _state(self, group: int) -> int:
-        """The state of the dependency in `_id`; STATE_PENDING when it is not there, either."""
-        id = self._id
+        """The state of the dependency in `ids`; STATE_PENDING when it is not there, either."""
+        id = self.ids
         slot = self.slots.find(id, 0)
         if slot >= 0:
             met = self.slots.groups[slot] == group and not self.slots.flags[slot] & PENDING
@@ -226,10 +227,10 @@ class Graph:
             return
         client = self.finder(group)
         for row in range(client.dependencies(self.reader)):
-            if not client.dependency_into(self.reader, row, self._id):
+            if not client.dependency_into(self.reader, row, self.ids):
                 break
-            if self.slots.find(self._id, 0) < 0 and self._state(group) == STATE_PENDING:
-                self.offers.add(self._id, 0, peer, WANTED, epoch)
+            if self.slots.find(self.ids, 0) < 0 and self._state(group) == STATE_PENDING:
+                self.offers.add(self.ids, 0, peer, WANTED, epoch)
 
     # --- entering later ---
 
@@ -313,7 +314,7 @@ class Graph:
         self.reader.open_stored(group, handle)
         waits = self._missing(group) != 0
         store.load(handle)
-        slot = self.window.admit(store.id, 0, handle, group, store.source, store.size, waits)
+        slot = self.window.admit(store.id, 0, handle, group, store.source, waits)
         if slot < 0:
             self._left_out = True  # the table is smaller than before the reboot
             return
@@ -326,7 +327,8 @@ class Graph:
         """Ask for a pending message's parents: its source, or another if that is gone."""
         members = self.members
         group = self.slots.groups[slot]
-        peer = members.peer_slot(self.slots.sources[slot])
+        known = self.store.load(self.slots.handles[slot]) == OK
+        peer = members.peer_slot(self.store.source) if known else -1
         for row in range(members.peers):
             if peer < 0 and members.visibility(group, row):
                 peer = row

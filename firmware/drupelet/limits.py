@@ -159,6 +159,15 @@ CONTACTS_MISSED_MAX = const(4)
 # On a topic, acknowledgements and answers for others leave after a random 0 .. this - 1 epochs:
 # those of ten listeners seldom collide, and it is short of the first repetition (2 epochs) twice.
 TOPIC_DELAY_EPOCHS_MAX = const(4)
+# Who is heard on a topic, at most so many epochs ago, is sent what it carries there only: two of
+# the longest waits of an acknowledgement and its repetition.
+TOPIC_HEARD_EPOCHS_MAX = const(16)
+# What went out on a topic so often without being acknowledged goes by the pair's own link, too.
+TOPIC_SENDS_MAX = const(4)
+# A sender key is handed over again after this, unless it is confirmed; doubled each time ...
+HANDOVER_MS = const(2000)
+# ... up to this: an absent member costs a frame of 100 bytes every 4 minutes.
+HANDOVER_MS_MAX = const(256000)
 # A boot costs a board about half a second of full power: shorter pauses are light sleep.
 DEEP_SLEEP_MS_MIN = const(1000)
 # Longest period of a wake plan, 18 hours: what is missed of it stays below what elapsed_ms tells.
@@ -195,8 +204,15 @@ SEAL_JUMP_AFTER = const(8)
 SEAL_JUMP = const(256)
 # Frames with a wrong tag that are tried in a second; in the rest of it nothing is.
 SEAL_FORGED_PER_S = const(16)
-# After so many wrong tags a key is not used any more: 2^16 tries against 2^64 tags.
-SEAL_FORGED_MAX = const(65536)
+# After so many wrong tags a key is not used any more: 2^16 tries against 2^64 tags, in a u16.
+SEAL_FORGED_MAX = const(65535)
+# An epoch of ours ends after 30 days: in units of 65,536 ms, awake, or asleep with a snapshot.
+SEAL_AGE_MAX = const(39550)
+# Epochs that were followed by a newer one and are kept for stragglers, of all peers of a board
+# together: 67 B each. Only a peer that goes on to another epoch leaves one behind.
+SEAL_OLD_MAX = const(2)
+# The same for a host: as many peers may have come back at once.
+SEAL_OLD_HOST_MAX = const(64)
 # A status that somebody should hear soon leaves by itself, but not more often than this.
 SEAL_TELL_MS = const(2000)
 # While nothing authentic comes, each time after twice as long, up to this: each costs a write.
@@ -226,7 +242,7 @@ WAKE_STATE_SIZE_MAX = const(492)
 RTC_SIZE_MAX = const(2048)
 # The form for watchdog scratch registers: 28 B on an RP2040.
 SNAPSHOT_SHORT_SIZE = const(28)
-# Room for the key state of one sealed link in a snapshot, 92 B (docs/SPEC.md 11.6).
+# Room for the key state of one sealed link in a snapshot, 94 B (docs/SPEC.md 11.6).
 SNAPSHOT_KEYS_SIZE = const(96)
 # Pending messages (dependencies missing) that the store tracks: never more than message slots.
 PENDING_MAX = const(64)
@@ -234,14 +250,24 @@ PENDING_MAX = const(64)
 KEPT_MAX = const(32)
 # Groups and peers that a store has ever numbered; a row in RAM is 8 B.
 MEMBERS_MAX = const(32)
-# Files that a store has open at once: two of the log, four parts, one while it makes another.
-FILES_OPEN_MAX = const(7)
+# Files that a store has open at once: two of the log, two of ids, four parts, one while it makes
+# another.
+FILES_OPEN_MAX = const(9)
 # Segments that new data never takes: wake states go on when the log is full, one segment being
 # written while the one before it is removed.
 SEGMENTS_SPARE = const(2)
 # Ids in RAM as bits: 2 KiB keep a search for an unknown id off the flash in 99 of 100 cases with
 # 1,600 messages in the log (4 bits each). A power of two, at most 8,192.
 FILTER_SIZE = const(2048)
+# Ids of what left a full log: a segment of them for so many of the log. With 9 bytes per id and
+# the spare ones below, more than four whole logs of readings (126 B each): 9,100 ids for 64.
+GONE_SHARE = const(4)
+# And so many segments more: what a late message depends on is as old in a small log.
+GONE_SPARE = const(8)
+# Ids that are written in one flash program, if so many are settled.
+GONE_BATCH = const(16)
+# Handles from here on are no places: they tell of an id that is gone. A quarter of a segment.
+GONE_HANDLE = const((1 << 30) - 1024)
 # A part file is flushed after this many bytes: what a power cut costs of a transfer.
 PART_FLUSH_SIZE = const(4096)
 
@@ -252,6 +278,12 @@ EVENTS_PER_BLOCK = const(41)  # what fits behind the block header
 BLOCK_HEADER_SIZE = const(16)  # magic, count, number, boot, time, crc
 BOX_HEADER_SIZE = const(32)  # one per black-box segment
 BOX_BLOCKS_MAX = const(8)  # blocks in one segment: 4 KiB and a header
+# Files of the ring that segments wait in: 30 whole ones, the one that is written, and a gap that
+# tells the oldest. With 7 blocks each 8,600 events, a week of 15-minute epochs, in 128 KB.
+BOX_SLOTS = const(32)
+# Segments that wait in the log for a peer: the rest stays in the ring, so that readings keep their
+# room in the log and all body files but these.
+BOX_MESSAGES_MAX = const(4)
 COUNTERS_MAX = const(160)  # cumulative counters: 64 common ones, 32 for each of three carriers
 
 assert CONTENT_HEADER_SIZE == ID_SIZE + TIMESTAMP_SIZE

@@ -57,8 +57,8 @@ _EVERY_MAX = const(511)
 class Link(Bundles):
     """See `docs/DESIGN.md` 3; made by `Node.link`."""
 
-    # What few links have stands here, so that the others do not pay for it.
     closed = False
+    _own_epoch_ms = 0  # where it is not the clock's
     budget: "Budget | None" = None  # bytes and airtime per epoch; may be a radio's
     plan: "WakePlan | None" = None  # when this device and its peers are awake
 
@@ -70,38 +70,59 @@ class Link(Bundles):
         # On a stick there is nobody to answer an offer.
         interactive = mode == INTERACTIVE and not visits
         Bundles.__init__(self, core, peer, family_of(profile), interactive, visits)
-        self.profile = profile
+        self._way = carrier << 4 | profile
         self.codec = codec
-        self.carrier = carrier
-        if not self.visits:
-            self.epoch_ms = epoch_ms
-        self.frame_size_max = 0  # of the carrier: what does not fit it goes out in pieces
+        if not visits:
+            self._train = FRAMES_PER_EPOCH_MAX
+            if epoch_ms != clock.epoch_ms:
+                self._own_epoch_ms = epoch_ms
+        self.clock = clock
         self.use(clock)
-        self._base = COUNT_CARRIERS + carrier * 32
-        self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
-        self._used = False
-        self._due_epochs = 0
-        self._due_from = 0
-        self._seen_changes = 0
+        self._due_epoch = -1  # when something is due again; -1: never of itself
         if mode == AUTO:
             self.set_mode(mode)
 
+    @property
+    def heard(self) -> bool:
+        """True when the peer was heard not too long ago."""
+        return self.heard_epoch >= 0
+
+    @property
+    def profile(self) -> int:
+        """The number of the wire profile."""
+        return self._way & 15
+
+    @property
+    def carrier(self) -> int:
+        """CARRIER_SERIAL, CARRIER_MQTT or CARRIER_STICK."""
+        return self._way >> 4
+
+    @property
+    def epoch_ms(self) -> int:
+        """Of a live link; 0 on a stick."""
+        return 0 if self.visits else self._own_epoch_ms or self.clock.epoch_ms
+
     def use(self, clock: "EpochClock") -> None:
         """Count epochs by this clock: live links to one peer share what was sent when."""
+        if self.clock.epoch_ms != clock.epoch_ms and not self.visits:
+            self._own_epoch_ms = self.epoch_ms
         self.clock = clock
         every = (self.epoch_ms + clock.epoch_ms - 1) // clock.epoch_ms
-        self.every = every if every < _EVERY_MAX else _EVERY_MAX
-        self.epoch = self._began = clock.epoch
+        if every != self.every:
+            self.every = every if every < _EVERY_MAX else _EVERY_MAX
+        self._began = clock.epoch
 
     def set_mode(self, mode: int) -> None:
         """Offer before sending (INTERACTIVE), or not (BATCH), or by what is measured (AUTO).
 
         From the next frame on. A stick is always BATCH: on it nobody answers an offer.
         """
-        self.policy = None
+        if self.policy is not None:
+            self.policy = None
         if mode == AUTO and not self.visits:
             from drupelet.policy import Policy
 
+            self.core.again = -1
             mode = INTERACTIVE if self.interactive else BATCH
             compact = self.profile == PROFILE_COMPACT_1
             self.policy = Policy(mode, ID_PREFIX_SIZE if compact else ID_SIZE, 0)
@@ -126,7 +147,6 @@ class Link(Bundles):
     def resume(self) -> None:
         """After a deep sleep: the payload of the epoch that its clock shows has gone."""
         self._train = 0
-        self._used = True
 
     # --- in ---
 
@@ -134,38 +154,41 @@ class Link(Bundles):
         """Take in one frame; OK, or a negative code (counted; what could be used was used)."""
         if self.closed:
             return E_PEER
-        self.now_ms = now_ms
         core = self.core
-        box = core.box
-        box.count(self._base + 16 + _FRAMES, 1)
+        core.now_ms = now_ms
+        self._count(16 + _FRAMES, 1)
         code = E_PEER
         if size > FRAME_HEADER_SIZE:
             self.hear(now_ms)
             kind = frame[0]
-            falls_back = self.profile == PROFILE_COMPACT_1 and kind == _KIND_RECORDS
-            if kind == _KIND_RECORDS | self.profile or falls_back:
-                box.count(self._base + 16 + _LINK_BYTES, FRAME_HEADER_SIZE)
+            profile = self._way & 15
+            falls_back = profile == PROFILE_COMPACT_1 and kind == _KIND_RECORDS
+            if kind == _KIND_RECORDS | profile or falls_back:
+                self._count(16 + _LINK_BYTES, FRAME_HEADER_SIZE)
                 code = self.codec.parse(self, frame, FRAME_HEADER_SIZE, size)
             elif kind == KIND_SEGMENT:
                 code = self.on_segment(frame, size)
-                part = _TELEMETRY_BYTES if self.telemetry_in else _SEGMENT_BYTES
-                box.count(self._base + 16 + part, size)
-                box.count(self._base + 16 + _SEGMENTS, 1)
+                part = _TELEMETRY_BYTES if core.telemetry else _SEGMENT_BYTES
+                self._count(16 + part, size)
+                self._count(16 + _SEGMENTS, 1)
             elif kind == _KIND_WAKE and self.plan is not None:
-                box.count(self._base + 16 + _LINK_BYTES, size)
+                self._count(16 + _LINK_BYTES, size)
                 code = self.plan.told(self.peer, frame, size, now_ms)
             elif kind == KIND_STATE:
-                box.count(self._base + 16 + _LINK_BYTES, size)
+                self._count(16 + _LINK_BYTES, size)
                 code = self.on_state(frame, size)
             else:
-                box.count(self._base + 16 + _DROPPED, 1)
+                self._count(16 + _DROPPED, 1)
         if code == E_PEER:
             self.bad_record()
         return code
 
+    def _count(self, kind: int, amount: int) -> None:
+        self.core.box.count(COUNT_CARRIERS + (self._way >> 4) * 32 + kind, amount)
+
     def received(self, wire_size: int) -> None:
         """Account for what the carrier's framing made of the frame that came in."""
-        self.core.box.count(self._base + 16 + _CARRIER_BYTES, wire_size)
+        self._count(16 + _CARRIER_BYTES, wire_size)
 
     def damaged(self, count: int) -> None:
         """Account for frames that the carrier found damaged."""
@@ -175,9 +198,8 @@ class Link(Bundles):
         """The peer has said something: back-off is at its base again."""
         if not self.visits:
             self._tick(now_ms)
-        self.heard = True
-        self.heard_epoch = self.epoch
-        if self._due_epochs:
+        self.heard_epoch = self.clock.epoch
+        if self._due_epoch >= 0:
             self.attention = True  # back-off is at its base again
 
     # --- out ---
@@ -190,7 +212,7 @@ class Link(Bundles):
         """
         if self.closed:
             return 0
-        self.now_ms = now_ms
+        self.core.now_ms = now_ms
         if not self.visits:
             self.turn(now_ms)
             if self.plan is not None:
@@ -202,7 +224,7 @@ class Link(Bundles):
         self.attention = self._has_due()
         if not self.attention or not self._train or self._yields():
             return 0
-        self.frame_size_max = limit = len(frame)
+        self.core.frame_size_max = limit = len(frame)
         budget = self.budget
         if budget is not None:
             budget.begin_epoch(now_ms)
@@ -214,12 +236,14 @@ class Link(Bundles):
         if size:
             if budget is not None:
                 budget.spend(size)
-            self._used = True
-            if not self.visits:
+            if self.visits:
+                self._train = 1
+            else:
                 self._train -= 1
-                self.clock.payload_epoch = self.clock.epoch
-                self.clock.payload_link = self
-            self.core.box.count(self._base + _FRAMES, 1)
+                if self.clock.users > 1:
+                    self.clock.payload_epoch = self.clock.epoch
+                    self.clock.payload_link = self
+            self._count(_FRAMES, 1)
         else:
             self._rest()
         return size
@@ -234,17 +258,18 @@ class Link(Bundles):
     def _rest(self) -> None:
         """Nothing more is due: note when something will be."""
         self.attention = False
-        if self._used:
+        if self._train < FRAMES_PER_EPOCH_MAX:
             self._train = 0
-        self._due_epochs = self.next_due_epochs()
-        if self.codec_wait and not 0 < self._due_epochs < self.codec_wait:
-            self._due_epochs = self.codec_wait
-        self._due_from = self.epoch
+        due = self.next_due_epochs()
+        wait = self.core.codec_wait
+        if wait and not 0 < due < wait:
+            due = wait
+        self._due_epoch = (self.clock.epoch + due) & 0xFFFF if due else -1
         self._rewind()
 
     def _has_due(self) -> bool:
-        if self._due_epochs and not self.attention:
-            return epochs_since(self.clock.epoch, self._due_from) >= self._due_epochs
+        if self._due_epoch >= 0 and not self.attention:
+            return epochs_since(self.clock.epoch, self._due_epoch) < 0x8000
         return self.attention
 
     def _yields(self) -> bool:
@@ -258,22 +283,22 @@ class Link(Bundles):
             return False
         if clock.payload_epoch == clock.epoch:
             return clock.payload_link is not self
-        return clock.payload_link is self and clock.half_ms(self.now_ms) > 0
+        return clock.payload_link is self and clock.half_ms(self.core.now_ms) > 0
 
     def _count_wake(self, size: int) -> int:
         budget = self.budget
         if budget is not None:
-            budget.begin_epoch(self.now_ms)
+            budget.begin_epoch(self.core.now_ms)
             if not budget.may(size):
                 return 0
             budget.spend(size)
-        self.core.box.count(self._base + _LINK_BYTES, size)
-        self.core.box.count(self._base + _FRAMES, 1)
+        self._count(_LINK_BYTES, size)
+        self._count(_FRAMES, 1)
         return size
 
     def sent(self, wire_size: int) -> None:
         """Account for what the carrier's framing made of the frame that went out."""
-        self.core.box.count(self._base + _CARRIER_BYTES, wire_size)
+        self._count(_CARRIER_BYTES, wire_size)
 
     def _tick(self, now_ms: int) -> None:
         clock = self.clock
@@ -282,35 +307,35 @@ class Link(Bundles):
         if passed >= self.every:
             self._began = (clock.epoch - passed % self.every) & 0xFFFF
             self._train = FRAMES_PER_EPOCH_MAX
-            self._used = False
             self.begin_epoch(clock.epoch)
             if self.policy is not None:
                 self._offer_first(self.policy.begin_epoch() == INTERACTIVE)
             self.core.promote(now_ms)
-        self.epoch = clock.epoch
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
         core = self.core
-        self.firm = False
-        size = 0 if self._used else self.state_into(frame)
+        core.firm = False
+        core.codec_wait = 0
+        self.scan()
+        size = self.state_into(frame) if self._train == FRAMES_PER_EPOCH_MAX else 0
         if size:
-            core.box.count(self._base + _LINK_BYTES, size)
+            self._count(_LINK_BYTES, size)
             return size
-        frame[0] = _KIND_RECORDS | self.profile  # a codec that falls back writes another
+        frame[0] = _KIND_RECORDS | self._way & 15  # a codec that falls back writes another
         # Records first: a long message would keep acknowledgements back for epochs.
         end = self.codec.fill(self, frame, FRAME_HEADER_SIZE, limit)
         while end == FRAME_HEADER_SIZE and self.long_handle:
             size = self.segment_into(frame, limit)
             if size:
-                kind = _TELEMETRY_BYTES if self.telemetry else _SEGMENT_BYTES
-                core.box.count(self._base + kind, size)
-                core.box.count(self._base + _SEGMENTS, 1)
-                self.firm = True
+                kind = _TELEMETRY_BYTES if core.telemetry else _SEGMENT_BYTES
+                self._count(kind, size)
+                self._count(_SEGMENTS, 1)
+                core.firm = True
                 return self._leave(size)
             end = self.codec.fill(self, frame, FRAME_HEADER_SIZE, limit)
         if end == FRAME_HEADER_SIZE:
             return 0
-        core.box.count(self._base + _LINK_BYTES, FRAME_HEADER_SIZE)
+        self._count(_LINK_BYTES, FRAME_HEADER_SIZE)
         return self._leave(end)
 
     def _leave(self, size: int) -> int:
@@ -319,24 +344,24 @@ class Link(Bundles):
         What we acknowledge must be; and of our own messages those that others may hold, for
         nobody gives us back what came from us.
         """
-        if not self.firm or self.core.store.barrier() == OK:
+        if not self.core.firm or self.core.store.barrier() == OK:
             return size
         if self.visits:
-            self.abort(self.now_ms)
+            self.abort(self.core.now_ms)
         return 0
 
     def count_record(self, sent: bool, kind: int, size: int) -> None:
         """Account for a record of the profile; called after its content was written or read."""
-        base = self._base if sent else self._base + 16
+        base = 0 if sent else 16
         if kind < 4:
-            telemetry = kind == _MESSAGE and self.telemetry
+            telemetry = kind == _MESSAGE and self.core.telemetry
             bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
-            self.core.box.count(base + bytes_kind, size)
-            self.core.box.count(base + _RECORDS + kind, 1)
-            if sent and kind == _MESSAGE and self.policy is not None and self.again >= 0:
-                self.policy.on_sent(size, self.again > 0)
+            self._count(base + bytes_kind, size)
+            self._count(base + _RECORDS + kind, 1)
+            if sent and kind == _MESSAGE and self.policy is not None and self.core.again >= 0:
+                self.policy.on_sent(size, self.core.again > 0)
         else:
-            self.core.box.count(base + _LINK_BYTES, size)
+            self._count(base + _LINK_BYTES, size)
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""
@@ -364,7 +389,9 @@ class Link(Bundles):
             elif self._train:
                 return self.budget.wait_for(now_ms, FRAME_SIZE_MIN) if self.budget else 0
         elif not window.waits(self.peer):
-            if not self._due_epochs:
+            if self._due_epoch < 0:
                 return WAIT_MS_MAX
-            left = self._due_epochs - epochs_since(epoch, self._due_from)
+            left = epochs_since(self._due_epoch, epoch)
+            if left >= 0x8000:
+                left = 0  # it is past
         return clock.until_ms(now_ms, left)

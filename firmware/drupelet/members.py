@@ -31,8 +31,6 @@ class Members:
     """The group and peer tables of one node."""
 
     def __init__(self, groups_max: int, peers_max: int) -> None:
-        self.groups_max = groups_max
-        self.peers_max = peers_max
         self.group_ids = bytearray(ID_SIZE * groups_max)
         self.group_numbers = bytearray(groups_max)
         self.group_flags = bytearray(groups_max)
@@ -48,7 +46,7 @@ class Members:
         if slot < 0:
             slot = _row(self.group_numbers, self.groups, 0)  # one that was left
         if slot < 0:
-            if self.groups == self.groups_max:
+            if self.groups == len(self.group_numbers):
                 return E_CAPACITY
             slot = self.groups
             self.groups += 1
@@ -62,7 +60,7 @@ class Members:
         """Empty a group's row: to every peer it does not exist any more."""
         self.group_numbers[slot] = 0
         fill(self.group_ids, slot * ID_SIZE, ID_SIZE, 0)
-        fill(self._visibility, slot * self.peers_max, self.peers_max, INVISIBLE)
+        fill(self._visibility, slot * len(self.peer_numbers), len(self.peer_numbers), INVISIBLE)
 
     def add_peer(self, number: int) -> int:
         """Take a peer in; returns its slot or E_CAPACITY."""
@@ -70,7 +68,7 @@ class Members:
         if slot < 0:
             slot = _row(self.peer_numbers, self.peers, 0)  # one whose peer was removed
         if slot < 0:
-            if self.peers == self.peers_max:
+            if self.peers == len(self.peer_numbers):
                 return E_CAPACITY
             slot = self.peers
             self.peers += 1
@@ -99,11 +97,11 @@ class Members:
 
     def set_visibility(self, group: int, peer: int, visibility: int) -> None:
         """Show a group to a peer, or hide it; both are rows."""
-        self._visibility[group * self.peers_max + peer] = visibility
+        self._visibility[group * len(self.peer_numbers) + peer] = visibility
 
     def visibility(self, group: int, peer: int) -> int:
         """INVISIBLE, VISIBLE or SHARED."""
-        return self._visibility[group * self.peers_max + peer]
+        return self._visibility[group * len(self.peer_numbers) + peer]
 
     def shares(self, peer: int) -> int:
         """Which groups the peer shares, as a byte: bit number % 8 of each group's number."""

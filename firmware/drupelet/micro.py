@@ -36,6 +36,9 @@ BODY_SIZE = const(206)  # the longest body whose record fits such a frame
 class Micro:
     """One member of one group; `MicroLink` connects it. Only the constructors allocate."""
 
+    message_group = 0  # the row in `group_ids`: what a codec asks of the core
+    frame_size_max = FRAME_SIZE
+
     def __init__(
         self, client_id: bytes, descriptor: bytes, peers_max: int = 4, offers_max: int = 16,
         messages_max: int = 32, bodies_size: int = 2048, gone_max: int = 40, epoch_ms: int = 1000,

@@ -47,9 +47,6 @@ assert 1 << _DOUBLINGS_MAX == BACKOFF_EPOCHS_MAX
 class MicroLink:
     """One peer over one line, as `drupelet.ports.LinkPort`; mode 0 batch, 1 interactive."""
 
-    message_group = 0  # the row of `core.group_ids`
-    frame_size_max = FRAME_SIZE
-
     def __init__(self, node: "Micro", interactive: int) -> None:
         self.core = node
         self._cell = CELLS_AT + CELL_SIZE * node.peers

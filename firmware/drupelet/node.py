@@ -10,7 +10,7 @@ Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random
 """
 
 from drupelet._compat import const
-from drupelet.core import Core, NoBox
+from drupelet.core import NO_BOX, Core
 from drupelet.errors import E_STORAGE, OK, CapacityError, check
 from drupelet.flashread import STATE_DELETED
 from drupelet.hashes import group_id_into
@@ -58,7 +58,7 @@ from drupelet.telemetry import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from drupelet.blackbox import BlackBox
     from drupelet.channel import Channel, Settings
@@ -67,8 +67,7 @@ if TYPE_CHECKING:
 
 EVENT_NONE = const(0)
 EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a crash
-# Kinds of `store.member`.
-_MEMBER_GROUP = const(1)
+_MEMBER_GROUP = const(1)  # kinds of `store.member`
 _MEMBER_PEER = const(2)
 
 __all__ = [
@@ -82,6 +81,9 @@ __all__ = [
 class Node:
     """One member of some groups. The store is open; tables get their sizes here, for life."""
 
+    _recorder: "Recorder | None" = None
+    _channels: "Sequence[Channel]" = ()
+
     def __init__(
         self, store: "StorePort", random_byte: "Callable[[], int]", peers_max: int = PEERS_MAX,
         groups_max: int = GROUPS_MAX, messages_max: int = MESSAGES_MAX,
@@ -89,21 +91,17 @@ class Node:
         index: "IndexPort | None" = None, parts_max: int = PARTS_MAX,
     ) -> None:  # fmt: skip
         self.core = Core(
-            store, peers_max, groups_max, messages_max, offers_max, blackbox or NoBox(), index,
+            store, peers_max, groups_max, messages_max, offers_max, blackbox or NO_BOX, index,
             parts_max,
         )  # fmt: skip
         self.store = store
         self._random_byte = random_byte
         self._publisher = Publisher(self.core)
-        self._recorder = None
         if blackbox is not None:
             self._recorder = Recorder(store, self._publisher, blackbox)
-        self._links: "list[Link]" = []
-        self._channels: "list[Channel]" = []
-        self.event_handle = 0
+        self.links: "list[Link]" = []
         self.event_again = False
-        self._issued = 0
-        self._before_boot = 0
+        self.event_handle = self._issued = self._before_boot = 0
 
     # --- membership ---
 
@@ -173,7 +171,7 @@ class Node:
         from drupelet.manage import leave
 
         row = self.core.members.group_slot(group)
-        assert row >= 0, "left a group that was not joined"
+        assert row >= 0, "not a member"
         check(leave(self.core, row), "the store did not take it")
 
     def remove_peer(self, peer: int) -> None:
@@ -183,17 +181,16 @@ class Node:
         row = self.core.members.peer_slot(peer)
         assert row >= 0, "removed a peer that is not known"
         check(remove_peer(self.core, row), "the store did not take it")
-        for at in range(len(self._links) - 1, -1, -1):
-            if self._links[at].peer == row:
-                self._links.pop(at).close()
+        for at in range(len(self.links) - 1, -1, -1):
+            if self.links[at].peer == row:
+                self.links.pop(at).close()
 
     def add_peer(self, id: bytes) -> int:
         """Know a peer by its 4-byte id; returns its number. Raises CapacityError."""
         number = self.store.member(_MEMBER_PEER, id, 0, len(id))
         check(number, "no room for another peer")
         check(self.core.members.add_peer(number), "peers_max reached")
-        peers = self.core.members.peers
-        self.core.offers.quota = self.core.offers.count // peers or 1
+        self.core.offers.quota = self.core.offers.count // self.core.members.peers or 1
         return number
 
     def share(self, group: int, peer: int, visibility: int) -> None:
@@ -206,6 +203,10 @@ class Node:
         members.set_visibility(group_slot, peer_slot, visibility)
         if visibility == SHARED and before != SHARED:
             self.core.window.show_all(peer_slot)
+            if self.core.window.boot:
+                from drupelet.manage import shown
+
+                shown(self.core, group, peer)
         elif visibility < before:
             kept = HOLD | ACK | ACKING if visibility else HOLD
             self.core.window.hide(group_slot, peer_slot, kept)
@@ -221,27 +222,28 @@ class Node:
         core = self.core
         core.window.restore()
         window = core.window
-        self._before_boot = window.newest
         core.graph.recover()
         core.promote(now_ms)
+        # What recovery delivers may have been given before the cut, which took only its delivery.
+        self._before_boot = window.newest
         if not resumed:
             window.boot = (window.boot + 1) & 0xFFFF or 1
             window.dirty = True
         self._issued = window.consumed
         window.save()
+        window.pack(len(self.store.saved))  # without a write, too, the store is told what may go
         return window.boot
 
     def link(
         self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0
     ) -> Link:
-        """Make a link to a peer. Its first epoch starts at a random phase, so that devices that
-        were switched on together do not send together for ever. Live links to one peer count by
-        one clock, that of the shortest epoch; the others' epochs are rounded up to its multiples.
-        epoch_ms: 1..2^28, of no meaning for a stick."""
+        """Make a link to a peer. Its first epoch starts at a random phase: devices that boot
+        together do not send together for ever. Live links to one peer count by one clock, that of
+        the shortest; others are rounded up to its multiples. epoch_ms: 1..2^28, not of a stick."""
         slot = self.core.members.peer_slot(peer)
         assert slot >= 0
         epoch_ms = epoch_ms or WAIT_MS_MAX
-        others = [link for link in self._links if link.peer == slot and not link.visits]
+        others = [link for link in self.links if link.peer == slot and not link.visits]
         if carrier != CARRIER_STICK and others and others[0].clock.epoch_ms <= epoch_ms:
             clock = others[0].clock
         else:
@@ -250,11 +252,10 @@ class Node:
             profile = PROFILE_BSP_1  # bytes cost nothing there, and nobody answers
         codec = make_codec(self.core, profile, slot)
         link = Link(self.core, slot, profile, codec, carrier, epoch_ms, mode, clock)
-        if not link.visits:
-            clock.users = len(others) + 1
-            for other in others:
-                other.use(clock)
-        self._links.append(link)
+        for other in others if not link.visits else ():
+            clock.share(len(others) + 1)
+            other.use(clock)
+        self.links.append(link)
         return link
 
     def channel(
@@ -268,7 +269,7 @@ class Node:
         from drupelet.channel_open import open_channel
 
         made = open_channel(id, participant, keeper, self._random_byte, settings, now_ms)
-        self._channels.append(made)
+        self._channels = list(self._channels) + [made]
         return made
 
     # --- messages ---
@@ -338,9 +339,8 @@ class Node:
 
     def _group_of(self, handle: int) -> int:
         """The row of a message's group, -1 when there is no such message."""
-        if self.store.load(handle) != OK:
-            return -1
-        return self.core.members.group_slot(self.store.group)
+        known = self.store.load(handle) == OK
+        return self.core.members.group_slot(self.store.group) if known else -1
 
     # --- black box ---
 
@@ -352,14 +352,14 @@ class Node:
     def telemetry_flush(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
         """Publish the black box as far as it is written."""
         recorder = self._recorder
-        return recorder.flush(group, now_ms, timestamp) if recorder is not None else OK
+        return OK if recorder is None else recorder.flush(group, now_ms, timestamp)
 
     # --- time ---
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until some link or channel may have something to send."""
         soonest = WAIT_MS_MAX
-        for link in self._links:
+        for link in self.links:
             soonest = min(soonest, link.wake_ms(now_ms))
         for channel in self._channels:
             soonest = min(soonest, channel.wake_ms(now_ms))

@@ -4,6 +4,7 @@ A profile number is the lower half of a frame's kind byte (docs/SPEC.md 2).
 """
 
 from drupelet._compat import const
+from drupelet.hashes import MessageHash
 from drupelet.members import FAMILIES, FAMILY_BSP, FAMILY_BSP_0, FAMILY_MVDS
 
 TYPE_CHECKING = False
@@ -44,6 +45,8 @@ def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
 
         return FrameCodec(core, peer)
     assert PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001, "no such profile"
+    if core.codecs is None:
+        core.codecs = {}
     if profile not in core.codecs:
         from drupelet.wire.mvds_codec import MvdsCodec
 
@@ -61,7 +64,9 @@ def bring_family(core: "Core", family: int) -> None:
 
         core.use_family(family, Bsp0MessageHash())
         return
-    assert family == FAMILY_MVDS
-    from drupelet.hashes_mvds import MvdsMessageHash
+    if family == FAMILY_MVDS:
+        from drupelet.hashes_mvds import MvdsMessageHash
 
-    core.use_family(family, MvdsMessageHash())
+        core.use_family(family, MvdsMessageHash())
+        return
+    core.use_family(family, MessageHash())

@@ -1,6 +1,6 @@
 """How messages of our own come about: from a buffer, or piece by piece in a part file."""
 
-from drupelet.errors import E_CAPACITY, OK
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.graph import ENTERED
 from drupelet.limits import (
     BODY_SIZE_MAX,
@@ -10,6 +10,7 @@ from drupelet.limits import (
     PART_PUBLISH,
     TIMESTAMP_SIZE,
 )
+from drupelet.members import FAMILY_BSP
 from drupelet.memory import copy
 
 # The key of a part file whose content has no id yet.
@@ -33,7 +34,7 @@ class Publisher:
         """Publish `body[:size]`; the handle, or a negative code (also for what is there)."""
         assert 0 <= size <= BODY_SIZE_MAX
         core = self._core
-        slot = self._slot(group)
+        slot = self._slot(group, timestamp)
         if size > INLINE_SIZE_MAX:
             code = self.begin(PART_PUBLISH, group, timestamp)
             if code == OK:
@@ -47,12 +48,13 @@ class Publisher:
     def begin(self, part: int, group: int, timestamp: "bytes | bytearray") -> int:
         """Begin a content in a part file: group id and timestamp; the body is appended to it."""
         core = self._core
+        slot = self._slot(group, timestamp)
         store = core.store
         store.part_drop(part)
         code = store.part_open(part, COMPOSED_KEY, 0, 0)
         if code < 0:
             return code
-        copy(core.scratch, 0, core.members.group_ids, self._slot(group) * ID_SIZE, ID_SIZE)
+        copy(core.scratch, 0, core.members.group_ids, slot * ID_SIZE, ID_SIZE)
         copy(core.scratch, ID_SIZE, timestamp, 0, TIMESTAMP_SIZE)
         return store.part_append(part, core.scratch, 0, CONTENT_HEADER_SIZE)
 
@@ -67,13 +69,18 @@ class Publisher:
         """Put the content of a part file into the log; the handle, or a negative code."""
         core = self._core
         slot = self._slot(group)
-        if core.identify_part(part) != slot or core.store.find(core.id, 0):
+        if core.identify_part(part) != slot:
+            return E_STORAGE
+        if core.store.find(core.id, 0):
             return E_CAPACITY
         return self._entered(core.graph.take_part(slot, 0, core.id, part), slot, now_ms)
 
-    def _slot(self, group: int) -> int:
-        slot = self._core.members.group_slot(group)
+    def _slot(self, group: int, timestamp: "bytes | bytearray" = b"\0") -> int:
+        members = self._core.members
+        slot = members.group_slot(group)
         assert slot >= 0, "published into a group that was not joined"
+        signed = timestamp[0] >= 0x80 and members.families[slot] == FAMILY_BSP
+        assert not signed, "a timestamp is below 2^63: every peer would refuse it"
         return slot
 
     def _entered(self, outcome: int, slot: int, now_ms: int) -> int:

@@ -38,15 +38,22 @@ def epochs_since(epoch: int, then: int) -> int:
 class EpochClock:
     """Numbers the epochs (modulo 2^16) that the live links to one peer share."""
 
+    # The links that count by this clock share one payload per epoch (MVDS "Flow").
+    users = 1  # how many they are; of more than one:
+    payload_epoch = 0  # when a payload went last, and over which of them
+    payload_link: "Link | None" = None
+
     def __init__(self, epoch_ms: int, now_ms: int, phase_ms: int) -> None:
         assert 0 < epoch_ms <= WAIT_MS_MAX and 0 <= phase_ms < epoch_ms
         self.epoch_ms = epoch_ms
         self.epoch = 1
         self.start_ms = later_ms(now_ms, phase_ms - epoch_ms)
-        # The links that count by this clock share one payload per epoch (MVDS "Flow").
-        self.users = 1  # how many they are
-        self.payload_epoch = 0  # when a payload went last, and over which of them
-        self.payload_link: "Link | None" = None
+
+    def share(self, users: int) -> None:
+        """So many links count by this clock from now on."""
+        self.users = users
+        self.payload_epoch = 0
+        self.payload_link = None
 
     def advance(self, now_ms: int) -> None:
         """Move to the epoch that holds `now_ms`; a clock that went back is not followed."""

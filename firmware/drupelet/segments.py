@@ -13,6 +13,7 @@ from flash, which verifies the pieces and their durability in one pass.
 """
 
 from drupelet._compat import const
+from drupelet.core import PART_ROW
 from drupelet.due import Dues
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.limits import (
@@ -24,10 +25,10 @@ from drupelet.limits import (
     PIECE_SIZE,
     SEGMENT_HEADER_SIZE,
 )
-from drupelet.members import GROUP_TELEMETRY, SHARED
+from drupelet.members import SHARED
 from drupelet.memory import copy, equal, fill, get_u16, put_u16
 from drupelet.schedule import elapsed_ms
-from drupelet.states import GOT_MESSAGE, GOT_REQUEST, HOLD
+from drupelet.states import GOT_MESSAGE, GOT_REQUEST, HOLD, QUEUED, REQUEST
 from drupelet.sync import Exchange
 
 TYPE_CHECKING = False
@@ -38,6 +39,16 @@ KIND_SEGMENT = const(0x50)
 KIND_STATE = const(0x51)
 _KEY_SIZE = const(8)
 _STATE_SIZE = const(11)
+# In a row of `core.part_rows`: how long the content is and when it last grew; how much of it we
+# had (+ 1) when its sender seemed not to know; how much it was told that we have (+ 1; 0: nothing
+# yet), and when; whether it is a black box.
+_TOTAL = const(0)
+_GREW_MS = const(1)
+_GAP = const(2)
+_TOLD = const(3)
+_TOLD_MS = const(4)
+_BOX = const(5)
+assert _BOX < PART_ROW
 # A transfer that stood still for 2^3 epochs gives its part file up to another.
 _STILL_SHIFT = const(3)
 
@@ -45,13 +56,17 @@ _STILL_SHIFT = const(3)
 class SegmentExchange(Exchange):
     """An exchange whose long messages go out and come in piece by piece."""
 
+    @property
+    def epoch_ms(self) -> int:
+        """Of a live link."""
+        return 0
+
     def __init__(
         self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
     ) -> None:
         Dues.__init__(self, core, peer, family, interactive, visits)
-        self.epoch_ms = 0  # of a live link
-        self._offset = 0
-        self.telemetry_in = False  # what comes in in pieces is a black box
+        if visits:
+            self.offset = 0  # how far the message that goes out in pieces is written
 
     # --- out ---
 
@@ -62,67 +77,77 @@ class SegmentExchange(Exchange):
         live = not self.visits
         if live:
             self._take_over()
-        slot = self.long_slot
-        due = slot < 0 or self.message_due(slot)
+        slot = self._slot()
+        due = self.message_due(slot) if slot >= 0 else not live
         if not due or store.load(self.long_handle) != OK or not store.size:
             self._end_long()
             return 0
         total = CONTENT_HEADER_SIZE + store.size
         size = min(limit - SEGMENT_HEADER_SIZE, total)
-        if live:
-            self._resume(slot, total, size)
-        size = min(size, total - self._offset)
+        offset = self._resume(slot, total, size) if live else self.offset
+        size = min(size, total - offset)
         frame[0] = KIND_SEGMENT
         copy(frame, 1, store.id, 0, _KEY_SIZE)
         put_u16(frame, 9, total)
-        put_u16(frame, 11, self._offset)
+        put_u16(frame, 11, offset)
         group = core.members.group_slot(store.group)
-        self.telemetry = core.members.group_flags[group] & GROUP_TELEMETRY != 0
-        self._piece_into(frame, SEGMENT_HEADER_SIZE, size, group)
-        self._offset += size
+        core.telemetry = core.is_box(group)
+        self._piece_into(frame, offset, size, group)
+        offset += size
         if live:
-            core.out_sizes[self.peer] = self._offset
-        if self._offset == total:
+            core.out_sizes[self.peer] = offset
+        else:
+            self.offset = offset
+        if offset == total:
             if slot >= 0:
                 self.note_sent(slot)
             self._end_long()
             if live:
-                fill(core.out_keys, self.peer * _KEY_SIZE, _KEY_SIZE, 0)
-            self._message_left = core.slots.count  # the next long one has its turn
+                fill(core.part_keys, self._out_key(), _KEY_SIZE, 0)
+            core.message_left = core.slots.count  # the next long one has its turn
         return SEGMENT_HEADER_SIZE + size
+
+    def _out_key(self) -> int:
+        return (len(self.core.part_owners) + self.peer) * _KEY_SIZE
+
+    def _slot(self) -> int:
+        """The slot where the message `long_handle` is queued for the peer, or -1."""
+        slots = self.core.slots
+        for slot in range(slots.count):
+            queued = slots.states[self._cell(slot)] & (QUEUED | REQUEST)
+            if queued and slots.handles[slot] == self.long_handle:
+                return slot
+        return -1
 
     def _take_over(self) -> None:
         """Go on with what another link to the peer has begun: it takes in one at a time."""
         slots = self.core.slots
-        slot = slots.find_prefix(self.core.out_keys, self.peer * _KEY_SIZE, _KEY_SIZE)
-        if slot >= 0 and slot != self.long_slot and self.message_due(slot):
-            self.long_slot = slot
+        slot = slots.find_prefix(self.core.part_keys, self._out_key(), _KEY_SIZE)
+        if slot >= 0 and self.message_due(slot):
             self.long_handle = slots.handles[slot]
 
-    def _resume(self, slot: int, total: int, size: int) -> None:
-        """Set the offset of a live link's next piece: where the last one ended, on whatever."""
+    def _resume(self, slot: int, total: int, size: int) -> int:
+        """The offset of a live link's next piece: where the last one ended, on whatever."""
         core = self.core
-        key_at = self.peer * _KEY_SIZE
-        self._offset = 0
-        if equal(core.out_keys, key_at, core.store.id, 0, _KEY_SIZE):
-            self._offset = core.out_sizes[self.peer]
-        elif total > PART_FLUSH_SIZE and self._went_out(slot):
-            # The last piece shows what of it arrived.
-            self._offset = total - (size if size < PIECE_SIZE else PIECE_SIZE)
-        copy(core.out_keys, key_at, core.store.id, 0, _KEY_SIZE)
-
-    def _went_out(self, slot: int) -> bool:
-        """True when the message has left whole over a live link, but is not acknowledged."""
-        return slot >= 0 and not self.visits and self.core.slots.send_counts[self._cell(slot)] > 0
+        key_at = self._out_key()
+        offset = 0
+        if equal(core.part_keys, key_at, core.store.id, 0, _KEY_SIZE):
+            offset = core.out_sizes[self.peer]
+        elif total > PART_FLUSH_SIZE and core.slots.send_counts[self._cell(slot)]:
+            # It has left whole, but is not acknowledged: the last piece shows what arrived.
+            offset = total - (size if size < PIECE_SIZE else PIECE_SIZE)
+        copy(core.part_keys, key_at, core.store.id, 0, _KEY_SIZE)
+        return offset
 
     def _end_long(self) -> None:
-        self._offset = self.long_handle = 0
-        self.long_slot = -1
+        self.long_handle = 0
+        if self.visits:
+            self.offset = 0
 
-    def _piece_into(self, frame: bytearray, at: int, size: int, group: int) -> None:
-        """Copy `size` content bytes from `_offset` on; the store has loaded the message."""
+    def _piece_into(self, frame: bytearray, offset: int, size: int, group: int) -> None:
+        """Copy `size` content bytes from `offset` on; the store has loaded the message."""
         core = self.core
-        offset = self._offset
+        at = SEGMENT_HEADER_SIZE
         head = CONTENT_HEADER_SIZE - offset
         if head > 0:
             head = head if head < size else size
@@ -145,17 +170,18 @@ class SegmentExchange(Exchange):
         if slot < 0 or self.sight(slot) != SHARED or slots.states[self._cell(slot)] & HOLD:
             return OK
         have = get_u16(frame, 9)
-        if have >= CONTENT_HEADER_SIZE + slots.size(slot):
+        store = self.core.store
+        known = store.load(slots.handles[slot]) == OK
+        if not known or have >= CONTENT_HEADER_SIZE + store.size:
             have = 0
-        copy(self.core.out_keys, self.peer * _KEY_SIZE, frame, 1, _KEY_SIZE)
+        copy(self.core.part_keys, self._out_key(), frame, 1, _KEY_SIZE)
         self.core.out_sizes[self.peer] = have
-        if self.long_slot != slot:
-            self._end_long()  # the peer takes in this one, and only this one, now
-        self._offset = have
+        if self.visits:
+            self.offset = have
         self._step(slot, GOT_REQUEST)  # it asks for the rest
         slots.send_counts[self._cell(slot)] = 0
+        # The peer takes in this one, and only this one, now.
         self.long_handle = slots.handles[slot]
-        self.long_slot = slot
         self.attention = True
         return OK
 
@@ -181,14 +207,16 @@ class SegmentExchange(Exchange):
         """Write a SEGMENT STATE if the peer should know one; its size, or 0."""
         core = self.core
         part = self._part()
-        if part < 0 or not core.part_gaps[part]:
+        row = part * PART_ROW
+        rows = core.part_rows
+        if part < 0 or not rows[row + _GAP]:
             return 0
-        gap = core.part_gaps[part]
-        core.part_gaps[part] = 0
+        gap = rows[row + _GAP]
+        rows[row + _GAP] = 0
         if core.store.part_size(PART_INCOMING + part) != gap - 1:
             return 0  # it has grown since: the sender is at it already
-        core.part_told[part] = gap
-        core.part_told_ms[part] = self.now_ms
+        rows[row + _TOLD] = gap
+        rows[row + _TOLD_MS] = core.now_ms
         frame[0] = KIND_STATE
         copy(frame, 1, core.part_keys, part * _KEY_SIZE, _KEY_SIZE)
         put_u16(frame, 9, gap - 1)
@@ -199,10 +227,11 @@ class SegmentExchange(Exchange):
 
         What it sent before it heard of a gap shows the same gap.
         """
-        core = self.core
-        told_ms = elapsed_ms(self.now_ms, core.part_told_ms[part])
-        if core.part_told[part] != have + 1 or told_ms >> 1 >= self.epoch_ms:
-            core.part_gaps[part] = have + 1
+        row = part * PART_ROW
+        rows = self.core.part_rows
+        told_ms = elapsed_ms(self.core.now_ms, rows[row + _TOLD_MS])
+        if rows[row + _TOLD] != have + 1 or told_ms >> 1 >= self.epoch_ms:
+            rows[row + _GAP] = have + 1
 
     def on_segment(self, frame: bytearray, size: int) -> int:
         """Take in one piece; OK, or a negative code when it was not a piece at all."""
@@ -219,12 +248,18 @@ class SegmentExchange(Exchange):
             return OK
         slot = core.slots.find_prefix(frame, 1, _KEY_SIZE)
         if slot >= 0:
+            core.telemetry = core.is_box(core.slots.groups[slot])
             if self.sight(slot):
                 self._step(slot, GOT_MESSAGE)
             return OK
         part = self._open(frame, offset, total)
         if part < 0:
             return E_CAPACITY
+        row = part * PART_ROW
+        if offset:
+            core.telemetry = core.part_rows[row + _BOX] > 0
+        else:
+            core.part_rows[row + _BOX] = int(core.telemetry)
         file = PART_INCOMING + part
         have = core.store.part_size(file)
         if offset > have or end <= have < total:
@@ -234,7 +269,7 @@ class SegmentExchange(Exchange):
         if end > have:
             at = SEGMENT_HEADER_SIZE + have - offset
             code = core.store.part_append(file, frame, at, end - have)
-            core.part_grew_ms[part] = self.now_ms
+            core.part_rows[row + _GREW_MS] = core.now_ms
         if code != OK:
             core.part_owners[part] = 0
         elif end >= total:
@@ -251,7 +286,7 @@ class SegmentExchange(Exchange):
         if group < 0 or not self.sees(group):
             self.core.unknown += 1
             return False
-        self.telemetry_in = members.group_flags[group] & GROUP_TELEMETRY != 0
+        self.core.telemetry = self.core.is_box(group)
         return True
 
     def _open(self, frame: bytearray, offset: int, total: int) -> int:
@@ -267,7 +302,9 @@ class SegmentExchange(Exchange):
                     break
                 part = (part + 1) % len(owners)
         same = equal(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
-        same = same and core.part_totals[part] == total
+        row = part * PART_ROW
+        rows = core.part_rows
+        same = same and rows[row + _TOTAL] == total
         if owners[part] == self.peer + 1 and same:
             return part
         if owners[part] and not self._gives_way(part, offset):
@@ -275,10 +312,10 @@ class SegmentExchange(Exchange):
                 self._missed(part, core.store.part_size(PART_INCOMING + part))
             return -1
         owners[part] = self.peer + 1
-        core.part_grew_ms[part] = self.now_ms
+        rows[row + _GREW_MS] = core.now_ms
         copy(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
-        core.part_totals[part] = total
-        core.part_told[part] = core.part_gaps[part] = 0
+        rows[row + _TOTAL] = total
+        rows[row + _TOLD] = rows[row + _GAP] = rows[row + _BOX] = 0
         if core.store.part_open(PART_INCOMING + part, frame, 1, total) < 0:
             owners[part] = 0
             return -1
@@ -291,7 +328,7 @@ class SegmentExchange(Exchange):
         if ours and not offset and core.store.part_size(PART_INCOMING + part) < PART_FLUSH_SIZE:
             return True
         known = core.slots.find_prefix(core.part_keys, part * _KEY_SIZE, _KEY_SIZE) >= 0
-        still_ms = elapsed_ms(self.now_ms, core.part_grew_ms[part])
+        still_ms = elapsed_ms(core.now_ms, core.part_rows[part * PART_ROW + _GREW_MS])
         return known or still_ms >> _STILL_SHIFT >= self.epoch_ms
 
     def _complete(self, file: int, key_at: int) -> None:

@@ -1,8 +1,8 @@
 """The slab tables: one preallocated bytearray per column, nothing grows.
 
-A message slot is 40 bytes (id 32, handle 4, size 2, group 1, source 1) and a flag byte; each peer
-adds 4 bytes to it (state, send count, send epoch). Bodies, timestamps and dependencies stay in
-the store. A free slot has an id of zeros.
+A message slot is 38 bytes (id 32, handle 4, group 1, flags 1); each peer adds 4 bytes to it
+(state, send count, send epoch). Bodies, their lengths, sources, timestamps and dependencies stay
+in the store. A free slot has an id of zeros.
 """
 
 from drupelet._compat import const
@@ -12,6 +12,8 @@ from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from drupelet.ports import IndexPort
 
 USED = const(1)
@@ -27,25 +29,35 @@ OWED_BUNDLING = const(5)  # the same, written into the bundle that is being made
 # A parent that did not come after so many requests may be forgotten for an offer.
 _WANTED_SENDS = const(8)
 
+# A peer's row in `Window.sticks`: the highest bundle of its that was imported whole, the last one
+# that we wrote, up to which handle that holds the log; and up to which one the peer may have lost
+# even what came from it.
+STICK_ROW = const(4)
+STICK_IN = const(0)
+STICK_OUT = const(1)
+STICK_HOLDS = const(2)
+STICK_LOST = const(3)
+
 
 class MessageSlots:
     """Messages on their way to or from some peer; `index` finds ids where scans are slow."""
+
+    # What few nodes have stands here, so that the others do not pay for it.
+    _index: "IndexPort | None" = None
+    # What wire profiles keep beside the table, 2 bytes per slot; zeros when free.
+    columns: "Sequence[bytearray]" = ()
 
     def __init__(self, count: int, peers_max: int, index: "IndexPort | None") -> None:
         self.count = count
         self.ids = bytearray(ID_SIZE * count)
         self.handles = [0] * count  # the store's; no longer than 4 bytes each on a board
-        self._sizes = bytearray(2 * count)
         self.groups = bytearray(count)
-        self.sources = bytearray(count)
         self.flags = bytearray(count)
         self.states = bytearray(peers_max * count)
         self.send_counts = bytearray(peers_max * count)
         self._send_epochs = bytearray(2 * peers_max * count)
-        self._peers_max = peers_max
-        self._index = index
-        # What wire profiles keep beside the table, 2 bytes per slot; zeros when free.
-        self.columns: "list[bytearray]" = []
+        if index is not None:
+            self._index = index
         # Slots are taken in a ring: slot order is log order, and a scan finds parents first.
         self.oldest = 0
 
@@ -61,14 +73,13 @@ class MessageSlots:
         # A peer may well ask for the zeros of a free slot.
         return slot if self.flags[slot] else -1
 
-    def take(self, slot: int, id: "bytes | bytearray", at: int, handle: int, size: int) -> None:
-        """Fill a free slot; group, source and states are the caller's to set."""
+    def take(self, slot: int, id: "bytes | bytearray", at: int, handle: int) -> None:
+        """Fill a free slot; group and states are the caller's to set."""
         assert not self.flags[slot]
         copy(self.ids, slot * ID_SIZE, id, at, ID_SIZE)
         self.handles[slot] = handle
-        put_u16(self._sizes, slot * 2, size)
         self.flags[slot] = USED
-        for peer in range(self._peers_max):
+        for peer in range(len(self.states) // self.count):
             self.states[peer * self.count + slot] = 0
             self.send_counts[peer * self.count + slot] = 0
         self.oldest = (slot + 1) % self.count
@@ -83,10 +94,6 @@ class MessageSlots:
         for column in self.columns:
             put_u16(column, slot * 2, 0)
         self.flags[slot] = 0
-
-    def size(self, slot: int) -> int:
-        """Body bytes of the message in `slot`."""
-        return get_u16(self._sizes, slot * 2)
 
     def send_epoch(self, cell: int) -> int:
         """The epoch of the last send; `cell` = peer * count + slot."""
@@ -105,6 +112,8 @@ class OfferPool:
     (BSP v1 section 4.1): that only delays, for the peer offers again.
     """
 
+    columns: "Sequence[bytearray]" = ()  # 2 bytes per entry; zeros when added
+
     def __init__(self, count: int) -> None:
         self.count = count
         self.ids = bytearray(ID_SIZE * count)
@@ -114,7 +123,6 @@ class OfferPool:
         self._epochs = bytearray(2 * count)  # when it was added, or last asked for
         self.quota = count
         self.replaced = 0
-        self.columns: "list[bytearray]" = []  # 2 bytes per entry; zeros when added
 
     def add(
         self, id: "bytes | bytearray | memoryview", at: int, peer: int, kind: int, epoch: int

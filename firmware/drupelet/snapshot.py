@@ -243,7 +243,6 @@ class Snapshot:
             link.resume()
             heard = get_u16(buf, at + 4)
             if heard != _NEVER:
-                link.heard = True
                 link.heard_epoch = (begun - heard) % EPOCH_MODULUS
 
     def _take_back_off(self, buf: bytearray, at: int, core: "Core", peer: int, epoch: int) -> None:

@@ -16,7 +16,7 @@ from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
 from drupelet.graph import ENTERED, REFUSED, TOO_EARLY, WAITING
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
-from drupelet.members import GROUP_TELEMETRY, INVISIBLE, SHARED
+from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy
 from drupelet.schedule import epochs_since
 from drupelet.slots import OFFERED, OWED, PENDING, WANTED
@@ -54,12 +54,12 @@ class Exchange(Dues):
         held = core.slots.states[cell] & HOLD
         self._step(slot, GOT_ACK)
         if not held:
-            self._gained = True
+            self._stalled_epochs = -1
             if self.policy is not None and core.slots.send_counts[cell]:
                 once = core.slots.send_counts[cell] == 1
-                age = epochs_since(self.epoch, core.slots.send_epoch(cell))
+                age = epochs_since(self.clock.epoch, core.slots.send_epoch(cell))
                 self.policy.on_acked(age if once else -1)
-            core.trace(self.now_ms, CODE_ACKED, self._number(), 0, slot)
+            core.trace(core.now_ms, CODE_ACKED, self._number(), 0, slot)
             core.window.clean(slot)
 
     def on_offer(self, buf: bytearray, at: int) -> None:
@@ -71,10 +71,10 @@ class Exchange(Dues):
             self._step(slot, GOT_OFFER)
             self._came(True)
         elif slot < 0 and self._holds(buf, at):
-            core.offers.add(buf, at, self.peer, OWED, self.epoch)
+            core.offers.add(buf, at, self.peer, OWED, self.clock.epoch)
             self._came(True)
         elif not self.begun(buf, at):
-            core.offers.add(buf, at, self.peer, OFFERED, self.epoch)
+            core.offers.add(buf, at, self.peer, OFFERED, self.clock.epoch)
 
     def _came(self, held: bool) -> None:
         """Tell the policy of a message or an offer that came in."""
@@ -126,13 +126,13 @@ class Exchange(Dues):
         `message_slot` and `core.id` tell the codec afterwards which one it was.
         """
         core = self.core
-        self.message_slot = -1
-        self.telemetry = False
+        core.message_slot = -1
+        core.telemetry = False
         row = core.members.group_of(group, group_at)
         if row < 0 or not self.sees(row):
             core.unknown += 1
             return
-        self.telemetry = core.members.group_flags[row] & GROUP_TELEMETRY != 0
+        core.telemetry = core.is_box(row)
         if core.identify(row, stamp, stamp_at, body, at, size) != OK:
             self.bad_record()
         elif not self.known(core.id, 0):
@@ -174,12 +174,12 @@ class Exchange(Dues):
         """
         core = self.core
         slot = core.slots.find(id, at)
-        self.message_slot = slot
+        core.message_slot = slot
         if slot >= 0:
             self._step(slot, GOT_MESSAGE)
-            core.trace(self.now_ms, CODE_DUPLICATE, self._number(), 0, slot)
+            core.trace(core.now_ms, CODE_DUPLICATE, self._number(), 0, slot)
         elif core.store.find(id, at) > 0:
-            core.offers.add(id, at, self.peer, OWED, self.epoch)
+            core.offers.add(id, at, self.peer, OWED, self.clock.epoch)
         else:
             return False
         core.duplicates += 1
@@ -200,24 +200,24 @@ class Exchange(Dues):
         offers.drop_id(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
-            if outcome == TOO_EARLY and core.slots.find(core.graph.missing_id, 0) < 0:
-                offers.add(core.graph.missing_id, 0, self.peer, WANTED, self.epoch)
+            if outcome == TOO_EARLY and core.slots.find(core.graph.ids, ID_SIZE) < 0:
+                offers.add(core.graph.ids, ID_SIZE, self.peer, WANTED, self.clock.epoch)
             return
         slot = core.graph.slot
-        self.message_slot = slot
+        core.message_slot = slot
         if core.graph.ephemeral:
             pass  # nobody waits for its acknowledgement
         elif slot >= 0:
             self._step(slot, GOT_MESSAGE)
-            core.trace(self.now_ms, CODE_RECEIVED, self._number(), 0, slot)
+            core.trace(core.now_ms, CODE_RECEIVED, self._number(), 0, slot)
         else:
-            offers.add(core.id, 0, self.peer, OWED, self.epoch)
+            offers.add(core.id, 0, self.peer, OWED, self.clock.epoch)
         if outcome == WAITING:
-            core.graph.want_parents(slot, self.peer, self.epoch)
+            core.graph.want_parents(slot, self.peer, self.clock.epoch)
         elif outcome == ENTERED:
-            core.entered(self.now_ms, group, self._number())
+            core.entered(core.now_ms, group, self._number())
         else:
-            core.promote(self.now_ms)  # what depends on it is buried, too
+            core.promote(core.now_ms)  # what depends on it is buried, too
 
     def bad_record(self) -> None:
         """Count a malformed record."""

@@ -12,7 +12,7 @@ from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import RESERVED_SLOTS
 from drupelet.members import FAMILY_MVDS, GROUP_TELEMETRY, HEAD_EPHEMERAL, SHARED
 from drupelet.memory import get_u16, get_u32, put_u16, put_u32
-from drupelet.slots import EPHEMERAL, PENDING, USED
+from drupelet.slots import EPHEMERAL, PENDING, STICK_HOLDS, STICK_LOST, STICK_OUT, STICK_ROW, USED
 from drupelet.states import ACK, ACKING, BUNDLED, HOLD, QUEUED, REQUEST
 
 TYPE_CHECKING = False
@@ -25,7 +25,9 @@ _BUSY = ACK | ACKING | REQUEST
 # What is saved before sleep (docs/SPEC.md 5): version, boot, consumed handle, peer rows, messages.
 _VERSION = const(2)
 _HEADER_SIZE = const(8)
+_LOST = const(0x80)  # of the first byte of `low`: the peer may lack even what came from it
 _PEER_SIZE = const(14)
+_head = bytearray(1)  # the first byte of the body that is looked at
 
 
 class Window:
@@ -35,16 +37,11 @@ class Window:
         self.store = store
         self.members = members
         self.slots = slots
-        peers_max = members.peers_max
+        peers_max = len(members.peer_numbers)
         self.cursors = [0] * peers_max  # the handle up to which the log is queued for the peer
         self.queued = [0] * peers_max  # messages in slots that the peer is not known to hold
-        self.bundles_in = [0] * peers_max
-        self.bundles_out = [0] * peers_max
-        self.changes = [0] * peers_max  # counts what was queued; the peer's links compare
-        self.bundled = [0] * peers_max  # a stick holds the log up to here
-        # Up to here the peer may have lost even what came from it.
-        self.lost = [0] * peers_max
-        self._head = bytearray(1)
+        self.changes = bytearray(peers_max)  # counts what was queued; the peer's links compare
+        self.sticks = [0] * (STICK_ROW * peers_max)
         self.newest = 0
         self.consumed = 0
         self.boot = 0
@@ -52,6 +49,10 @@ class Window:
 
     def show_all(self, peer: int) -> None:
         """Walk the whole log again for a peer that shares more than it did."""
+        self.store.settled_handle = 0  # until the next `pack`, nothing goes
+        for row in range(len(self.store.settled)):
+            self.store.settled[row] = 0
+        self.dirty = self.dirty or self.boot != 0
         self.cursors[peer] = 0
         self._changed(peer)
 
@@ -78,8 +79,9 @@ class Window:
         """Forget what is known about a peer; its row is free for another one."""
         for slot in range(self.slots.count):
             self.set_state(slot, peer, 0)
-        self.cursors[peer] = self.bundled[peer] = self.lost[peer] = 0
-        self.bundles_in[peer] = self.bundles_out[peer] = 0
+        self.cursors[peer] = 0
+        for row in range(STICK_ROW):
+            self.sticks[peer * STICK_ROW + row] = 0
         self.dirty = True
 
     def hide(self, group: int, peer: int, kept: int) -> None:
@@ -146,16 +148,15 @@ class Window:
         return found
 
     def admit(
-        self, id: "bytes | bytearray", at: int, handle: int, group: int, source: int, size: int,
+        self, id: "bytes | bytearray", at: int, handle: int, group: int, source: int,
         pending: bool,
     ) -> int:  # fmt: skip
         """Give a message a slot; -1 when there is none. `group`, `source`: row and peer number."""
         slot = self.room(pending)
         if slot < 0:
             return -1
-        self.slots.take(slot, id, at, handle, size)
+        self.slots.take(slot, id, at, handle)
         self.slots.groups[slot] = group
-        self.slots.sources[slot] = source
         if pending:
             self.slots.flags[slot] = USED | PENDING
         peer = self.members.peer_slot(source)
@@ -177,7 +178,7 @@ class Window:
     def _queue(self, slot: int, peer: int) -> None:
         if self.members.visibility(self.slots.groups[slot], peer) == SHARED:
             state = self.slots.states[peer * self.slots.count + slot]
-            if self.slots.handles[slot] <= self.bundled[peer]:
+            if self.slots.handles[slot] <= self.sticks[peer * STICK_ROW + STICK_HOLDS]:
                 state |= BUNDLED
             self.set_state(slot, peer, state | QUEUED)
             self._changed(peer)
@@ -215,14 +216,14 @@ class Window:
         if slot >= 0:
             return slot
         came = self.members.peer_slot(store.source) == peer
-        if came and handle > self.lost[peer]:
+        if came and handle > self.sticks[peer * STICK_ROW + STICK_LOST]:
             return -2
-        slot = self.admit(store.id, 0, handle, group, store.source, store.size, False)
+        slot = self.admit(store.id, 0, handle, group, store.source, False)
         if came and slot >= 0:
             self.set_state(slot, peer, 0)  # it does not count as held by who gave it
         headed = slot >= 0 and self.members.families[group] == FAMILY_MVDS
-        if headed and store.read_into(handle, 0, self._head, 0, 1) == 1:
-            self.slots.flags[slot] |= EPHEMERAL if self._head[0] & HEAD_EPHEMERAL else 0
+        if headed and store.read_into(handle, 0, _head, 0, 1) == 1:
+            self.slots.flags[slot] |= EPHEMERAL if _head[0] & HEAD_EPHEMERAL else 0
         return slot
 
     def clean(self, slot: int) -> bool:
@@ -239,7 +240,7 @@ class Window:
                 sharers += 1
                 if not self.slots.states[peer * self.slots.count + slot] & HOLD:
                     return False
-        if not sharers or handle > self.consumed or self.store.delete(handle, self._head, 0) != OK:
+        if not sharers or handle > self.consumed or self.store.delete(handle, _head, 0) != OK:
             return False
         self.reset_slot(slot)
         return True
@@ -269,8 +270,10 @@ class Window:
             lowest = min(low, lowest)
             state[at] = members.peer_numbers[peer]
             put_u32(state, at + 1, low)
-            put_u32(state, at + 5, self.bundles_in[peer])
-            put_u32(state, at + 9, self.bundles_out[peer])
+            if self.sticks[peer * STICK_ROW + STICK_LOST] >= low:
+                state[at + 1] |= _LOST
+            put_u32(state, at + 5, self.sticks[peer * STICK_ROW])
+            put_u32(state, at + 9, self.sticks[peer * STICK_ROW + STICK_OUT])
             state[at + 13] = members.shares(peer)
             at += _PEER_SIZE
         self.store.settled_handle = lowest
@@ -338,11 +341,17 @@ class Window:
             at = _HEADER_SIZE + row * _PEER_SIZE
             peer = self.members.peer_slot(saved[at])
             if peer >= 0:
-                self.bundles_in[peer] = get_u32(saved, at + 5)
-                self.bundles_out[peer] = get_u32(saved, at + 9)
+                self.sticks[peer * STICK_ROW] = get_u32(saved, at + 5)
+                self.sticks[peer * STICK_ROW + STICK_OUT] = get_u32(saved, at + 9)
+                lost = saved[at + 1] & _LOST
+                saved[at + 1] -= lost
                 if not self.members.shares(peer) & ~saved[at + 13]:
                     self.cursors[peer] = get_u32(saved, at + 1)
+                self.sticks[peer * STICK_ROW + STICK_LOST] = -1 if lost else 0
         self._walk()
+        for peer in range(self.members.peers):
+            if self.sticks[peer * STICK_ROW + STICK_LOST]:
+                self.sticks[peer * STICK_ROW + STICK_LOST] = self.newest
 
     def _walk(self) -> None:
         """Find the newest message, and for each peer the last one before what it may miss.
@@ -380,7 +389,7 @@ class Window:
         self, saved: bytearray, peers: int, at: int, group: int, handle: int
     ) -> None:
         store = self.store
-        slot = self.admit(store.id, 0, handle, group, store.source, store.size, False)
+        slot = self.admit(store.id, 0, handle, group, store.source, False)
         for row in range(peers if slot >= 0 else 0):
             peer = self.members.peer_slot(saved[_HEADER_SIZE + row * _PEER_SIZE])
             if peer >= 0 and saved[at + row // 8] & 1 << row % 8:

@@ -227,5 +227,5 @@ for _ in range(80):
 assert a.node.delivered == b.node.delivered == clock.published
 check("invalid", run_invalid, INVALID_ROUNDS, 10)
 assert b.node.malformed > 500, b.node.malformed
-ignored = a.link.codec.numbering.ignored + b.link.codec.numbering.ignored
+ignored = a.link.codec.engine.ignored + b.link.codec.engine.ignored
 print("delivered", a.node.delivered, b.node.delivered, "ignored", ignored)

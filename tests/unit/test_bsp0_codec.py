@@ -40,13 +40,12 @@ class FakeLink:
         self.core: Any = SimpleNamespace(
             store=SimpleNamespace(size=0, timestamp=bytearray(stamp(7))),
             members=SimpleNamespace(group_ids=bytearray(32) + GROUP, peer_numbers=b"\1"),
-            window=SimpleNamespace(boot=1),
-        )
+            window=SimpleNamespace(boot=1), message_group=1, frame_size_max=0,
+        )  # fmt: skip
         self.peer = 0
         self.visits = visits
         self.carrier = 0
-        self.epoch = self.every = self.message_group = 1
-        self.frame_size_max = 0
+        self.epoch = self.every = 1
         self.due: dict[str, list[bytes]] = {name: [] for name in NAMES.values()}
         self.read: list[Event] = []
         self.long: list[bytes] = []
@@ -55,7 +54,7 @@ class FakeLink:
     def poll(self, codec: FrameCodec, limit: int, room: int = 0) -> bytes:
         """A frame as a link has it made; `room`: what a budget leaves of the limit."""
         frame = bytearray(KIND + bytes(limit - 1))
-        self.frame_size_max = limit
+        self.core.frame_size_max = limit
         end = codec.fill(self, frame, 1, room or limit)
         assert 1 <= end <= (room or limit)
         assert not any(frame[end:]) or end == 1

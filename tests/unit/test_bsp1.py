@@ -66,13 +66,14 @@ class Notes:
         return self._take(self.offers, buf, at)
 
     # What a codec reads of the message that is due: as `link.core.store` and `.members` give it.
-    message_group = 0
-
     @property
     def core(self):
         content = self.messages[0]
         store = SimpleNamespace(size=len(content) - 40, timestamp=content[32:40])
-        return SimpleNamespace(store=store, members=SimpleNamespace(group_ids=content[:32]))
+        members = SimpleNamespace(group_ids=content[:32])
+        return SimpleNamespace(
+            store=store, members=members, message_group=0, frame_size_max=self.frame_size_max
+        )
 
     def next_message(self):
         return bool(self.messages)

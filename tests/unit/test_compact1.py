@@ -50,7 +50,7 @@ def network(
 def reconnect(net: Network, name: str, profile: int) -> None:
     """A member's links anew, in a profile."""
     net.profile = profile
-    net.members[name].node._links.clear()
+    net.members[name].node.links.clear()
     net.connect(net.members[name])
 
 
@@ -100,7 +100,7 @@ def test_bytes_per_message_stay_in_the_budget(mode: int, count: int) -> None:
     rounds(net, 4 * ROUNDS_PER_EPOCH)
     assert (sent_bytes(net) - before) / count <= BUDGETS[mode][count]
     for here, there in ("AB", "BA"):
-        assert not codec_of(net, here, there).numbering.ignored
+        assert not codec_of(net, here, there).engine.ignored
 
 
 def test_in_sync_costs_two_short_hellos_and_then_nothing() -> None:
@@ -251,7 +251,7 @@ def test_two_ids_with_one_prefix_are_told_apart() -> None:
         if mine in net.members["B"].log():
             break
     assert mine in net.members["B"].log()
-    assert codec_of(net).numbering.conflicts == 1 and codec_of(net).full
+    assert codec_of(net).engine.ignored == 1 and codec_of(net).full
 
 
 def test_a_prefix_of_a_message_beyond_the_slots_is_known() -> None:

@@ -21,6 +21,7 @@ TRACED_FRAMES = 5_000
 BASE = "a0001005"
 GROUP = "c0" + "11" * 32
 MESSAGE = "200480a0abfef962626f6479"
+STAMP = "80a0abfef962"
 TIMES = st.one_of(st.integers(0, (1 << 63) - 1), st.integers(0, 5000))
 NUMBERS = st.lists(st.integers(1, 400), min_size=1, max_size=60, unique=True)
 
@@ -193,6 +194,21 @@ def test_flags_leave_out_what_was_said() -> None:
     assert made[4]["timestamp"] == 1_700_000_000_001, "a delta of 0"
 
 
+@pytest.mark.parametrize("pieces", [None, [1], [5, 2]])
+def test_a_message_that_goes_to_the_end_has_no_size(pieces: list[int] | None) -> None:
+    """It may have its own number, and a group index in a byte of its own."""
+    body = b"body".hex()
+    (alone,) = records("31001005" + STAMP + body, pieces)
+    assert (alone["generation"], alone["number"], alone["body"]) == (16, 5, body)
+    assert alone["timestamp"] == 1_700_000_000_000
+    made = records(BASE + GROUP + MESSAGE + "30" + "00" + body * 40, pieces)
+    assert (made[3]["number"], made[3]["timestamp"]) == (6, 1_700_000_000_000)
+    assert made[3]["body"] == body * 40 and made[3]["group_id"] == "11" * 32
+    group = "cf" + "22" * 32
+    (_, _, last) = records(BASE + group + "3f00108101" + "0f" + STAMP, pieces)
+    assert (last["number"], last["body"], last["group_id"]) == (129, "", "22" * 32)
+
+
 @pytest.mark.parametrize(
     ("stream", "record"),
     [
@@ -226,7 +242,13 @@ BAD = {
     "a GROUP before a BASE": GROUP,
     "an OFFER before a BASE": "42" + "00" * 8,
     "an OFFER of nothing": BASE + "40",
-    "a MESSAGE with flag 4": BASE + "30" + MESSAGE[2:],
+    "a MESSAGE to the end before a BASE": "30" + STAMP + "62",
+    "its own number, of another generation": BASE + "31001105" + STAMP,
+    "its own number, 0": "31001000" + STAMP,
+    "its own number, cut off": "3100",
+    "a MESSAGE to the end of index 16": "3f00100510" + STAMP,
+    "a MESSAGE to the end with a bad timestamp": "31001005" + "ff" * 11,
+    "a body above 32,768 to the end": "31001005" + STAMP + "62" * 32769,
     "a MESSAGE of index 16": BASE + "2e10" + MESSAGE[2:],
     "a body above 32,768": BASE + "20818002",
     "a GROUP of index 16": BASE + "d0" + "11" * 32,

@@ -204,15 +204,15 @@ class Watch:
         again = self.again(slot)
         if again >= 0:
             # What was asked for is no repetition of its offer.
-            self.policy.on_sent(RECORD_HEADER + self.link.core.slots.size(slot), again == 1)
+            self.policy.on_sent(RECORD_HEADER + self.link.core.store.size, again == 1)
         call(slot)
 
     def take_offer(self, call, buf, at) -> bool:
         slots = self.link.core.slots
         before = [self.again(slot) for slot in range(slots.count)]
         taken = call(buf, at)
-        if taken and before[self.link.taken_slot] >= 0:
-            self.policy.on_offered(before[self.link.taken_slot] == 1)
+        if taken and before[self.link.core.taken_slot] >= 0:
+            self.policy.on_offered(before[self.link.core.taken_slot] == 1)
         return taken
 
     def on_ack(self, call, buf, at) -> None:

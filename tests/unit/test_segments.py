@@ -157,7 +157,7 @@ def test_cut_and_resumed_on_another_link() -> None:
         here.links[there] = here.node.link(
             here.numbers[there], PROFILE_BSP_1, CARRIER_MQTT, EPOCH_MS, BATCH, net.now_ms
         )
-    assert a.links["B"].clock is a.node._links[0].clock
+    assert a.links["B"].clock is a.node.links[0].clock
     net.run(lambda: net.complete(1), 60)
     assert has_body(b, id, 32_768)
     assert net.lines["A", "B"].bytes < 14_500 + 2_000, "the first twenty pieces stay"

@@ -2,6 +2,9 @@
 
 import pytest
 
+from drupelet.amnesty import forget_holds
+from drupelet.errors import OK
+from drupelet.files import RamFiles
 from drupelet.limits import WAKE_STATE_SIZE_MAX
 from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
 from drupelet.states import HOLD, QUEUED
@@ -204,3 +207,24 @@ def test_the_saved_state_fits_whatever_the_number_of_peers() -> None:
     assert member.node.save(0) == 0
     assert 8 + 4 * 14 < member.store.saved_size <= WAKE_STATE_SIZE_MAX
     assert member.node.save(0) == 0 and not core.window.dirty
+
+
+def test_that_a_peer_lost_what_came_from_it_survives_a_reboot() -> None:
+    net = network({"A": 2, "B": 8}, ["AB"])
+    a, b = net.members["A"], net.members["B"]
+    for number in range(8):
+        assert b.publish(b"%d" % number)
+    net.run(lambda: net.complete(8), ROUNDS_MAX)
+    forget_holds(a.node.links[0])
+    for _ in range(2):
+        assert a.node.save(0) == OK
+        reboot(a)
+    net.connect(a)
+    wanted = b.log()
+    b.files = RamFiles(1 << 20)
+    b.start()
+    b.boot()
+    net.connect(b)
+    net.run(lambda: b.log() == wanted and not a.node.outstanding(1), ROUNDS_MAX)
+    assert a.node.save(0) == OK
+    assert not a.store.saved[9] & 0x80, "it has all of it again"

@@ -111,7 +111,7 @@ class Records:
             if end <= limit:
                 if _message_into(link, frame, at, size):
                     at = end
-            elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= link.frame_size_max:
+            elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= link.core.frame_size_max:
                 break  # the next frame has room, whatever opens it
             else:
                 link.too_long()
@@ -150,7 +150,7 @@ def _message_into(link: "LinkPort", frame: bytearray, at: int, size: int) -> boo
     assert size > CONTENT_HEADER_SIZE, "an empty body is in the log"
     _header_into(frame, at, MESSAGE, size)
     at += RECORD_HEADER_SIZE
-    copy(frame, at, core.members.group_ids, link.message_group * ID_SIZE, ID_SIZE)
+    copy(frame, at, core.members.group_ids, core.message_group * ID_SIZE, ID_SIZE)
     copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
     whole = link.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
     link.put_message()

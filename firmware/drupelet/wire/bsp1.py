@@ -89,7 +89,7 @@ def fill(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
     while limit - at >= RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE and link.next_message():
         size = CONTENT_HEADER_SIZE + link.core.store.size
         if at + RECORD_HEADER_SIZE + size > limit:
-            if FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + size <= link.frame_size_max:
+            if FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + size <= link.core.frame_size_max:
                 break  # the next frame has room
             link.too_long()
         elif _put_message(link, frame, at, size):
@@ -101,7 +101,7 @@ def _put_message(link: "LinkPort", frame: bytearray, at: int, size: int) -> bool
     core = link.core
     put_header(frame, at, MESSAGE, size)
     at += RECORD_HEADER_SIZE
-    copy(frame, at, core.members.group_ids, link.message_group * ID_SIZE, ID_SIZE)
+    copy(frame, at, core.members.group_ids, core.message_group * ID_SIZE, ID_SIZE)
     copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
     whole = link.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
     link.put_message()

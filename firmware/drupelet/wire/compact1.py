@@ -41,7 +41,6 @@ class Compact1(Contact):
 
     def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due from `at` on; the end (`at`: nothing). The kind is at frame[at-1]."""
-        link.codec_wait = 0
         frame[at - 1] = _KIND_COMPACT
         end = at
         if not self.plain(link.epoch, link.every):
@@ -53,7 +52,7 @@ class Compact1(Contact):
             frame[at - 1] = _KIND_PLAIN
             end = bsp1.fill(link, frame, at, limit)
         if end == at:
-            link.codec_wait = self.wait(link.epoch, link.every)
+            link.core.codec_wait = self.wait(link.epoch, link.every)
             if self.sketch is not None and self.sketch.holds(link):
-                link.codec_wait = 1
+                link.core.codec_wait = 1
         return end

@@ -8,14 +8,10 @@ A record begins with a byte: its type in the upper 3 bits, 5 bits of flags.
 
 from drupelet._compat import const
 from drupelet.errors import E_PEER, OK
-from drupelet.limits import (
-    BODY_SIZE_MAX,
-    COMPACT_COVER_SIZE,
-    COMPACT_GROUPS_MAX,
-    ID_SIZE,
-)
+from drupelet.limits import BODY_SIZE_MAX, COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
 from drupelet.memory import copy, equal, fill, find, get_u16
-from drupelet.states import HOLD
+from drupelet.slots import STICK_LOST, STICK_ROW
+from drupelet.states import HOLD, QUEUED
 from drupelet.wire.hello import SUM_SIZE, Contact, outstanding_into
 from drupelet.wire.numbering import FOLD_SIZE, NUMBER_MAX, Cover, Numbering
 from drupelet.wire.protobuf import get_varint, skip_varint
@@ -46,6 +42,8 @@ ACK_FOLD_AT = const(8)
 REQUEST_FOLD_AT = const(4)
 
 MESSAGE_SAME_SIZE = const(1)
+MESSAGE_LAST = const(16)  # its body goes to the end of the frame: no size
+MESSAGE_BASED = const(17)  # and generation and number are in it: no BASE stands before it
 GROUP_IN_BYTE = const(7)  # the group index is in a byte of its own
 OFFER_FULL = const(1)
 HELLO_ANSWER = const(1)
@@ -69,14 +67,13 @@ class CompactReader:
         self._stamps = Stamps()
         self._id = bytearray(ID_SIZE)
         self._sum = bytearray(SUM_SIZE)
-        self._zeros = bytearray(ID_SIZE)
+        # Sets of an older generation, of what has no slot any more, or whose fold did not fit.
+        self.ignored = 0
         # Of the frame that is being read or written.
         self.contact: Contact = None  # type: ignore[assignment]
         self.numbering: Numbering = None  # type: ignore[assignment]
         self._frame_generation = -1
-        self._number = 0
-        self._size = 0
-        self._end = 0
+        self._number = self._size = self._end = 0
 
     def parse_records(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
         """Hand each record to the engine; OK, or E_PEER at the first malformed one."""
@@ -149,7 +146,7 @@ class CompactReader:
         if generation == self.numbering.generation:
             self._apply(link, frame, first, count, bits_at, at, kind)
         else:
-            self.numbering.ignored += 1
+            self.ignored += 1
         return at + FOLD_SIZE
 
     def _apply(
@@ -165,11 +162,11 @@ class CompactReader:
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
                 slot = numbering.slot_of(first + offset, self._id)
                 if slot < 0:
-                    numbering.ignored += 1
+                    self.ignored += 1
                     return
                 cover.mix(ids, slot * ID_SIZE)
         if not cover.folds_to(frame, fold_at):
-            numbering.conflicts += 1
+            self.ignored += 1
             self.ask_whole_ids(link)
             return
         for offset in range(count):
@@ -280,22 +277,25 @@ class CompactReader:
                 self.numbering.note_entry(entry, number)
 
     def _message(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
-        end = self._end
+        if flags & MESSAGE_BASED == MESSAGE_BASED:
+            at = self._base(link, frame, at, 0)
         number = self._number
-        if flags >= 16 or self._frame_generation < 0 or number > NUMBER_MAX:
+        if at < 0 or self._frame_generation < 0 or number > NUMBER_MAX:
             return E_PEER
-        index = flags >> 1
+        index = flags >> 1 & GROUP_IN_BYTE
         if index == GROUP_IN_BYTE:
-            index = frame[at] if at < end else COMPACT_GROUPS_MAX
+            index = frame[at] if at < self._end else COMPACT_GROUPS_MAX
             at += 1
-        if not flags & MESSAGE_SAME_SIZE:
-            behind = skip_varint(frame, at, end)
+        if not flags & MESSAGE_BASED:
+            behind = skip_varint(frame, at, self._end)
             self._size = get_varint(frame, at, behind) if behind > 0 else -1
             at = behind
-        if self._size < 0 or self._size > BODY_SIZE_MAX or index >= COMPACT_GROUPS_MAX:
+        if self._size < 0 or index >= COMPACT_GROUPS_MAX:
             return E_PEER
-        at = self._stamps.get(frame, at, end)
-        if at < 0 or at + self._size > end:
+        at = self._stamps.get(frame, at, self._end)
+        if at > 0 and flags & MESSAGE_LAST:
+            self._size = self._end - at
+        if at < 0 or self._size > BODY_SIZE_MAX or at + self._size > self._end:
             return E_PEER
         self._number = number + 1
         if self.numbering.knows(index):
@@ -313,8 +313,8 @@ class CompactReader:
             return
         ids = core.members.group_ids
         link.on_message(ids, row * ID_SIZE, self._stamps.stamp, 0, frame, at, self._size)
-        if link.message_slot >= 0:
-            self.numbering.note(link.message_slot, number)
+        if core.message_slot >= 0:
+            self.numbering.note(core.message_slot, number)
         else:
             self._note_entry(link, core.id, number)
 
@@ -372,10 +372,11 @@ class CompactReader:
         core = link.core
         base = link.peer * core.slots.count
         for slot in range(core.slots.count):
-            core.window.set_state(slot, link.peer, core.slots.states[base + slot] & ~HOLD)
-        core.window.lost[link.peer] = core.window.newest
+            state = core.slots.states[base + slot]
+            core.window.set_state(slot, link.peer, state & ~(HOLD | QUEUED))
+        core.window.sticks[link.peer * STICK_ROW + STICK_LOST] = core.window.newest
         core.window.show_all(link.peer)
-        link.attention = True
+        core.window.dirty = link.attention = True
 
     def _extended(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
         if flags or at >= self._end:

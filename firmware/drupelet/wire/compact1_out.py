@@ -5,12 +5,7 @@ groups indices; acknowledgements and requests are sets of numbers. Each frame st
 """
 
 from drupelet._compat import const
-from drupelet.limits import (
-    COMPACT_COVER_SIZE,
-    FRAME_HEADER_SIZE,
-    ID_SIZE,
-    INLINE_SIZE_MAX,
-)
+from drupelet.limits import COMPACT_COVER_SIZE, FRAME_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX
 from drupelet.memory import copy, equal, put_u16
 from drupelet.wire.compact1_in import (
     ACK,
@@ -30,6 +25,7 @@ from drupelet.wire.compact1_in import (
     HELLO_ASK,
     HELLO_SUM,
     MESSAGE,
+    MESSAGE_BASED,
     MESSAGE_SAME_SIZE,
     OFFER,
     OFFER_FULL,
@@ -61,6 +57,8 @@ _UNKNOWN_SIZE = const(6)
 _FULL_SIZE = const(3)
 _SKETCH_HEAD_SIZE = const(4)
 
+_ZEROS = bytes(ID_SIZE)
+
 
 class CompactEngine(CompactReader):
     """Reads and writes the frames of all links of a node, one at a time."""
@@ -71,6 +69,9 @@ class CompactEngine(CompactReader):
         self._delta = bytearray(DELTA_SIZE_MAX)
         self._whole_at = -1  # where a record of whole ids ended, and where it begins
         self._whole_from = 0
+        self._base_bytes = 0  # of the frame
+        self._lone_at = -1  # the BASE of a message that may be the frame's only one, and its end
+        self._lone_end = 0
 
     def meet(self, core: "Core", peer: int) -> Numbering:
         """The numbering with the peer of a row, which its links share."""
@@ -91,7 +92,8 @@ class CompactEngine(CompactReader):
         begin = at
         self.numbering.begin_frame()
         self._stamps.begin()
-        self._number = self._size = 0
+        self._number = self._size = self._base_bytes = 0
+        self._lone_at = -1
         asks = contact.asks(link.epoch, link.every)
         if asks or contact.answering:
             at = self._put_hello(link, frame, at, asks)
@@ -105,6 +107,10 @@ class CompactEngine(CompactReader):
         if sketch is None or not sketch.holds(link):
             at = self._fill_messages(link, frame, at, limit)
             at = self._fill_offers(link, frame, at, limit)
+        if self._lone_at >= 0 and at == self._lone_end:
+            at = self._shorten(frame, at)
+        if self._base_bytes:
+            link.count_record(True, BASE, self._base_bytes)
         if at == first and not contact.may_go_alone():
             return begin
         if first > begin:
@@ -150,9 +156,9 @@ class CompactEngine(CompactReader):
     def _number_of(self, link: "LinkPort", kind: int) -> int:
         """The peer's number for what was taken, or 0."""
         numbering = self.numbering
-        if kind == ACK and link.taken_slot >= 0:
-            return numbering.of_slot(link.taken_slot)
-        return numbering.of_entry(link.taken_entry)
+        if kind == ACK and link.core.taken_slot >= 0:
+            return numbering.of_slot(link.core.taken_slot)
+        return numbering.of_entry(link.core.taken_entry)
 
     def _put_set(self, link: "LinkPort", frame: bytearray, at: int, kind: int) -> int:
         cover = self._due_set
@@ -189,7 +195,7 @@ class CompactEngine(CompactReader):
         """Write an id that has no number; one of a prefix only, if the peer offered no more."""
         form = FORM_IDS
         size = ID_SIZE
-        if equal(self._id, PREFIX_SIZE, self._zeros, 0, ID_SIZE - PREFIX_SIZE):
+        if equal(self._id, PREFIX_SIZE, _ZEROS, 0, ID_SIZE - PREFIX_SIZE):
             form = FORM_PREFIXES
             size = PREFIX_SIZE
         head = kind << 5 | form
@@ -214,7 +220,7 @@ class CompactEngine(CompactReader):
             return 0
         return 1 if self._number and 0 < ahead <= _SKIP_MAX else 3 + varint_size(number)
 
-    def _put_base(self, link: "LinkPort", frame: bytearray, at: int, number: int) -> int:
+    def _put_base(self, frame: bytearray, at: int, number: int) -> int:
         size = self._base_size(number)
         if size == 0:
             return at
@@ -225,24 +231,33 @@ class CompactEngine(CompactReader):
             put_u16(frame, at + 1, self.numbering.generation)
             put_varint(frame, at + 3, number)
         self._number = number
-        link.count_record(True, BASE, size)
+        self._base_bytes += size
         return at + size
+
+    def _shorten(self, frame: bytearray, end: int) -> int:
+        """Put BASE and MESSAGE into one record that goes to the end of the frame; its end."""
+        at = self._lone_at + 3 + varint_size(self._number - 1)
+        frame[self._lone_at] = frame[at] | MESSAGE_BASED
+        cut = 1 if frame[at] & MESSAGE_SAME_SIZE else 1 + varint_size(self._size)
+        copy(frame, at, frame, at + cut, end - at - cut)
+        self._base_bytes -= cut
+        return end - cut
 
     def _fill_messages(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         core = link.core
         numbering = self.numbering
         while limit - at > _BASE_SIZE_MAX and link.next_message():
             size = core.store.size
-            index = numbering.index_of(core.members, link.message_group)
+            index = numbering.index_of(core.members, core.message_group)
             if index < 0:
                 break
-            number = numbering.assign(link.message_slot)
+            number = numbering.assign(core.message_slot)
             total = self._base_size(number) + 1 + size
             total += 0 if numbering.is_announced(index) else _GROUP_SIZE
             total += 1 if index >= GROUP_IN_BYTE else 0
             total += 0 if size == self._size else varint_size(size)
             total += self._stamps.put(self._delta, 0, core.store.timestamp, 0)
-            if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + total > link.frame_size_max:
+            if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + total > core.frame_size_max:
                 link.too_long()
             elif at + total > limit:
                 break  # the next frame has room
@@ -259,11 +274,13 @@ class CompactEngine(CompactReader):
         """Write what stands before a body that is in its place already."""
         core = link.core
         size = core.store.size
-        at = self._put_base(link, frame, at, number)
+        known = self.numbering.is_announced(index) and index < GROUP_IN_BYTE
+        self._lone_at = at if known and not self._number else -1
+        at = self._put_base(frame, at, number)
         if not self.numbering.is_announced(index):
             self.numbering.announce(index)
             frame[at] = GROUP << 5 | index
-            copy(frame, at + 1, core.members.group_ids, link.message_group * ID_SIZE, ID_SIZE)
+            copy(frame, at + 1, core.members.group_ids, core.message_group * ID_SIZE, ID_SIZE)
             link.count_record(True, GROUP, _GROUP_SIZE)
             at += _GROUP_SIZE
         begin = at
@@ -279,9 +296,10 @@ class CompactEngine(CompactReader):
             at = put_varint(frame, at, size)
             self._size = size
         at = self._stamps.put(frame, at, core.store.timestamp, 0)
+        self._lone_end = at + size
         self._stamps.take(core.store.timestamp, 0)
         self._number = number + 1
-        self.numbering.note_sent(link.message_slot)
+        self.numbering.note_sent(core.message_slot)
         link.put_message()
         link.count_record(True, MESSAGE, at + size - begin)
 
@@ -290,7 +308,7 @@ class CompactEngine(CompactReader):
         record_at = -1
         count = 0
         while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and link.take_offer(self._id, 0):
-            slot = link.taken_slot
+            slot = link.core.taken_slot
             full = self.contact.full or slots.find_prefix(self._id, 0, PREFIX_SIZE) != slot
             head = OFFER << 5 | (OFFER_FULL if full else 0)
             number = self.numbering.assign(slot)
@@ -300,7 +318,7 @@ class CompactEngine(CompactReader):
                 count += 1
                 frame[record_at] += 2
             else:
-                at = self._put_base(link, frame, at, number)
+                at = self._put_base(frame, at, number)
                 before = record_at = at
                 frame[at] = head | 2
                 count = 1

@@ -34,6 +34,9 @@ SUM_SIZE = const(8)
 class Contact:
     """What one link knows of the other end."""
 
+    # A host's: gives and takes the SKETCH bytes (docs/SPEC.md 3.5).
+    sketch: "SketchPort | None" = None
+
     def __init__(self) -> None:
         self.speaks = UNKNOWN
         self.greeting = True  # the peer should answer us
@@ -43,8 +46,6 @@ class Contact:
         self.peer_store_gen = -1
         self.full = False  # two ids have the same prefix: use whole ids in this generation
         self.full_asked = False  # and the peer should know
-        # A host's: gives and takes the SKETCH bytes (docs/SPEC.md 3.5).
-        self.sketch: "SketchPort | None" = None
         self._sends = 0
         self._sent_epoch = 0
         self._waits = False  # we sent in compact-1, and nothing came back in it

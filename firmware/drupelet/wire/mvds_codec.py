@@ -124,7 +124,7 @@ class MvdsCodec:
             before = encoder.at
             if self._put_message(link, frame):
                 link.count_record(True, _COUNT_MESSAGE, encoder.at - before)
-            elif before == at and limit == link.frame_size_max:
+            elif before == at and limit == link.core.frame_size_max:
                 link.too_long()
             else:
                 break  # the next frame has room
@@ -168,7 +168,7 @@ class MvdsCodec:
             count = 0
         ids = core.members.group_ids
         body_at = encoder.put_message(
-            ids, link.message_group * ID_SIZE, ID_SIZE, store.timestamp, 0, body_size,
+            ids, core.message_group * ID_SIZE, ID_SIZE, store.timestamp, 0, body_size,
             self._parents, count, flags,
         )  # fmt: skip
         if body_at < 0:

@@ -44,11 +44,10 @@ class Numbering:
         self._offers = core.offers
         self._ours = bytearray(2 * slots.count)
         self._theirs = bytearray(2 * slots.count)
-        slots.columns.append(self._ours)
-        slots.columns.append(self._theirs)
+        slots.columns = list(slots.columns) + [self._ours, self._theirs]
         # One column for all peers: an entry of the pool belongs to one of them at a time.
         if not core.offers.columns:
-            core.offers.columns.append(bytearray(2 * core.offers.count))
+            core.offers.columns = [bytearray(2 * core.offers.count)]
         self._hint = 0
         self.generation = first & 0xFFFF
         self._next = 1
@@ -57,8 +56,6 @@ class Numbering:
         self._groups = bytearray(COMPACT_GROUPS_MAX * _GROUP_ROW)
         self._groups_used = 0
         self.unknown = -1  # an index of the peer's that we should tell we do not know
-        self.ignored = 0  # sets of an older generation, or of what has no slot any more
-        self.conflicts = 0  # sets whose fold did not fit
 
     def meet(self, peer_number: int) -> None:
         """A link to this peer is made; a removed peer's row may have passed to another one."""
