@@ -204,7 +204,7 @@ def test_spec_names_every_record_type() -> None:
 
 def test_spec_names_every_record_of_the_log() -> None:
     kinds = named(flashlog, "KIND_")
-    assert len(kinds) == 9 and kinds["OPENED"] == 9
+    assert len(kinds) == 10 and kinds["GONE"] == 10
     assert_listed("5.3", kinds)
     text = (DOCS / "SPEC.md").read_text("utf-8")
     assert f"| store log | {flashsegments.VERSION} |" in text

@@ -130,9 +130,9 @@ def nothing_was_consumed(window: Window, limit: int) -> int:
 
 
 def offers_are_not_firm(link: Link, buf: bytearray, at: int) -> bool:
-    firm = link.firm
+    firm = link.core.firm
     taken = old_take_offer(link, buf, at)
-    link.firm = firm
+    link.core.firm = firm
     return taken
 
 

@@ -9,16 +9,21 @@ from drupelet.graph import Graph
 from drupelet.limits import ID_SIZE
 from drupelet.link import BATCH, CARRIER_SERIAL, Link
 from drupelet.members import SHARED, Members
+from drupelet.memory import put_u16
 from drupelet.node import EVENT_MESSAGE, Node
-from drupelet.profiles import PROFILE_BSP_1
+from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.seal import Seal
 from drupelet.slots import OFFERED, OfferPool
 from drupelet.store import FlashStore
 from drupelet.sync import Exchange
 from drupelet.window import Window
+from drupelet.wire.compact1_in import ACK, FORM_IDS, CompactReader
+from drupelet.wire.numbering import Cover
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.cuts import run_script
 from drupelet_tools.sim.device import Spec
+from drupelet_tools.sim.exhaust import Explorer
+from drupelet_tools.sim.exhaust_world import standard
 from drupelet_tools.sim.faults import LinkPlan, Plan, Step
 from drupelet_tools.sim.run import Result, run_plan, run_seed
 
@@ -42,9 +47,9 @@ def barrier_that_does_nothing(patch):
 def persist_after_send(patch):
     def around(plain):
         def put_message(self):
-            firm = self.firm
+            firm = self.core.firm
             plain(self)
-            self.firm = firm
+            self.core.firm = firm
 
         return put_message
 
@@ -141,13 +146,42 @@ def ack_not_taken(patch):
 
 def replay_window_off(patch):
     def around(plain):
-        def open_with(self, cipher, at, buf, *rest):
-            self.state[at + 29 + (buf[6] >> 3)] &= ~(1 << (buf[6] & 7)) & 255
-            return plain(self, cipher, at, buf, *rest)
+        def open_with(self, place, buf, *rest):
+            self.context.rows[place + 29 + (buf[6] >> 3)] &= ~(1 << (buf[6] & 7)) & 255
+            return plain(self, place, buf, *rest)
 
         return open_with
 
     wrap(patch, Seal, "open_with", around)
+
+
+def no_reserved_slot(patch):
+    patch.setattr("drupelet.window.RESERVED_SLOTS", 0)
+
+
+def ack_range_without_generation(patch):
+    def around(plain):
+        def read(self, link, frame, at, kind, flags):
+            if kind == ACK and flags & 3 < FORM_IDS and self._end - at >= 2:
+                put_u16(frame, at, self.numbering.generation)
+            return plain(self, link, frame, at, kind, flags)
+
+        return read
+
+    wrap(patch, CompactReader, "_set", around)
+    patch.setattr(Cover, "folds_to", lambda *_: True)
+
+
+def store_gen_ignored(patch):
+    def around(plain):
+        def take(self, *rest):
+            plain(self, *rest)
+            self.settle()
+
+        return take
+
+    wrap(patch, Seal, "_take_status", around)
+    patch.setattr(CompactReader, "_hear_store", lambda *_: None)
 
 
 SMALL = {
@@ -165,6 +199,7 @@ SMALL = {
     sent_again_at_once: "S8",
     ack_not_taken: "L1",
     replay_window_off: "S9",
+    no_reserved_slot: "S10",
 }
 
 
@@ -247,3 +282,21 @@ def test_what_was_deleted_is_acknowledged_when_it_comes_again(monkeypatch) -> No
 
     found = run_both(monkeypatch, two(PROFILE_BSP_1, steps, 100), delete_without_tombstone)
     assert found.name in ("S5", "S2", "S3"), found
+
+
+def test_an_acknowledgement_of_older_numbers_that_counts_is_found(monkeypatch) -> None:
+    """Every order of few steps: an ACK comes again when its number means another message."""
+    world = next(each for each in standard() if each.name == "compact-batch-chain")
+    ack_range_without_generation(monkeypatch)
+    found = Explorer(world).run()
+    assert found.violation.startswith("S4"), found.violation
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["compact-1", "sealed"])
+def test_a_peer_with_another_store_that_nobody_notices_is_found(monkeypatch, sealed) -> None:
+    steps = [Step(1_000 + number, "publish", ("ab"[number & 1], 0, 20, 0)) for number in range(8)]
+    steps += [Step(60_000, "wipe", ("b",)), Step(90_000, "publish", ("b", 0, 20, 0))]
+    plan = two(PROFILE_BSP_1 if sealed else PROFILE_COMPACT_1, steps, 100)
+    plan.links[0].sealed = sealed
+    found = run_both(monkeypatch, plan, store_gen_ignored)
+    assert found.name == "L1", found

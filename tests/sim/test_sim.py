@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from drupelet.link import BATCH, CARRIER_SERIAL
 from drupelet_tools.sim.carriers import Rates, Wire
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.cuts import draw_script, run_script
 from drupelet_tools.sim.device import Duty, Spec
-from drupelet_tools.sim.faults import Step, draw_plan
+from drupelet_tools.sim.faults import LinkPlan, Plan, Step, draw_plan
 from drupelet_tools.sim.flash import AFTER, BEFORE, TORN, PowerCutError, SimFiles
 from drupelet_tools.sim.fuzz import PARSERS, fuzz
 from drupelet_tools.sim.minimise import minimise, parse_spans, spans
 from drupelet_tools.sim.oracle import Violation
-from drupelet_tools.sim.run import run_plan, run_seed
-from drupelet_tools.sim.soak import soak
+from drupelet_tools.sim.run import Run, attempt, run_plan, run_seed
+from drupelet_tools.sim.soak import FIRST_SEED, soak
 from drupelet_tools.sim.world import World
 from drupelet_tools.telemetry.decode import read_header
 
@@ -40,12 +41,47 @@ def test_a_seed_replays_to_the_bit() -> None:
         assert run_seed(4, kind).digest != first.digest
 
 
-@pytest.mark.parametrize("kind", ["storm", "sticks", "plans"])
+@pytest.mark.parametrize("kind", ["storm", "sticks", "plans", "resets", "channel"])
 def test_worlds_of_every_kind_hold(kind: str) -> None:
     for seed in (31, 34, 36):
         result = run_seed(seed, kind)
         assert not result.violation, (seed, result.violation)
         assert result.deliveries and not result.lost
+
+
+def test_what_only_a_wiped_node_had_is_gone_and_all_else_comes_again() -> None:
+    plan = Plan(1, "two", 60_000, 100)
+    plan.nodes = {name: Spec() for name in "abc"}
+    plan.groups = [["a", "b", "c"]]
+    for peer in "ac":
+        plan.links.append(LinkPlan(peer, "b", CARRIER_SERIAL, 0, BATCH, 1000, sealed=True))
+    for number in range(6):
+        plan.steps.append(Step(1_000 + number, "publish", ("abc"[number % 3], 0, 20, 0)))
+    plan.steps += [
+        Step(19_000, "down", (0, 40_000)),
+        Step(20_000, "publish", ("a", 0, 20, 0)),
+        Step(30_000, "wipe", ("a",)),
+        Step(31_000, "rotate", (1,)),
+        Step(45_000, "clone", (1, 0)),
+    ]
+    run = Run(plan)
+    result = attempt(run)
+    assert not result.violation, result.violation
+    assert run.world.oracle.missing == 3 and not result.lost, "one message, of which nobody knows"
+    assert len(run.world.nodes["a"].log()) == 7 and run.world.rotations == run.world.clones == 1
+
+
+def test_a_book_adds_up_what_soaks_came_to(tmp_path: Path) -> None:
+    book = tmp_path / "book"
+    arguments = ["soak", "--kind", "small", "--seeds-max", "3", "--book", str(book), "--json"]
+    seen = []
+    for _ in range(2):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+        seen.append(json.loads(done.stdout))
+    assert [figures["seeds"] for figures in seen] == [3, 6]
+    assert seen[1]["next_seed"] == FIRST_SEED + 6
+    assert seen[1]["deliveries"] > seen[0]["deliveries"] > 0
 
 
 def test_a_deep_sleeper_is_cut_and_nothing_is_lost() -> None:

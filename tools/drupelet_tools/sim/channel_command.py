@@ -1,9 +1,12 @@
 """`drupelet sim channel`: a channel of many participants, seldom online, as a line or as JSON."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from drupelet_tools.sim.channels import Plan, Result
 
 _MINUTE_MS = 60_000
 
@@ -23,22 +26,43 @@ def channel(
         float, typer.Option(min=0.0, max=0.9, help="Share of frames that one does not get.")
     ] = 0.2,
     size: Annotated[int, typer.Option(min=8, max=600, help="Bytes of content.")] = 100,
+    hours: Annotated[
+        float, typer.Option(min=0.1, max=10_000, help="Within which messages are published.")
+    ] = 4.0,
+    kept: Annotated[
+        int, typer.Option(min=0, help="Messages that each keeps for repair; 0: all of them.")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="The seed.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run one channel of SDS with repair until all logs are complete.
 
     Latency is from publishing to delivery; bytes are those of frames, each counted once, however
-    many hear it. Exit code 1 when logs differ, a message comes twice, or 30 days do not do.
+    many hear it; `peak_mb` is the most memory after each tenth of the deliveries. Exit code 1 when
+    logs differ, a message comes twice, or 30 days after the last was published do not do.
     """
     from drupelet_tools.sim.channels import Plan, run
 
-    room = max(256, messages)
-    plan = Plan(participants, messages, online, loss, seed, size, kept=2 * room, ids=room)
+    room = max(256, kept // 2 if kept else messages)
+    publish_ms = int(hours * 60 * _MINUTE_MS)
+    plan = Plan(
+        participants, messages, online, loss, seed, size, kept=2 * room, ids=room,
+        publish_ms=publish_ms, until_ms=publish_ms + 30 * 24 * 60 * _MINUTE_MS,
+    )  # fmt: skip
     result = run(plan)
-    deliveries = participants * messages
-    row = {
-        "seed": seed,
+    row = _row(plan, result)
+    if as_json:
+        typer.echo(json.dumps(row, indent=2))
+    else:
+        typer.echo("  ".join(f"{name} {value}" for name, value in row.items()))
+    if not row["complete"] or not row["equal"] or row["twice"]:
+        raise typer.Exit(1)
+
+
+def _row(plan: "Plan", result: "Result") -> dict[str, object]:
+    deliveries = plan.participants * plan.messages
+    return {
+        "seed": plan.seed,
         "complete": result.done_ms >= 0,
         "equal": result.equal,
         "twice": result.twice,
@@ -50,10 +74,5 @@ def channel(
         "bytes_per_delivery": round(result.bytes_sent / deliveries),
         "latency_median_min": round(result.percentile_ms(0.5) / _MINUTE_MS, 1),
         "latency_p90_min": round(result.percentile_ms(0.9) / _MINUTE_MS, 1),
+        "peak_mb": result.peak_mb,
     }
-    if as_json:
-        typer.echo(json.dumps(row, indent=2))
-    else:
-        typer.echo("  ".join(f"{name} {value}" for name, value in row.items()))
-    if not row["complete"] or not row["equal"] or row["twice"]:
-        raise typer.Exit(1)

@@ -7,6 +7,9 @@ it is; an event heap keyed by its `wake_ms` makes idle time cost nothing. A seed
 
 import heapq
 import random
+import resource
+from array import array
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -52,18 +55,25 @@ class Result:
     syncs: int = 0
     repairs: int = 0
     twice: int = 0
-    latencies_ms: list[int] = field(default_factory=list)
-    logs: list[tuple[bytes, ...]] = field(default_factory=list)
+    latencies_ms: Counter[int] = field(default_factory=Counter)  # beyond a minute in minutes
+    logs: list[tuple[bytes, ...]] = field(default_factory=list)  # as far as they are kept
+    peak_mb: list[float] = field(default_factory=list)  # after each tenth of the deliveries
 
     @property
     def equal(self) -> bool:
-        """Whether all logs hold the same in the same order."""
-        return len(set(self.logs)) == 1
+        """Whether all logs hold the same in the same order, as far back as all of them go."""
+        shortest = min(len(log) for log in self.logs)
+        return len({log[len(log) - shortest :] for log in self.logs}) == 1
 
     def percentile_ms(self, share: float) -> int:
         """Latency from publishing to delivery that this share of deliveries keeps to."""
-        ordered = sorted(self.latencies_ms)
-        return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0
+        left = int(self.latencies_ms.total() * share)
+        latency_ms = 0
+        for latency_ms, count in sorted(self.latencies_ms.items()):  # noqa: B007 - the last one
+            left -= count
+            if left < 0:
+                break
+        return latency_ms
 
 
 class Participant:
@@ -85,7 +95,7 @@ class Participant:
         self.channel.clock.set_wall(
             START_MS.to_bytes(8, "little"), START_MS & _NOW_MASK, trusted=True
         )
-        self.has: set[bytes] = set()
+        self.has = bytearray(plan.messages // 8 + 1)  # a bit for each message
         self.online = False
         self.wakes_ms = 0
 
@@ -114,12 +124,14 @@ class World:
         self.all = [Participant(number, plan, self.draw) for number in range(plan.participants)]
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
-        self._published_ms: dict[bytes, int] = {}
-        self._missing = plan.messages * plan.participants
+        # When each message that not all have was published, and how many lack it.
+        self._published: dict[int, list[int]] = {}
+        self._missing = self._deliveries = plan.messages * plan.participants
         self._frame = bytearray(FRAME_SIZE)
-        for number in range(plan.messages):
-            at_ms = self.draw.randrange(plan.publish_ms)
-            self._at(at_ms, lambda number=number: self._publish(number))  # type: ignore[misc]
+        self._times_ms = array(
+            "Q", sorted(self.draw.randrange(plan.publish_ms) for _ in range(plan.messages))
+        )
+        self._at(self._times_ms[0], lambda: self._publish(0))
         self._at(0, self._slot)
 
     def _at(self, time_ms: int, call: Callable[[], None]) -> None:
@@ -157,13 +169,15 @@ class World:
         present = [one for one in self.all if one.online]
         if present:
             one = self.draw.choice(present)
-            name = number.to_bytes(8, "big")
-            content = name + self.draw.randbytes(self.plan.size - 8)
+            content = number.to_bytes(8, "big") + self.draw.randbytes(self.plan.size - 8)
             if one.channel.publish(content, 0, len(content), self._clock_ms) > 0:
                 self.result.content += 1
-                self._published_ms[name] = self.now_ms
-                self._got(one, name)
+                self._published[number] = [self.now_ms, self.plan.participants]
+                self._got(one, number)
                 self._wake(one)
+                if number + 1 < self.plan.messages:
+                    at_ms = max(self._times_ms[number + 1], self.now_ms)
+                    self._at(at_ms, lambda: self._publish(number + 1))
                 return
         self._at(self.now_ms + 10_000, lambda: self._publish(number))
 
@@ -198,15 +212,30 @@ class World:
     def _events(self, one: Participant) -> None:
         while event := one.channel.next_event():
             if event in (EVENT_MESSAGE, EVENT_GAP):
-                self._got(one, one.name_of(one.channel.event_handle))
+                self._got(one, int.from_bytes(one.name_of(one.channel.event_handle), "big"))
 
-    def _got(self, one: Participant, name: bytes) -> None:
-        if name in one.has:
+    def _got(self, one: Participant, number: int) -> None:
+        bit = 1 << (number & 7)
+        if one.has[number >> 3] & bit:
             self.result.twice += 1
             return
-        one.has.add(name)
+        one.has[number >> 3] |= bit
         self._missing -= 1
-        self.result.latencies_ms.append(self.now_ms - self._published_ms[name])
+        state = self._published[number]
+        late_ms = self.now_ms - state[0]
+        self.result.latencies_ms[late_ms if late_ms < 60_000 else late_ms // 60_000 * 60_000] += 1
+        state[1] -= 1
+        if not state[1]:
+            del self._published[number]
+        if self._missing * 10 % self._deliveries < 10:
+            self._note_memory()
+
+    def _note_memory(self) -> None:
+        """The peak so far, once for each tenth of the deliveries."""
+        done = 10 - -(-self._missing * 10 // self._deliveries)
+        if done > len(self.result.peak_mb):
+            peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            self.result.peak_mb.append(round(peak_kb / 1024, 1))
 
 
 def run(plan: Plan) -> Result:

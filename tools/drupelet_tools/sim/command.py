@@ -25,7 +25,7 @@ register_fleet(app)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Kind = Annotated[
     str,
-    typer.Option(help="field, drops, storm, small, sticks or plans; else the seed's own."),
+    typer.Option(help="One of docs/simulator.md 1; else the seed's own."),
 ]
 
 
@@ -87,12 +87,23 @@ def soak(
     kind: Kind = "",
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
     seeds_max: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: never.")] = 0,
+    book: Annotated[
+        Path | None,
+        typer.Option(help="Go on behind the soaks in this file, and add up.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run seed after seed on all cores; any violation ends with exit code 1."""
+    from drupelet_tools.sim.soak import read_book
     from drupelet_tools.sim.soak import soak as go
 
+    if book is not None:
+        seed = max(seed, read_book(book)[1])
     totals = go(minutes, seed, kind, workers, seeds_max)
+    if book is not None:
+        with book.open("a") as lines:
+            lines.write(json.dumps(totals.figures()) + "\n")
+        totals, totals.next_seed = read_book(book)
     _show(totals.figures(), as_json)
     if totals.violations:
         raise typer.Exit(1)

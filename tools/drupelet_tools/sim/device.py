@@ -4,14 +4,15 @@ It wakes, publishes, exchanges frames, gives messages to its client, saves and s
 goes, it boots, and the oracle hears of all of it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from drupelet.amnesty import forget_holds
 from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
 from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.duty import WakePlan
 from drupelet.errors import OK
+from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import INLINE_SIZE_MAX, WAKE_STATE_SIZE_MAX
 from drupelet.link import CARRIER_STICK
 from drupelet.members import FAMILY_BSP, FAMILY_MVDS, SHARED
@@ -20,14 +21,18 @@ from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.snapshot import Snapshot
 from drupelet.store import FlashStore
 from drupelet_host.index import DictIndex
+from drupelet_tools.sim import visits
 from drupelet_tools.sim.flash import PowerCutError, SimFiles
 from drupelet_tools.sim.hoststore import MemoryStore
-from drupelet_tools.sim.sealing import sealed_carrier
-from drupelet_transports.visit import Visit
+from drupelet_tools.sim.resets import issue
+from drupelet_tools.sim.sealing import unlock
 
 if TYPE_CHECKING:
+    import sqlite3
+
     from drupelet_tools.sim.carriers import SimStick
-    from drupelet_tools.sim.world import End, Group, World
+    from drupelet_tools.sim.ends import End, Group
+    from drupelet_tools.sim.world import World
 
 # First byte of a payload that every judging client calls invalid.
 BAD = 0xEE
@@ -125,6 +130,9 @@ class SimNode:
         self.rtc_size = 0
         self.slept_at_ms = 0
         self._saved_ms = 0
+        self.kept: tuple[sqlite3.Connection, list[dict[int, bytes]]] | None = None  # a backup
+        self._gen = self.number  # of the store
+        self._emptied = False
         self.segments: list[bytes] = []  # of its black box, whole
         self._segment = bytearray()
 
@@ -157,7 +165,7 @@ class SimNode:
         else:
             self.store = FlashStore(
                 self.files, spec.segment_size, spec.segments, spec.pending, spec.body_files,
-                spec.filter_size,
+                spec.filter_size, self._gen,
             )  # fmt: skip
             self.store.open()
         store = self.store
@@ -182,7 +190,11 @@ class SimNode:
             self._segment = bytearray()  # what the last boot had begun is lost
             self._describe(self.box, number)
         self._saved_ms = self.world.now_ms
-        self.world.oracle.rebooted(self.name, self.finds, self._may_be_gone)
+        if self._emptied:
+            self._emptied = False
+            self.world.oracle.reset(self.name, self.holds)
+        else:
+            self.world.oracle.rebooted(self.name, self.finds, self._may_be_gone)
         for names in self.last.values():
             names[:] = [id if id and self.finds(id) else b"" for id in names]
 
@@ -217,7 +229,8 @@ class SimNode:
             end.number, end.profile, end.carrier, end.epoch_ms, end.mode, self.clock_ms()
         )
         if end.keys is not None:
-            end.transport = sealed_carrier(self.world, end)
+            unlock(self.world, end)
+            issue(end)
         if self.plan is not None and end.carrier != CARRIER_STICK:
             link.plan = self.plan
             self.plan.seek(link.peer, end.peer.id, 0)
@@ -235,6 +248,24 @@ class SimNode:
     def finds(self, id: bytes) -> bool:
         """Whether the store knows this id."""
         return self.store.find(id, 0) > 0
+
+    def holds(self, id: bytes) -> bool:
+        """Whether the message is in the log."""
+        handle = self.store.find(id, 0)
+        return handle > 0 and self.store.load(handle) == OK and self.store.state == STATE_DELIVERED
+
+    @property
+    def store_gen(self) -> int:
+        """The number of its store, of 32 bits."""
+        return getattr(self.store, "store_gen", 0)
+
+    def emptied(self, store_gen: int) -> None:
+        """Its store is not what it was when the power went."""
+        self._gen = store_gen
+        self._emptied = True
+        self.world.oracle.resets.add(self.name)
+        if self.database is not None:
+            self.database.renumber(store_gen)
 
     # --- what a device does when it is awake ---
 
@@ -295,7 +326,7 @@ class SimNode:
             self.name, id, group.message_id(bytes(store.timestamp), bytes(body[head:]))
         )
 
-    def save(self) -> None:
+    def save(self) -> bool:
         """Write what a reboot must not forget; then what the client took stays taken."""
         assert self.node is not None
         self._saved_ms = self.world.now_ms
@@ -303,10 +334,20 @@ class SimNode:
             self._empty(self.box)
         window = self.node.core.window
         self.saves += window.dirty
-        if self.node.save(self.clock_ms()) == OK:
-            if self.store.barrier() == OK:
-                self.world.oracle.flushed(self.name, self.volatile)
-            self.world.oracle.confirmed(self.name)
+        if self.node.save(self.clock_ms()) != OK:
+            return False
+        if self.store.barrier() == OK:
+            self.world.oracle.flushed(self.name, self.volatile)
+        self.world.oracle.confirmed(self.name)
+        return True
+
+    def show_again(self, end: "End") -> None:
+        """If the peer has lost its store: what it acknowledged goes to it again."""
+        seal = end.seal
+        if seal is not None and seal.peer_lost:
+            forget_holds(end.link)
+            if self.save():
+                seal.settle()
 
     def barrier(self) -> None:
         """The client wants to be sure."""
@@ -335,6 +376,7 @@ class SimNode:
             if (id in oracle.messages and oracle.messages[id].at_ms > old_ms) or self.finds(id)
         )
         self.published += 1
+        self.world.long |= size > INLINE_SIZE_MAX // 2
         text = bytes((BAD,)) if bad else b""
         text += b"%s/%d/%d " % (self.name.encode(), self.published, self.boots)
         payload = text + bytes(max(0, size - len(text)))
@@ -371,16 +413,7 @@ class SimNode:
     def visit(self, stick: "SimStick") -> None:
         """A stick is plugged in: read all, then write all, as a device does."""
         assert self.node is not None
-        ends = [end for end in self.ends if end.carrier == CARRIER_STICK]
-        view = _WatchedView(self, stick, ends)
-        visit = Visit(view, self.frame, self.clock_ms, lambda: None)  # type: ignore[arg-type]
-        for end in ends:
-            visit.take_in(end.link, end.peer.id)
-        self.consume()
-        for end in ends:
-            view.end = end
-            visit.hand_out(end.link, end.peer.id)
-        self.save()
+        visits.visit(self, stick)
         self.wake_by(self.world.now_ms)
 
     # --- sleep ---
@@ -547,32 +580,5 @@ class SimNode:
 
 if TYPE_CHECKING:
     from drupelet.link import Link
-
-
-class _WatchedView:
-    """A stick's view that shows every frame to the oracle before it is written."""
-
-    def __init__(self, node: SimNode, stick: "SimStick", ends: "list[End]") -> None:
-        self._view = stick.view(node.id)
-        self._node = node
-        self.end = ends[0] if ends else None
-        self.present = self._view.present
-        self.newest_own = self._view.newest_own
-        self.clean = self._view.clean
-        self.reader = self._view.reader
-
-    def writer(self, receiver_id: bytes, number: int, seen: int) -> object:
-        """A writer whose frames are seen."""
-        writer = self._view.writer(receiver_id, number, seen)
-        write: Callable[[bytearray, int], int] = writer.write
-
-        def watched(frame: bytearray, size: int) -> int:
-            assert self.end is not None
-            self._node.world.stick_frame(self.end, bytes(frame[:size]))
-            return write(frame, size)
-
-        writer.write = watched  # type: ignore[method-assign]
-        return writer
-
 
 __all__ = ["BAD", "INLINE_SIZE_MAX", "Duty", "Judge", "PowerCutError", "SimNode", "Spec"]

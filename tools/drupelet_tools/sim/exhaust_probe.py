@@ -27,20 +27,20 @@ SCRATCH_CLASSES = {
 }  # fmt: skip
 # Fields without state between two calls; counters that nothing decides by; what never changes.
 SCRATCH = {
-    "Core": "id scratch hash delivered duplicates malformed unknown",
-    "Graph": "_id missing_id slot handle ephemeral refused invalid _private",
-    "Window": "_head",
+    "Core": "id scratch hash delivered duplicates malformed unknown now_ms message_handle "
+    "message_slot message_group taken_entry taken_slot telemetry again firm frame_size_max "
+    "codec_wait scanner scan_from ack_left message_left offer_left owed_at request_at",
+    "Graph": "ids slot handle ephemeral refused invalid _private",
     "Node": "event_handle event_again",
     "OfferPool": "replaced",
     "EpochClock": "payload_epoch payload_link epoch",  # one link per peer: nobody yields
-    "Link": "now_ms message_handle message_slot message_group taken_entry taken_slot telemetry "
-    "again firm frame_size_max telemetry_in long_handle long_slot logged policy",
-    "CompactEngine": "contact numbering _frame_generation _number _size _end _id _delta _sum "
-    "_whole_at _whole_from _cover _due_set",
-    "Numbering": "_hint ignored conflicts",
+    "Link": "long_handle logged policy",
+    "CompactEngine": "ignored contact numbering _frame_generation _number _size _end _id _delta "
+    "_sum _whole_at _whole_from _cover _due_set",
+    "Numbering": "_hint",
 }
 EPOCHS = {
-    "epoch", "heard_epoch", "_began", "_due_from", "_waits_from", "_probe_epoch", "_sent_epoch",
+    "epoch", "heard_epoch", "_began", "_due_epoch", "_waits_from", "_probe_epoch", "_sent_epoch",
 }  # fmt: skip
 TIMES_MS = {"start_ms"}
 EPOCH_SLABS = {"_send_epochs", "_epochs"}
@@ -147,7 +147,8 @@ class Probe:
         epoch = self.clocks[0].epoch
         self._tidy(epoch)
         scalars = [fields[name] for fields, name in self._scalars]
-        scalars += [(fields[name] - epoch) & 0xFFFF for fields, name in self._epochs]
+        for fields, name in self._epochs:  # below 0: none
+            scalars.append((fields[name] - epoch) & 0xFFFF if fields[name] >= 0 else -1)
         scalars += [(fields[name] - now_ms) & 0x3FFFFFFF for fields, name in self._times]
         slabs = b"".join(self._slabs)
         for slab in self._epoch_slabs:
@@ -156,12 +157,12 @@ class Probe:
 
     def _tidy(self, epoch: int) -> None:
         core = self.node.core
+        core.scanner = None  # whoever is asked next begins its scans anew
         slots = core.slots
         for slot in range(slots.count):
             if not slots.flags[slot]:
                 slots.handles[slot] = 0
-                slots.groups[slot] = slots.sources[slot] = 0
-                slots._sizes[2 * slot : 2 * slot + 2] = b"\0\0"
+                slots.groups[slot] = 0
         for cell in range(len(slots.states)):
             free = not slots.flags[cell % slots.count]
             if free:
@@ -176,10 +177,8 @@ class Probe:
             core.window.changes[link.peer] = 1 if ahead else 0
             link._seen_changes = 0
             self._tidy_heard(link, epoch)
-            left = link._due_epochs - ((epoch - link._due_from) & 0xFFFF)
-            if not link._due_epochs or left > 0:
-                link._due_from = epoch
-                link._due_epochs = max(left, 0)
+            if 0 < (epoch - link._due_epoch) & 0xFFFF < 0x8000 and link._due_epoch >= 0:
+                link._due_epoch = epoch
             self._tidy_contact(link.codec, epoch)
 
     def _tidy_heard(self, link: Link, epoch: int) -> None:
@@ -192,9 +191,7 @@ class Probe:
         for entry in range(core.offers.count):
             if core.offers.kinds[entry] and core.offers.peers[entry] == link.peer:
                 oldest = max(oldest, (epoch - core.offers.send_epoch(entry)) & 0xFFFF)
-        if not link.heard:
-            link.heard_epoch = epoch
-        elif (epoch - link.heard_epoch) & 0xFFFF > oldest:
+        if link.heard and (epoch - link.heard_epoch) & 0xFFFF > oldest:
             link.heard_epoch = (epoch - oldest - 1) & 0xFFFF
 
     def _tidy_offers(self, epoch: int) -> None:
@@ -224,12 +221,13 @@ class Probe:
     def put(self, fields: Fields) -> None:
         """Be in this state, at NOW_MS."""
         scalars, slabs, lists = fields
+        self.node.core.scanner = None
         at = 0
         for owner, name in self._scalars:
             owner[name] = scalars[at]
             at += 1
         for owner, name in self._epochs:
-            owner[name] = (scalars[at] + EPOCH) & 0xFFFF
+            owner[name] = (scalars[at] + EPOCH) & 0xFFFF if scalars[at] >= 0 else -1
             at += 1
         for owner, name in self._times:
             owner[name] = (scalars[at] + NOW_MS) & 0x3FFFFFFF

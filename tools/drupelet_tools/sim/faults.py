@@ -24,6 +24,10 @@ FIELD_PERIOD_MS = 15 * MINUTE_MS
 FILTER_SIZE_MAX = 8192
 
 
+# A table of one or two slots, full with what the wiped peer asked for, has no room for parents.
+RESETS_POOL_MIN = 8
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """Something that happens at a time: `kind` and what it takes (see `run.py`)."""
@@ -66,6 +70,7 @@ class Plan:
     reorder: bool = False
     save_ms: int = 60_000
     tight: bool = False
+    look_every: int = 16  # one in so many frames is looked at closely
 
     def without(self, dropped: set[int]) -> "Plan":
         """The same plan without some of its steps."""
@@ -73,7 +78,7 @@ class Plan:
         return replace(self, steps=steps)
 
 
-KINDS = ("field", "storm", "storm", "storm", "sticks", "plans")
+KINDS = ("field", "drops", "storm", "storm", "storm", "sticks", "plans")
 
 
 def draw_plan(seed: int, kind: str = "") -> Plan:
@@ -88,6 +93,8 @@ def draw_plan(seed: int, kind: str = "") -> Plan:
         plan = _plans(seed, random)
     elif kind == "small":
         plan = _storm(seed, random, False, True)
+    elif kind == "resets":
+        plan = _resets(seed, random)
     else:
         plan = _storm(seed, random, False)
     plan.steps.sort(key=lambda step: step.at_ms)
@@ -96,10 +103,10 @@ def draw_plan(seed: int, kind: str = "") -> Plan:
 
 
 def _seal(plan: Plan) -> None:
-    """Seal all live links of a third of the seeds; drawn apart, so that nothing else changes."""
-    if Random(f"seal {plan.seed}").randrange(3) == 0:
+    """Seal all links of a third of the seeds; drawn apart, so that nothing else changes."""
+    if plan.kind == "resets" or Random(f"seal {plan.seed}").randrange(3) == 0:
         for link in plan.links:
-            link.sealed = link.carrier != CARRIER_STICK
+            link.sealed = True
 
 
 def draw_rates(random: Random, epoch_ms: int) -> Rates:
@@ -133,7 +140,10 @@ def _field(seed: int, random: Random, kind: str) -> Plan:
     days = 8 + random.randrange(24)
     plan = Plan(seed, kind, days * DAY_MS, 400, save_ms=FIELD_PERIOD_MS)
     host_store = "sqlite" if random.randrange(3) == 0 else "flash"
-    plan.nodes["host"] = Spec(host_store, pool=32, offers=32, segments=64, pending=32)
+    # The host takes what comes: two members that are both full could take nothing of each other.
+    plan.nodes["host"] = Spec(
+        host_store, pool=32, offers=32, segments=512, pending=32, filter_size=FILTER_SIZE_MAX
+    )
     for name in boards:
         deep = random.randrange(8) == 0
         plan.nodes[name] = Spec(
@@ -298,6 +308,47 @@ def _carry(plan: Plan, random: Random, names: list[str]) -> None:
             plan.steps.append(Step(now, random.choice(("spoil", "keep", "old")), (stick, bits)))
         pulled = random.randrange(8) if random.randrange(8) == 0 else -1
         plan.steps.append(Step(now, "stick", (stick, random.choice(names), pulled)))
+
+
+# --- stores and keys that are lost, set back, changed and copied ---
+
+
+def _resets(seed: int, random: Random) -> Plan:
+    """A small storm, or one with sticks, in which no client deletes and none lies.
+
+    Either stores are wiped and restored, or keys are copied: who has the keys of a device that
+    was wiped can acknowledge what it lost, and nobody can tell. Where a backup is put back keys
+    are not changed: one that is older than the change has to be provisioned again.
+    """
+    sticks = random.randrange(3) == 0
+    plan = _storm(seed, random, sticks, not sticks)
+    plan.kind = "resets"
+    plan.family = FAMILY_BSP if sticks else plan.family
+    for name, spec in plan.nodes.items():
+        plan.nodes[name] = replace(spec, judges=True, pool=max(spec.pool, RESETS_POOL_MIN))
+    gone = ("delete", "wall")
+    plan.steps = [
+        step
+        for step in plan.steps
+        if step.kind not in gone and not (step.kind == "publish" and step.args[3] == 1)
+    ]
+    how = random.choice(("clone", "wipe", "restore", "restore"))
+    hosts = [name for name, spec in plan.nodes.items() if spec.store == "sqlite"]
+    for _ in range(1 + random.randrange(3)):
+        at = random.randrange(plan.end_ms // 4, plan.end_ms)
+        name = random.choice(list(plan.nodes))
+        number = random.randrange(len(plan.links))
+        if how == "clone":
+            plan.steps.append(Step(at, "clone", (number, random.randrange(2))))
+        elif how == "restore" and hosts:
+            name = random.choice(hosts)
+            plan.steps.append(Step(random.randrange(at), "backup", (name,)))
+            plan.steps.append(Step(at, "restore", (name,)))
+        else:
+            plan.steps.append(Step(at, "wipe", (name,)))
+        if random.randrange(2) and not (how == "restore" and hosts):
+            plan.steps.append(Step(random.randrange(plan.end_ms), "rotate", (number,)))
+    return plan
 
 
 # --- boards whose windows must find each other ---

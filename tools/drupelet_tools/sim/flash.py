@@ -98,6 +98,14 @@ class SimFiles(Files):
         """Its end; the power may have gone in it."""
         self._after()
 
+    def wipe(self) -> None:
+        """The medium is empty; who used it is off."""
+        self._data.clear()
+        self._durable.clear()
+        self._tails.clear()
+        self._open = [""] * FILES_OPEN_MAX
+        self.used = 0
+
     def close_all(self) -> None:
         """Whoever used the files is gone, and left everything flushed."""
         self._open = [""] * FILES_OPEN_MAX

@@ -205,8 +205,8 @@ def _on_spark(parts: list[list[tuple[int, int, Workload]]], master: str, jobs: i
         session.stop()
 
 
-def peak_mb() -> int:
-    """The most memory that this process and its largest child had."""
+def peak_mb(jobs: int) -> int:
+    """The most memory that this process had, and `jobs` times that of its largest child."""
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return (own + children) // 1024
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return (own + jobs * child) // 1024

@@ -54,10 +54,11 @@ def fleet(
         if shown:
             typer.echo(f"\r{done:,} of {nodes:,} nodes", err=True, nl=False)
 
-    total = run_fleet(nodes, work, seed, jobs or os.cpu_count() or 1, master, say)
+    jobs = jobs or os.cpu_count() or 1
+    total = run_fleet(nodes, work, seed, jobs, master, say)
     if shown:
         typer.echo("", err=True)
-    _show(total, time.monotonic() - begun, as_json)
+    _show(total, time.monotonic() - begun, jobs, as_json)
 
 
 def contacts(
@@ -79,7 +80,7 @@ def contacts(
         typer.echo(f"drupelet sim: {told}", err=True)
         raise typer.Exit(1) from None
     total = run_trace(trace, Workload(0, epoch * 1000, readings_per_day, 1, _mode(mode)), seed)
-    _show(total, time.monotonic() - begun, as_json)
+    _show(total, time.monotonic() - begun, 0, as_json)
 
 
 def _mode(name: str) -> int:
@@ -89,7 +90,7 @@ def _mode(name: str) -> int:
     return MODES[name]
 
 
-def _show(total: "Sum", seconds: float, as_json: bool) -> None:
+def _show(total: "Sum", seconds: float, jobs: int, as_json: bool) -> None:
     from drupelet_tools.sim.fleet import BODY_SIZE, peak_mb
 
     late = sorted(total.latencies_s)
@@ -102,7 +103,8 @@ def _show(total: "Sum", seconds: float, as_json: bool) -> None:
         "latency_median_s": late[len(late) // 2] if late else None,
         "latency_p90_s": late[int(len(late) * 0.9)] if late else None,
         "cpu_ms_per_delivery": round(total.cpu_s * 1000 / done, 3),
-        "cpu_s": round(total.cpu_s, 1), "wall_s": round(seconds, 1), "peak_mb": peak_mb(),
+        "cpu_s": round(total.cpu_s, 1), "wall_s": round(seconds, 1), "peak_mb": peak_mb(jobs),
+        "peak_kb_per_delivery": round(peak_mb(jobs) * 1024 / done, 2),
     }  # fmt: skip
     if as_json:
         typer.echo(json.dumps(figures))

@@ -33,6 +33,26 @@ class MemoryStore(SqliteStore):
         if self.kept.in_transaction:
             self.kept.execute("ROLLBACK")
 
+    def wipe(self) -> None:
+        """Somebody removed the file."""
+        self.kept = database.connect(self.path)
+
+    def copied(self) -> sqlite3.Connection:
+        """The database as it is, in another one."""
+        other = database.connect(self.path)
+        self.kept.backup(other)
+        return other
+
+    def put_back(self, copy: sqlite3.Connection) -> None:
+        """The database is as it was when it was copied."""
+        self.kept = database.connect(self.path)
+        copy.backup(self.kept)
+
+    def renumber(self, store_gen: int) -> None:
+        """Another store has another number."""
+        with self.kept:
+            self.kept.execute("UPDATE meta SET value = ? WHERE key = 'store_gen'", (store_gen,))
+
     def volatile(self) -> bool:
         """Whether a crash now would take something."""
         return self.kept.in_transaction

@@ -48,6 +48,7 @@ class View:
     deleted: set[bytes] = field(default_factory=set)
     held: dict[bytes, None] = field(default_factory=dict)  # acknowledged since the last boot
     unpromised: dict[bytes, None] = field(default_factory=dict)
+    had: set[bytes] = field(default_factory=set)  # before its store was lost
     judges: bool = True
 
 
@@ -75,6 +76,7 @@ class Oracle:
         self.duplicated = 0
         self.missing = 0  # deliveries that are still to come
         self.withdrawn = 0
+        self.resets: set[str] = set()  # whose store was lost or set back
         self.latencies_ms: list[int] | None = None
 
     def add_member(self, name: str, judges: bool = True) -> None:
@@ -229,6 +231,44 @@ class Oracle:
         self.views[node].given.discard(id)
         self.views[node].unpromised.pop(id, None)
 
+    def reset(self, node: str, holds: Callable[[bytes], bool]) -> None:
+        """A node came back with another store: emptied, or as it was once.
+
+        Its client is as old as its store. What it had and has no more is to come again, if
+        anybody else has it (`owed`); what only it had is gone with it.
+        """
+        view = self.views[node]
+        self.resets.add(node)
+        view.had |= view.given
+        view.given = {id for id in self.messages if holds(id)}
+        view.again = set(view.given)
+        for past in (view.open, view.held, view.unpromised):
+            past.clear()
+        view.deleted.clear()
+        for id, message in self.messages.items():
+            if node not in self.members[message.group]:
+                continue
+            if id in view.given or (message.invalid and view.judges):
+                message.needs.discard(node)
+            else:
+                message.needs.add(node)
+        self.missing = sum(len(message.needs) for message in self.messages.values())
+        for (here, there), pace in self.paces.items():
+            if node in (here, there):
+                pace.mark += 1
+
+    def owed(self) -> int:
+        """Deliveries that are to come: those of messages that some member still has."""
+        if not self.resets:
+            return self.missing
+        return len(self.lost())
+
+    def _somebody_has(self, id: bytes, message: Message) -> bool:
+        return any(
+            id in self.views[name].given and id not in self.views[name].deleted
+            for name in self.members[message.group]
+        )
+
     # --- frames ---
 
     def left(
@@ -304,7 +344,12 @@ class Oracle:
 
     def lost(self) -> list[tuple[bytes, str]]:
         """What has not come, and to whom."""
-        return [(id, name) for id, m in self.messages.items() for name in sorted(m.needs)]
+        return [
+            (id, name)
+            for id, m in self.messages.items()
+            if m.needs and (not self.resets or self._somebody_has(id, m))
+            for name in sorted(m.needs)
+        ]
 
     def log_is_causal(self, node: str, log: list[bytes]) -> None:
         """The log of a node: each message once, after what it depends on."""

@@ -8,6 +8,7 @@
 import math
 import multiprocessing
 import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -20,16 +21,24 @@ SEEDS_LARGE = 3
 INTERVAL_SHARE = 0.1
 SEEDS_MAX = 2000
 PAIRWISE = ("naive", "bsp-1", "bsp-1+offers", "mvds-1", "compact-1", "compact-1+offers", "bloom")
-_LARGE = ("naive", "bsp-1", "bsp-1+offers", "compact-1", "compact-1+offers")
+# Without offers a hundred people send each other what they hold already, and that takes hours.
+_LARGE = ("naive", "bsp-1+offers", "compact-1+offers")
 NAMES = {
     1: "1-1 chat", 2: "1-1 chat, mailserver", 3: "large chat", 4: "large chat, multicast",
     5: "large chat, multicast, mailserver", 6: "large chat, bloom filters",
     7: "large chat, bloom filters, mailserver",
 }  # fmt: skip
+# What is run unless protocols are named; with a name, any of `KNOWN`.
 PROTOCOLS = {
     1: PAIRWISE, 2: PAIRWISE, 3: _LARGE, 4: ("topic",), 5: ("topic",), 6: ("bloom",),
     7: ("bloom",),
 }  # fmt: skip
+KNOWN = {**PROTOCOLS, 3: PAIRWISE}
+WINDOWS_S = {1: (300, 30), 2: (300, 30)}  # a large chat's is the paper's 5 minutes
+WINDOW_S = 300
+# Student's, two-sided 95 %, by degrees of freedom; from the last on as good as the normal one.
+_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14,
+            2.13, 2.12, 2.11, 2.10, 2.09, 2.09)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,12 +51,14 @@ class Answer:
     people: int
     window_s: int
     seeds: int
+    copies: float  # MESSAGE records sent per delivery
     multiplier_records: float
     multiplier_bytes: float
-    multiplier_bytes_interval: float
+    multiplier_bytes_interval: float | None  # None: of one seed there is none
     latency_median_h: float
     latency_p90_h: float
-    latency_p90_interval_h: float
+    latency_p90_interval_h: float | None
+    cpu_s: float  # of all seeds together
 
 
 def setting_of(simulation: int, protocol: str, people: int, window_s: int) -> Setting:
@@ -61,9 +72,11 @@ def setting_of(simulation: int, protocol: str, people: int, window_s: int) -> Se
 def run_one(work: tuple[Setting, int]) -> Outcome:
     """One seed of one setting."""
     setting, seed = work
-    if setting.protocol == "naive":
-        return paper_naive.run(setting, seed)
-    return PaperWorld(setting, seed).run()
+    begun = time.process_time()
+    naive = setting.protocol == "naive"
+    outcome = paper_naive.run(setting, seed) if naive else PaperWorld(setting, seed).run()
+    outcome.cpu_s = time.process_time() - begun
+    return outcome
 
 
 def _quantile(sorted_values: Sequence[int], share: float) -> float:
@@ -71,15 +84,18 @@ def _quantile(sorted_values: Sequence[int], share: float) -> float:
 
 
 def interval(values: Sequence[float]) -> float:
-    """Half the width of the 95 % interval of the mean (normal; the seeds are many)."""
-    if len(values) < 2:
+    """Half the width of the 95 % interval of the mean (Student's); of one value it is infinite."""
+    free = len(values) - 1
+    if free < 1:
         return math.inf
-    return 1.96 * statistics.stdev(values) / math.sqrt(len(values))
+    wide = _STUDENT[free - 1] if free <= len(_STUDENT) else 1.96
+    return wide * statistics.stdev(values) / math.sqrt(len(values))
 
 
 def answer(
-    simulation: int, setting: Setting, seeds: int, runs: Callable[[Iterable[int]], list[Outcome]]
-) -> Answer:
+    simulation: int, setting: Setting, seeds: int, seeds_max: int,
+    runs: Callable[[Iterable[int]], list[Outcome]],
+) -> Answer:  # fmt: skip
     """Run seeds until both intervals are within 10 % of their means; at least `seeds` of them."""
     outcomes: list[Outcome] = []
     while True:
@@ -89,37 +105,42 @@ def answer(
         wide = any(
             interval(values) > INTERVAL_SHARE * statistics.mean(values) for values in (spent, late)
         )
-        if not wide or len(outcomes) >= SEEDS_MAX:
+        if not wide or len(outcomes) + seeds > seeds_max:
             break
     hours = TICK_MS / 3_600_000
     middle = statistics.mean(statistics.median(outcome.latencies) for outcome in outcomes)
     return Answer(
         simulation, NAMES[simulation], setting.protocol, setting.people,
         setting.window_ticks * TICK_MS // 1000, len(outcomes),
+        round(statistics.mean(outcome.copies / outcome.deliveries for outcome in outcomes), 2),
         round(statistics.mean(outcome.multiplier_records for outcome in outcomes), 2),
-        round(statistics.mean(spent), 2), round(interval(spent), 3),
+        round(statistics.mean(spent), 2), _rounded(interval(spent), 3),
         round(middle * hours, 2), round(statistics.mean(late) * hours, 2),
-        round(interval(late) * hours, 2),
+        _rounded(interval(late) * hours, 2), round(sum(one.cpu_s for one in outcomes), 1),
     )  # fmt: skip
+
+
+def _rounded(value: float, places: int) -> float | None:
+    return round(value, places) if math.isfinite(value) else None
 
 
 def answers(
     simulations: Sequence[int], protocols: Sequence[str], people: int, windows_s: Sequence[int],
-    seeds: int, jobs: int, say: Callable[[Answer], None],
+    seeds: int, seeds_max: int, jobs: int, say: Callable[[Answer], None],
 ) -> list[Answer]:  # fmt: skip
     """All rows, each told as soon as it is known; `jobs` processes share the seeds."""
     rows = []
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         for simulation in simulations:
             for protocol in protocols or PROTOCOLS[simulation]:
-                for window_s in windows_s:
+                for window_s in windows_s or WINDOWS_S.get(simulation, (WINDOW_S,)):
                     setting = setting_of(simulation, protocol, people, window_s)
                     wanted = seeds or (SEEDS_SMALL if simulation <= 2 else SEEDS_LARGE)
 
                     def runs(numbers: Iterable[int], setting: Setting = setting) -> list[Outcome]:
                         return pool.map(run_one, [(setting, seed) for seed in numbers], 1)
 
-                    row = answer(simulation, setting, wanted, runs)
+                    row = answer(simulation, setting, wanted, seeds_max, runs)
                     say(row)
                     rows.append(row)
     return rows

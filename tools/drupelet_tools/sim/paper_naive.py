@@ -49,6 +49,7 @@ def run(setting: Setting, seed: int) -> Outcome:
         for sender in online:
             still = []
             for receiver, message in open_pairs[sender]:
+                outcome.copies += 1
                 outcome.records += 1
                 outcome.bytes += MESSAGE_BYTES
                 if receiver not in here:

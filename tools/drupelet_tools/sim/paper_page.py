@@ -17,6 +17,7 @@ _STYLE = (
 )
 _COLUMNS = (
     ("protocol", "protocol"), ("window_s", "window s"), ("seeds", "seeds"),
+    ("copies", "messages sent per delivery"),
     ("multiplier_records", "records sent per delivery"),
     ("multiplier_bytes", "bytes sent per byte delivered"), ("multiplier_bytes_interval", "±"),
     ("latency_median_h", "median h"), ("latency_p90_h", "P90 h"), ("latency_p90_interval_h", "±"),

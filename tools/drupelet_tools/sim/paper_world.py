@@ -9,16 +9,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from drupelet.bloom_sync import BloomSync
 from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.link import BATCH, CARRIER_MQTT, INTERACTIVE
 from drupelet.members import FAMILY_MVDS, SHARED
 from drupelet.node import Node
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
-from drupelet.topic import Topic
-from drupelet_tools.sim.hoststore import MemoryStore
+from drupelet_host.index import DictIndex
 from drupelet_tools.sim.presence import Presence, There
+from drupelet_tools.sim.swift import RoomyWindow, SwiftLink, SwiftStore
+from drupelet_tools.sim.swift_topic import IdBook, SwiftBloom, SwiftTopic
 
 TICK_MS = 30_000
 ONLINE = 0.1
@@ -52,10 +52,12 @@ class Outcome:
 
     messages: int
     deliveries: int
+    copies: int = 0  # of the records, messages
     records: int = 0
     bytes: int = 0
     ticks: int = 0
     latencies: list[int] = field(default_factory=list)
+    cpu_s: float = 0.0  # what simulating it took, where that was measured
 
     @property
     def multiplier_records(self) -> float:
@@ -101,10 +103,14 @@ class Availability:
         return tick >= self.start
 
 
+# Where a box counts the records that were sent, by type (docs/SPEC.md 6.3).
+_SENT = 64 + 32 * CARRIER_MQTT + 8
+_SENT_MESSAGES = _SENT + 1
+
+
 def records_of(counts: dict[int, int]) -> int:
-    """All records that were sent, of any type, from a box's counters (docs/SPEC.md 6.3)."""
-    base = 64 + 32 * CARRIER_MQTT
-    return sum(counts.get(base + kind, 0) for kind in range(8, 13))
+    """All records that were sent, of any type, from a box's counters."""
+    return sum(counts.get(kind, 0) for kind in range(_SENT, _SENT + 5))
 
 
 class Counts:
@@ -127,20 +133,22 @@ class Counts:
 class Person:
     """One member: a node, a link to each other member (or a topic), and when it is online."""
 
-    def __init__(self, number: int, setting: Setting, seed: int, count: int) -> None:
+    def __init__(self, number: int, setting: Setting, seed: int, count: int, book: IdBook) -> None:
         rng = random.Random(f"{seed} {number}")
         self.number = number
         self.frame = bytearray(FRAME_SIZE_MAX)
         self.box = Counts()
         self.filters = 0
         self.presence = Presence(count)
-        store = MemoryStore()  # a flash log numbers no more than 32 members
+        store = SwiftStore()
         store.reopen()
         total = setting.people * setting.messages_each
         self.node = Node(
             store, lambda: rng.randrange(256), count, 1, max(total, 8), max(total, 8),
             self.box,  # type: ignore[arg-type]  # what the engine tells one
+            DictIndex(),
         )  # fmt: skip
+        self.node.core.window.__class__ = RoomyWindow
         topic, blooms = setting.protocol == "topic", setting.protocol == "bloom"
         profile = PROFILES.get(setting.protocol.removesuffix("+offers"), PROFILE_COMPACT_1)
         if topic:
@@ -155,28 +163,39 @@ class Person:
         for other in others:
             peer = self.node.add_peer(_id(other))
             self.node.share(self.group, peer, SHARED)
-            self.links[other] = self.node.link(peer, profile, CARRIER_MQTT, TICK_MS, mode)
+            link = self.node.link(peer, profile, CARRIER_MQTT, TICK_MS, mode)
+            link.__class__ = SwiftLink
+            self.links[other] = link
         self.node.boot(0)
         self.blooms = {}
         if blooms:
             for other, link in self.links.items():
                 link.quiet = True
-                self.blooms[other] = BloomSync(self.node, self.group, link, rng.randrange)
-        self.topic = None
+                self.blooms[other] = SwiftBloom(self.node, self.group, link, rng.randrange, book)
+        self.topic: SwiftTopic | None = None
+        self.news = 0  # what came or was written: moves whenever a topic may have more to say
+        self.calm: tuple[int, ...] = ()  # as it was when it had not
         if topic:
-            ids = b"".join(_id(other) for other in others)
-            for other, link in self.links.items():
-                link.plan = There(self.presence, other)  # type: ignore[assignment]
-            self.topic = Topic(
-                self.node, self.group, list(self.links.values()), ids, _id(number),
-                lambda: rng.randrange(256),
-            )  # fmt: skip
-        relays = setting.relay and number == setting.people
-        share = RELAY_ONLINE if relays else setting.online
-        # The same whatever is spoken, so that protocols are compared on the same contacts.
-        own = random.Random(f"{seed} {number} {setting.window_ticks} {share}")
-        self.availability = Availability(own, share, setting.window_ticks)
+            self._listen(others, rng)
+        self.availability = self._available(setting, seed)
         self.online = False
+
+    def _listen(self, others: list[int], rng: random.Random) -> None:
+        """Speak to all others on a topic."""
+        ids = b"".join(_id(other) for other in others)
+        for other, link in self.links.items():
+            link.plan = There(self.presence, other)  # type: ignore[assignment]
+        self.topic = SwiftTopic(
+            self.node, self.group, list(self.links.values()), ids, _id(self.number),
+            lambda: rng.randrange(256),
+        )  # fmt: skip
+
+    def _available(self, setting: Setting, seed: int) -> Availability:
+        """The same whatever is spoken, so that protocols are compared on the same contacts."""
+        relays = setting.relay and self.number == setting.people
+        share = RELAY_ONLINE if relays else setting.online
+        own = random.Random(f"{seed} {self.number} {setting.window_ticks} {share}")
+        return Availability(own, share, setting.window_ticks)
 
     def publish(self, payload: bytes, now_ms: int) -> bytes:
         """Write a message; its id."""
@@ -185,6 +204,7 @@ class Person:
             self.group, body, len(body), now_ms.to_bytes(8), now_ms & 0x3FFFFFFF
         )
         assert handle > 0, handle
+        self.news += 1
         assert self.node.store.load(handle) == 0
         return bytes(self.node.store.id)
 
@@ -196,9 +216,14 @@ class Person:
                 yield bytes(node.store.id)
             node.done(node.event_handle)
 
+    def lacking(self) -> list[int]:
+        """Who is not known to have everything."""
+        queued = self.node.core.window.queued
+        return [number for number, link in self.links.items() if queued[link.peer]]
+
     def quiet(self) -> bool:
         """Whether everybody is known to have everything."""
-        return not any(self.node.core.window.queued[link.peer] for link in self.links.values())
+        return not self.lacking()
 
 
 def _id(number: int) -> bytes:
@@ -212,7 +237,8 @@ class PaperWorld:
         self.setting = setting
         self.rng = random.Random(f"{seed} {setting.people} {setting.messages_each}")
         count = setting.people + setting.relay
-        self.people = [Person(number, setting, seed, count) for number in range(count)]
+        book = IdBook()
+        self.people = [Person(number, setting, seed, count, book) for number in range(count)]
         self.bytes = 0
         self._written: dict[bytes, int] = {}
         self._latencies: list[int] = []
@@ -236,7 +262,10 @@ class PaperWorld:
                 break
             tick = self._next(tick)
         records = sum(records_of(one.box.counts) + one.filters for one in self.people)
-        return Outcome(messages, messages * receivers, records, self.bytes, tick, self._latencies)
+        copies = sum(one.box.counts.get(_SENT_MESSAGES, 0) for one in self.people)
+        return Outcome(
+            messages, messages * receivers, copies, records, self.bytes, tick, self._latencies
+        )
 
     def _next(self, tick: int) -> int:
         """The next tick at which anything can happen."""
@@ -247,7 +276,7 @@ class PaperWorld:
         was = one.online and one.availability.start < tick
         one.online = one.availability.at(tick)
         if one.online and not was:
-            one.presence.begin()
+            one.presence.begin(one.lacking() if self.setting.window_ticks == 1 else None)
         return one.online
 
     def _write(self, tick: int) -> None:
@@ -313,19 +342,29 @@ class PaperWorld:
 
     def _speak(self, one: Person, online: list[Person], now_ms: int) -> None:
         """On a topic, one call and one answer are for all."""
-        assert one.topic is not None
+        topic = one.topic
+        assert topic is not None
         others = [other for other in online if other is not one]
         call = one.presence.call_all_into(one.frame)
         if call:
             self.bytes += TOPIC_HEADER_SIZE + call
             for other in others:
                 other.presence.told(one.number, one.frame)
+        here = [link for number, link in one.links.items() if one.presence.there(number)]
+        clock = next(iter(one.links.values())).clock
+        clock.advance(now_ms)
+        state = (clock.epoch, one.news, len(here))
+        if state == one.calm:
+            return
+        topic.look(here)
         for _ in range(_POLLS_MAX):
-            size = one.topic.poll_into(one.frame, now_ms)
+            size = topic.poll_into(one.frame, now_ms)
             if not size:
+                one.calm = state
                 break
             self.bytes += size
             for other in others:
                 assert other.topic is not None
                 other.presence.heard(one.number)
+                other.news += 1
                 other.topic.receive(bytearray(one.frame), size, now_ms)

@@ -1,8 +1,11 @@
 """Who is online now, told by WAKE frames (docs/SPEC.md 10.2): 10 bytes when a window begins.
 
 Without a wake plan nobody knows when a peer comes. Who comes online calls each peer once; who is
-called answers; and nothing else is sent to a peer that was not heard in this window.
+called answers; and nothing else is sent to a peer that was not heard in this window. In a window
+of one epoch nobody can come later, so there only who has something for a peer calls it.
 """
+
+from collections.abc import Iterable
 
 from drupelet.duty import KIND_WAKE, WAKE_SIZE
 
@@ -19,12 +22,12 @@ class Presence:
         self._to_answer: set[int] = set()
         self._met: set[int] = set()
 
-    def begin(self) -> None:
-        """A window begins: nobody has been heard, everybody is to be called."""
+    def begin(self, wanted: Iterable[int] | None = None) -> None:
+        """A window begins: nobody has been heard; everybody is to be called, or who is wanted."""
         self._here.clear()
         self._met.clear()
         self._to_answer.clear()
-        self._to_call = set(range(self._peers))
+        self._to_call = set(range(self._peers) if wanted is None else wanted)
 
     def due(self) -> list[int]:
         """Peers that are to be called, or are here."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drupelet.errors import DrupeletError
+from drupelet_tools.sim import resets
 from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import SimNode
 from drupelet_tools.sim.faults import Plan, Step, draw_plan
@@ -25,6 +26,8 @@ CRASHES = (
 MS_PER_YEAR = 365 * 86_400_000
 # A stick goes round so often once faults are over: each way needs two visits, and answers too.
 ROUNDS_MAX = 60
+# By then everybody who was off when faults ended has booted.
+SPEAK_MS = 10_000
 
 
 @dataclass(slots=True)
@@ -56,6 +59,7 @@ class Run:
         self.plan = plan
         self.world = world = World(plan.seed, trace, plan.save_ms)
         world.reorder = plan.reorder
+        world.look_every = plan.look_every
         for name, spec in plan.nodes.items():
             world.add_node(name, spec)
         self.groups = [
@@ -93,6 +97,8 @@ class Run:
             world.at(step.at_ms, lambda step=step: self._do(step))  # type: ignore[misc]
         world.start()
         world.run_until(self.plan.end_ms)
+        if world.oracle.resets:
+            self._speak()
         if self.sticks:
             self._rounds()
         if self.plan.tight:
@@ -101,6 +107,15 @@ class Run:
         else:
             world.settle(self.plan.settle_epochs)
         world.check_end()
+
+    def _speak(self) -> None:
+        """Whoever lost its store says something: that it has another one travels with it."""
+        world = self.world
+        world.calm()
+        at_ms = world.now_ms + SPEAK_MS
+        for name in sorted(world.oracle.resets):
+            world.node_at(at_ms, name, lambda node: node.publish(self.groups[0], 20))
+        world.run_until(at_ms)
 
     def _rounds(self) -> None:
         """Carry a sound stick round until everything is everywhere."""
@@ -224,6 +239,23 @@ class Run:
         if stick in self.kept:
             self.sticks[stick] = self.kept[stick].copy()
 
+    def _do_wipe(self, name: str) -> None:
+        if self.world.faults:
+            resets.wipe(self.world, self.world.nodes[name])
+
+    def _do_backup(self, name: str) -> None:
+        self._in(name, resets.keep)
+
+    def _do_restore(self, name: str) -> None:
+        if self.world.faults:
+            resets.restore(self.world, self.world.nodes[name])
+
+    def _do_rotate(self, number: int) -> None:
+        resets.rotate(self.world, self.links[number])
+
+    def _do_clone(self, number: int, side: int) -> None:
+        resets.clone(self.world, self.links[number].ends[side])
+
     def result(self) -> Result:
         """The figures as they are now."""
         world = self.world
@@ -237,7 +269,7 @@ class Run:
             sum(node.published for node in nodes),
             sum(node.refused for node in nodes),
             world.oracle.deliveries,
-            0 if self.plan.tight else world.oracle.missing,
+            0 if self.plan.tight else world.oracle.owed(),
             world.oracle.duplicated,
             sum(node.cuts for node in nodes),
             world.oracle.checks,
@@ -277,20 +309,28 @@ def _place(crash: BaseException) -> str:
     return f"{where.tb_frame.f_code.co_filename.rpartition('/')[2]}:{where.tb_lineno}"
 
 
+def plan_of(seed: int, kind: str = "") -> Plan:
+    """The plan of a seed, of any kind."""
+    if kind in ("yearly", "week"):
+        from drupelet_tools.sim.yearly import WEEK, yearly_plan  # it imports this module, too
+
+        return yearly_plan(seed, days=WEEK) if kind == "week" else yearly_plan(seed)
+    return draw_plan(seed, kind)
+
+
 def run_seed(
     seed: int, kind: str = "", only: set[int] | None = None,
     trace: Callable[[str], None] | None = None,
 ) -> Result:  # fmt: skip
     """Run a seed; `only`: the numbers of the steps that are kept."""
-    if kind == "yearly":
-        from drupelet_tools.sim.yearly import yearly_plan  # it imports this module, too
+    if kind == "channel":
+        from drupelet_tools.sim.channel_seed import run_channel  # it imports this module, too
 
-        plan = yearly_plan(seed)
-    else:
-        plan = draw_plan(seed, kind)
+        return run_channel(seed)
+    plan = plan_of(seed, kind)
     if only is not None:
         plan = plan.without(set(range(len(plan.steps))) - only)
     return run_plan(plan, trace)
 
 
-__all__ = ["Result", "Run", "attempt", "run_plan", "run_seed"]
+__all__ = ["Result", "Run", "attempt", "plan_of", "run_plan", "run_seed"]

@@ -1,4 +1,4 @@
-"""Sealed links in a simulated world: the real seal and its carrier wrapper, keys that stay.
+"""Sealed carriers in a simulated world: the real seal, its wrappers, and keys that stay.
 
 The AEAD remembers every key with its nonce: a pair that seals twice is S11. Keys are provisioned
 before the first boot; what a chain makes durable is a step of the device's flash like any other.
@@ -7,8 +7,9 @@ before the first boot; what a chain makes durable is a step of the device's flas
 from typing import TYPE_CHECKING
 
 from drupelet.errors import E_PEER, E_STORAGE, OK
-from drupelet.seal import CLASS_LIVE, Seal, SealContext
-from drupelet.seal_record import install
+from drupelet.link import CARRIER_STICK
+from drupelet.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
+from drupelet.seal_record import FLAG_ISSUER, install
 from drupelet_host.aead import Aead, Cipher
 from drupelet_tools.sim.oracle import Violation
 from drupelet_transports.base import Transport
@@ -16,7 +17,8 @@ from drupelet_transports.sealed import Sealed
 
 if TYPE_CHECKING:
     from drupelet_tools.sim.device import SimNode
-    from drupelet_tools.sim.world import End, World
+    from drupelet_tools.sim.ends import End
+    from drupelet_tools.sim.world import World
 
 _FIRST_KID = 0x0100
 
@@ -24,11 +26,12 @@ _FIRST_KID = 0x0100
 class Keys:
     """The key port of a device for one peer; atomic and durable, as a file or a slot is."""
 
-    def __init__(self, node: "SimNode", peer: "SimNode") -> None:
+    def __init__(self, node: "SimNode", peer: "SimNode", kid: int) -> None:
         self.own_id = node.id
         self.peer_id = peer.id
+        self.kid = kid
         self.records: dict[int, bytes] = {}
-        self._node = node
+        self._node: SimNode | None = node
 
     def load(self, row: int, out: bytearray) -> int:
         """The record of a row into out[0:52]."""
@@ -39,10 +42,11 @@ class Keys:
 
     def save(self, row: int, record: bytearray) -> int:
         """Keep a record; a power cut leaves the old one or the new one."""
-        whole = self._node.files.begin_step()
-        if whole:
+        files = self._node.files if self._node is not None else None
+        if files is None or files.begin_step():
             self.records[row] = bytes(record[:52])
-        self._node.files.end_step()
+        if files is not None:
+            files.end_step()
         return OK
 
     def drop(self, row: int) -> int:
@@ -53,6 +57,13 @@ class Keys:
     def revoke(self, id: bytearray, at: int) -> int:  # noqa: ARG002 - nobody is revoked here
         """No such device."""
         return E_PEER
+
+    def copied(self, node: "SimNode", peer: "SimNode") -> "Keys":
+        """The same keys in the hands of somebody else."""
+        other = Keys(node, peer, self.kid)
+        other.records = dict(self.records)
+        other._node = None
+        return other
 
 
 class WatchedCipher(Cipher):
@@ -114,21 +125,43 @@ class SimCarrier(Transport):
         """Nothing is open."""
 
 
+class WatchedLink:
+    """A link whose frames the oracle sees before they are sealed for a stick."""
+
+    def __init__(self, world: "World", end: "End") -> None:
+        self._world = world
+        self._end = end
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._end.link, name)
+
+    def poll_into(self, frame: bytearray, now_ms: int) -> int:
+        """See Link."""
+        size = self._end.link.poll_into(frame, now_ms)
+        if size:
+            self._world.stick_frame(self._end, bytes(frame[:size]))
+        return size
+
+
 def provision(a: "SimNode", b: "SimNode", number: int, root: bytes) -> tuple[Keys, Keys]:
-    """Give both devices the keys of a link."""
-    ours, theirs = Keys(a, b), Keys(b, a)
-    for keys in (ours, theirs):
-        code = install(keys, root, _FIRST_KID + 4 * number, 0, 0)
+    """Give both devices the keys of a link; `a` may give `b` new ones later."""
+    kid = _FIRST_KID + 4 * number
+    ours, theirs = Keys(a, b, kid), Keys(b, a, kid)
+    for keys, flags in ((ours, 0), (theirs, FLAG_ISSUER)):
+        code = install(keys, root, kid, 0, flags)
         assert code == OK
     return ours, theirs
 
 
-def sealed_carrier(world: "World", end: "End") -> Sealed:
-    """The carrier of an end since this boot: its keys are loaded, its epochs are new."""
+def unlock(world: "World", end: "End") -> None:
+    """Load an end's keys at a boot: its epochs are new."""
     node = end.node
-    context = SealContext(world.aead, lambda: node.draw(256), bytes(4))
     assert end.keys is not None
-    seal = Seal(context, end.keys, CLASS_LIVE)
-    code = seal.load()
+    gen = node.store_gen.to_bytes(4, "big")
+    context = SealContext(world.aead, lambda: node.draw(256), gen)
+    stick = end.carrier == CARRIER_STICK
+    end.seal = Seal(context, end.keys, CLASS_BUNDLE if stick else CLASS_LIVE)
+    code = end.seal.load()
     assert code == OK
-    return Sealed(SimCarrier(world, end), seal, node.clock_ms, bytearray(1024))
+    if not stick:
+        end.transport = Sealed(SimCarrier(world, end), end.seal, node.clock_ms, bytearray(1024))

@@ -1,19 +1,30 @@
-"""Many seeds on all cores, until the time is over; and power-cut plans between them."""
+"""Many seeds on all cores, until the time is over; and power-cut plans between them.
 
+A book is a file of one line of JSON per soak: a later one goes on with the seeds behind it, and
+prints what all of them came to.
+"""
+
+import json
 import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from drupelet_tools.sim.cuts import CutResult, run_script
-from drupelet_tools.sim.faults import draw_plan
 from drupelet_tools.sim.minimise import command_for, minimise
-from drupelet_tools.sim.run import Result, run_seed
-from drupelet_tools.sim.yearly import run_yearly, yearly_plan
+from drupelet_tools.sim.run import Result, plan_of, run_seed
 
-# Of so many seeds one is a script of power cuts, and one a month of boards in a field.
-TURNS = 6
+# What a seed is, by its place in a round: so that in the same time years, deliveries and power-cut
+# plans become as many as docs/simulator.md asks for. "": drawn by the seed.
+TURNS = (
+    "cuts", "week", "week", "cuts", "week", "resets", "cuts", "week", "cuts", "week",
+    "cuts", "week", "", "cuts", "week", "cuts", "week", "channel", "cuts", "week",
+)  # fmt: skip
+# One in so many seeds is a month instead of a week.
+MONTH_EVERY = 50
 FIRST_SEED = 1_000_000
 # A failing seed is made smaller for as many runs at most.
 MINIMISE_RUNS = 120
@@ -34,6 +45,7 @@ class Totals:
     violations: int = 0
     frames: int = 0
     seconds: float = 0.0
+    next_seed: int = 0
     failures: list[str] = field(default_factory=list)
 
     def add(self, result: Result) -> None:
@@ -62,6 +74,12 @@ class Totals:
         self.violations += len(result.failures)
         self.failures += result.failures
 
+    def add_figures(self, figures: dict[str, Any]) -> None:
+        """Count what another soak came to."""
+        for name in self.__dataclass_fields__:
+            if name != "next_seed":
+                setattr(self, name, getattr(self, name) + figures[name])
+
     def figures(self) -> dict[str, object]:
         """As printed with --json."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -70,12 +88,26 @@ class Totals:
         return found
 
 
+def kind_of(seed: int) -> str:
+    """The kind of world that a soak makes of a seed."""
+    kind = TURNS[seed % len(TURNS)]
+    return "yearly" if kind == "week" and seed % MONTH_EVERY == 1 else kind
+
+
 def _one(seed: int, kind: str) -> Result | CutResult:
-    if not kind and seed % TURNS == 0:
-        return run_script(seed)
-    if kind == "yearly" or (not kind and seed % TURNS == 1):
-        return run_yearly(seed)
-    return run_seed(seed, kind)
+    kind = kind or kind_of(seed)
+    return run_script(seed) if kind == "cuts" else run_seed(seed, kind)
+
+
+def read_book(book: Path) -> tuple[Totals, int]:
+    """What the soaks in a book came to, and the first seed that none of them ran."""
+    totals = Totals()
+    seed = FIRST_SEED
+    for line in book.read_text().splitlines() if book.exists() else []:
+        figures = json.loads(line)
+        totals.add_figures(figures)
+        seed = max(seed, figures["next_seed"])
+    return totals, seed
 
 
 def soak(
@@ -86,15 +118,17 @@ def soak(
     workers = workers or os.cpu_count() or 1
     began = time.monotonic()
     totals = Totals()
+    seed = first_seed - 1
     seeds: Iterator[int] = iter(range(first_seed, first_seed + (seeds_max or 1 << 30)))
     with ProcessPoolExecutor(workers) as pool:
         running: set[Future[Result | CutResult]] = set()
         while True:
             over = time.monotonic() - began >= minutes * 60
             while not over and len(running) < 2 * workers:
-                seed = next(seeds, -1)
-                if seed < 0:
+                number = next(seeds, -1)
+                if number < 0:
                     break
+                seed = number
                 running.add(pool.submit(_one, seed, kind))
             if not running:
                 break
@@ -106,11 +140,11 @@ def soak(
                 else:
                     totals.add(result)
     totals.seconds = time.monotonic() - began
+    totals.next_seed = max(seed, first_seed - 1) + 1
     return totals
 
 
 def smallest(result: Result, runs_max: int = MINIMISE_RUNS) -> str:
     """The command that shows a failure with the fewest steps."""
-    yearly = result.kind == "yearly"
-    plan = yearly_plan(result.seed) if yearly else draw_plan(result.seed, result.kind)
+    plan = plan_of(result.seed, result.kind)
     return command_for(result, minimise(plan, result.name, runs_max))

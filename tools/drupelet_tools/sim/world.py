@@ -21,28 +21,25 @@ import hashlib
 import heapq
 import random
 import struct
+from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.link import BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_MVDS_1, PROFILE_MVDS_5001
+from drupelet.members import FAMILY_BSP
+from drupelet.profiles import PROFILE_BSP_1
+from drupelet.slots import PENDING
 from drupelet.states import HOLD
 from drupelet_tools.sim import readers
 from drupelet_tools.sim.carriers import BROKER_QUEUE_MAX, CLEAN, Rates, SimStick, Wire, mix
 from drupelet_tools.sim.device import SimNode, Spec
+from drupelet_tools.sim.ends import End, Group, Link
 from drupelet_tools.sim.flash import PowerCutError
 from drupelet_tools.sim.oracle import Oracle, Violation
-from drupelet_tools.sim.sealing import Keys, SimCarrier, WatchedAead, provision
-from drupelet_transports.sealed import Sealed
-
-if TYPE_CHECKING:
-    from drupelet.link import Link as CoreLink
+from drupelet_tools.sim.sealing import SimCarrier, WatchedAead, provision
 
 __all__ = ["End", "Group", "Link", "Rates", "SimStick", "Spec", "Violation", "World"]
 
-_CLIENT_ID = bytes.fromhex("6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264")
 _WAKE, _FRAME, _CALL = range(3)
 # With one of so many frames of 1024 on a sealed link an older one comes again.
 _REPLAY = 64
@@ -55,104 +52,15 @@ _FRAMING_SIZE = 4
 MOMENT_EVENTS_MAX = 100_000
 # Nothing is held back for longer (`faults.draw_rates`); a few epochs for the answers.
 IN_FLIGHT_EPOCHS = 26
-# One in so many frames is looked at for S9.
-_REPEAT_EVERY = 16
-
-
-class Group:
-    """A group, its members, and the number that it has at each."""
-
-    def __init__(self, descriptor: bytes, family: int, members: list[str]) -> None:
-        self.descriptor = descriptor
-        self.family = family
-        self.members = members
-        self.numbers: dict[str, int] = {}
-        if family == FAMILY_MVDS:
-            self.id = hashlib.sha256(descriptor).digest()
-        else:
-            self.id = readers.bsp_group_id(_CLIENT_ID, descriptor)
-
-    def message_id(self, stamp: bytes, body: bytes) -> bytes:
-        """The id of a message, as the specifications have it."""
-        if self.family == FAMILY_MVDS:
-            return readers.mvds_message_id(self.id, stamp, body)
-        return readers.bsp_message_id(self.id, stamp, body)
-
-
-class End:
-    """One node's end of a link: its core link, and the wire that its frames leave by."""
-
-    __slots__ = (
-        "accepted", "carrier", "epoch_ms", "falls_back", "keys", "link", "mode", "node", "number",
-        "other", "peer", "profile", "queue", "room", "size_max", "transport", "up", "visible",
-        "wire",
-    )  # fmt: skip
-
-    link: "CoreLink"
-    other: "End"
-
-    def __init__(
-        self, node: SimNode, peer: SimNode, carrier: int, profile: int, mode: int, epoch_ms: int,
-        size_max: int, wire: Wire | None,
-    ) -> None:  # fmt: skip
-        self.node = node
-        self.peer = peer
-        self.carrier = carrier
-        self.profile = profile
-        self.mode = mode
-        self.epoch_ms = epoch_ms
-        self.size_max = size_max
-        self.falls_back = PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001
-        self.wire = wire
-        self.keys: Keys | None = None  # of a sealed link, durable
-        self.transport: Sealed | None = None  # since this boot
-        self.room: bytearray | None = None
-        self.accepted: set[int] = set()  # sealed frames that were taken, as hashes
-        self.up = True
-        self.number = 0
-        self.visible: set[bytes] = set()
-        self.queue: list[bytes] | None = None  # what a broker keeps while the peer is away
-
-    def frame(self, room: bytearray) -> bytearray:
-        """A buffer as long as this carrier's frames may be."""
-        size = self.size_max if self.transport is None else self.transport.frame_size_max
-        if size == len(room):
-            return room
-        if self.room is None or len(self.room) != size:
-            self.room = bytearray(size)
-        return self.room
-
-
-class Link:
-    """Two ends of one carrier between two nodes."""
-
-    def __init__(self, world: "World", ends: tuple[End, End], number: int) -> None:
-        self.world = world
-        self.ends = ends
-        self.number = number
-
-    def up(self, up: bool) -> None:
-        """Connect or disconnect; what is sent meanwhile is lost, unless a broker keeps it."""
-        for end in self.ends:
-            was = end.up
-            end.up = up
-            if up and not was and end.node.node is not None:
-                end.link.greet()
-                end.node.wake_by(self.world.now_ms)
-                self.world.drain(end)
-
-    def rates(self, there: Rates, back: Rates | None = None) -> None:
-        """Set the faults of both directions."""
-        for end, rates in zip(self.ends, (there, back or there), strict=True):
-            if end.wire is not None:
-                end.wire.rates = rates
-
-    def contacts(self, times: list[tuple[int, int]]) -> None:
-        """Down but for these (from, to) in ms."""
-        self.up(False)
-        for since, until in times:
-            self.world.at(since, lambda: self.up(True))
-            self.world.at(until, lambda: self.up(False))
+# An exchange with who is asleep for most of an epoch: OFFER, REQUEST, message, ACK.
+EPOCHS_PER_MESSAGE = 2
+# S13: a message is put into the log, and may wait there; what is written again to make room for
+# others, and what recovery writes, counts the same.
+PROGRAMS_PER_EVENT = 2
+# L3: who has the same as its peer learns it in so many bytes, both ways: a HELLO that asks, once
+# more when the other one's epochs are longer, and its answer; sealed 15 more each, and a status.
+IN_SYNC_SIZE_MAX = 3 * 8
+IN_SYNC_SEALED_SIZE_MAX = 3 * (8 + 15 + 9)
 
 
 class World:
@@ -180,6 +88,9 @@ class World:
         self._hash = hashlib.blake2s()
         self._trace = trace
         self.aead = WatchedAead()
+        self.rotations = self.clones = 0
+        self.look_every = 16  # one in so many frames is looked at for S4, S9 and S10
+        self.long = False  # some body has a file of its own
 
     # --- building ---
 
@@ -230,7 +141,7 @@ class World:
             self.nodes[here].ends.append(end)
             ends.append(end)
         ends[0].other, ends[1].other = ends[1], ends[0]
-        if sealed and carrier != CARRIER_STICK:
+        if sealed:
             draw = self.drawer(f"root {number}")
             root = bytes(draw(256) for _ in range(32))
             keys = provision(self.nodes[a], self.nodes[b], number, root)
@@ -308,15 +219,16 @@ class World:
         try:
             call()
         except PowerCutError:
-            self._off(node)
+            self.turn_off(node)
 
     def pull_plug(self, name: str) -> None:
         """Take a node's power away, now."""
         node = self.nodes[name]
         if node.node is not None or (node.spec.duty is not None and not node.awake):
-            self._off(node)
+            self.turn_off(node)
 
-    def _off(self, node: SimNode) -> None:
+    def turn_off(self, node: SimNode) -> None:
+        """A node is off for a while, then it boots."""
         self.note("cut", node.name)
         node.power_off(self.reorder)
         if self.cut_off is not None:
@@ -358,6 +270,7 @@ class World:
         if end.transport is None:
             self.fly(end, frame)
         else:
+            end.said = [*end.said[-3:], frame]
             end.transport.send(bytearray(frame), len(frame))
 
     def fly(self, end: End, frame: bytes) -> None:
@@ -407,6 +320,7 @@ class World:
             while size > 0:
                 self._hear(end, bytes(node.frame[:size]))
                 size = transport.receive_into(node.frame)
+            node.show_again(end)
         node.consume()
         node.wake_by(self.now_ms)
 
@@ -425,9 +339,10 @@ class World:
         node.frame[:size] = frame
         self.oracle.heard(node.name, end.peer.name)
         end.link.receive(node.frame, size, node.clock_ms())
-        if self.frames % _REPEAT_EVERY == 0:
+        if self.frames % self.look_every == 0:
             self._again(end, frame)
             self.check_holds(end)
+            self.check_room(end)
 
     def _again(self, end: End, frame: bytes) -> None:
         """S9: the same frame once more changes nothing in the log."""
@@ -445,6 +360,14 @@ class World:
         if before != after:
             raise Violation("S9", node.name, f"a repeated frame changed {before} to {after}")
 
+    def check_room(self, end: End) -> None:
+        """S10: however many messages wait for parents, one slot is left for who waits for none."""
+        slots = end.link.core.slots
+        waiting = sum(1 for flags in slots.flags if flags & PENDING)
+        self.oracle.checks += 1
+        if waiting >= slots.count:
+            raise Violation("S10", end.node.name, f"{waiting} messages wait in {waiting} slots")
+
     def check_holds(self, end: End) -> None:
         """S4: what a node counts as held by a peer, the peer has or has had."""
         core = end.link.core
@@ -452,7 +375,8 @@ class World:
         peer = end.peer
         if peer.node is None:
             return
-        given = self.oracle.views[peer.name].given
+        view = self.oracle.views[peer.name]
+        given = view.given | view.had if view.had else view.given
         row = end.link.peer * slots.count
         for slot in range(slots.count):
             if slots.flags[slot] and slots.states[row + slot] & HOLD:
@@ -475,6 +399,7 @@ class World:
                 if end.wire is not None:
                     end.wire.replay = 0
         for node in self.nodes.values():
+            self.check_saves(node)
             node.files.disarm()
             node.stay_awake()
         for link in self.links:
@@ -485,7 +410,7 @@ class World:
 
     def settled(self) -> bool:
         """Whether everything came, and everybody who shares live knows."""
-        if self.oracle.missing:
+        if self.oracle.owed():
             return False
         for node in self.nodes.values():
             if node.node is None:
@@ -498,9 +423,14 @@ class World:
         return True
 
     def settle(self, epochs_max: int, quiet_epochs: int = 20) -> None:
-        """L1: everything comes within so many epochs of the slowest link; L2: then silence."""
+        """L1: everything comes within so many epochs of the slowest link; L2: then silence.
+
+        Each message that one member still lacks adds the epochs of one exchange.
+        """
         self.calm()
         epoch_ms = self.slowest_ms()
+        lacking = Counter(name for _, name in self.oracle.lost())
+        epochs_max += EPOCHS_PER_MESSAGE * max(lacking.values(), default=0)
         step = 0
         while not self.settled():
             if step >= epochs_max:
@@ -514,6 +444,7 @@ class World:
             frames = self.frames - self.heartbeats
             self.run_until(self.now_ms + quiet_epochs * epoch_ms)
             self._quiet(self.frames - self.heartbeats - frames, quiet_epochs)
+            self._meet_again(epoch_ms)
 
     def slowest_ms(self) -> int:
         """The time in which everybody has had a chance: an epoch, or a wake plan's period."""
@@ -525,8 +456,26 @@ class World:
         plans = any(node.spec.duty and node.spec.duty.plan for node in self.nodes.values())
         if not plans:
             self.oracle.checks += 1
-            if frames:
+            if frames and not self.oracle.missing:  # whose parent nobody has asks for it for ever
                 raise Violation("L2", "world", f"{frames} frames in {epochs} quiet epochs")
+
+    def _meet_again(self, epoch_ms: int) -> None:
+        """L3: one end of each line greets; who has the same needs few bytes to know it."""
+        plans = any(node.spec.duty and node.spec.duty.plan for node in self.nodes.values())
+        if self.oracle.missing or plans:  # a wake plan tells of itself in every window
+            return
+        before, most = self.bytes_sent, 0
+        for link in self.links:
+            end = link.ends[0]
+            if end.node.node is not None and end.wire is not None:
+                end.link.greet()
+                end.node.wake_by(self.now_ms)
+            sealed = link.ends[0].transport is not None
+            most += IN_SYNC_SEALED_SIZE_MAX if sealed else IN_SYNC_SIZE_MAX
+        self.run_until(self.now_ms + IN_FLIGHT_EPOCHS * epoch_ms)
+        self.oracle.checks += 1
+        if self.bytes_sent - before > most:
+            raise Violation("L3", "world", f"{self.bytes_sent - before} bytes, and all have all")
 
     def _not_settled(self, epochs: int) -> None:
         lost = self.oracle.lost()
@@ -565,9 +514,25 @@ class World:
         names = node.files.names()
         files_max = spec.segments + spec.body_files + 16
         self.oracle.bounded(node.name, "files", len(names), files_max)
+        self._check_programs(node)
         slots = node.node.core.slots if node.node is not None else None
         if slots is not None:
             self.oracle.bounded(node.name, "slots", len(slots.states), spec.pool * spec.peers_max)
+
+    def check_saves(self, node: SimNode) -> None:
+        """S13: who sleeps writes its state once per wake, at most; until faults are over."""
+        duty = node.spec.duty
+        if self.faults and duty is not None and not duty.plan:
+            self.oracle.bounded(node.name, "programs", node.saves, node.wakes + node.boots)
+
+    def _check_programs(self, node: SimNode) -> None:
+        """S13: who sleeps has two flash programs per message, and what it saves."""
+        view = self.oracle.views[node.name]
+        if self.long or view.had or node.spec.duty is None:
+            return
+        events = len(view.given) + len(view.deleted) + node.files.erases + node.boots
+        limit = PROGRAMS_PER_EVENT * events + node.saves
+        self.oracle.bounded(node.name, "programs", node.files.programs, limit)
 
     @property
     def digest(self) -> str:

@@ -44,8 +44,8 @@ class Draw:
 
 
 def make_node(profile, peer, draw):
-    """A node with one link; its store is in RAM and takes no more than it was given."""
-    store = FlashStore(RamFiles(1 << 20, 2048, 10), 2048, 6, 8, 2, 256)
+    """A node with one link; its store is in RAM, and small: the parsers are looked at here."""
+    store = FlashStore(RamFiles(1 << 20, 2048, 10), 1024, 4, 4, 2, 512)
     store.open()
     node = Node(store, lambda: draw(256), 1, 1, 8, 8, parts_max=1)
     family = FAMILY_MVDS if 1 <= profile <= 3 else FAMILY_BSP
@@ -245,8 +245,7 @@ def mutate(draw, sound, buf):
     """Put a frame that was changed into the buffer; its size, at least 1."""
     one = sound[draw(len(sound))]
     size = len(one)
-    for at in range(size):
-        buf[at] = one[at]
+    buf[:size] = one
     how = draw(16)
     if how == 0:
         size = 1 + draw(200)
@@ -254,9 +253,9 @@ def mutate(draw, sound, buf):
             buf[at] = draw(256)
     elif how == 1:
         two = sound[draw(len(sound))]
-        for at in range(min(len(two), SIZE - size)):
-            buf[size + at] = two[at]
-        size = min(size + len(two), SIZE)
+        more = min(len(two), SIZE - size)
+        buf[size : size + more] = two[:more]
+        size += more
     elif how < 5:
         size = 1 + draw(size)
     if how != 5:

@@ -1,0 +1,88 @@
+"""A seed as an SDS channel: the kind `channel` of `drupelet sim run` (docs/simulator.md 1 and 2).
+
+Checked: everybody gets everything once and in one order (S2, L1), and S14: a participant's Lamport
+value never goes back, and stays 2^32 below the end of its 64 bits.
+"""
+
+import hashlib
+from random import Random
+
+from drupelet_tools.sim.channels import Participant, Plan, World
+from drupelet_tools.sim.oracle import Violation
+from drupelet_tools.sim.run import MS_PER_YEAR, Result
+
+LAMPORT_MAX = (1 << 64) - (1 << 32)
+
+
+class _Watched(World):
+    """A world that looks at each clock after each frame."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.checks = 0
+        self.got = 0
+        self.hash = hashlib.blake2s()
+        self._values = [0] * plan.participants
+
+    def _poll(self, one: Participant) -> None:
+        super()._poll(one)
+        self._check(one)
+
+    def _hear(self, one: Participant, frame: bytearray, size: int) -> None:
+        self.hash.update(frame[:size])
+        super()._hear(one, frame, size)
+        self._check(one)
+
+    def _got(self, one: Participant, number: int) -> None:
+        twice = self.result.twice
+        super()._got(one, number)
+        self.got += twice == self.result.twice
+
+    def _check(self, one: Participant) -> None:
+        number = self.all.index(one)
+        value = int.from_bytes(one.channel.clock.value, "little")
+        self.checks += 1
+        if not self._values[number] <= value < LAMPORT_MAX:
+            text = f"its Lamport value was {self._values[number]}, and is {value}"
+            raise Violation("S14", f"p{number:03}", text)
+        self._values[number] = value
+
+
+def draw_channel(seed: int) -> Plan:
+    """Some participants, seldom online, on a bad line."""
+    random = Random(f"channel {seed}")
+    return Plan(
+        participants=3 + random.randrange(10),
+        messages=10 + random.randrange(60),
+        online=random.choice((0.2, 0.5, 1.0)),
+        loss=random.choice((0.0, 0.1, 0.3, 0.6)),
+        seed=seed,
+        size=random.choice((8, 60, 300)),
+    )
+
+
+def run_channel(seed: int) -> Result:
+    """Run it until everybody has everything."""
+    plan = draw_channel(seed)
+    world = _Watched(plan)
+    result = Result(seed, "channel")
+    try:
+        found = world.run()
+        result.duplicated = found.twice
+        if found.twice:
+            raise Violation("S2", "world", f"{found.twice} messages came twice")
+        if found.done_ms < 0:
+            raise Violation("L1", "world", f"not complete after {plan.until_ms} ms")
+        if not found.equal:
+            raise Violation("S2", "world", "the logs have different orders")
+    except Violation as violation:
+        result.violation, result.name = str(violation), violation.name
+    had = world.got
+    result.device_years = plan.participants * world.now_ms / MS_PER_YEAR
+    result.published = world.result.content
+    result.deliveries = had - result.published
+    result.lost = plan.messages * plan.participants - had
+    result.invariant_checks = world.checks
+    result.frames = world.result.frames
+    result.digest = world.hash.hexdigest()[:32]
+    return result

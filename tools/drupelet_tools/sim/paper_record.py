@@ -1,0 +1,80 @@
+"""Tables of the paper's simulations, put where a document has room for them.
+
+A document has a pair of lines for each simulation, `<!-- paper 3 -->` and `<!-- paper end -->`;
+what stands between them is replaced.
+"""
+
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from drupelet_tools.sim.paper import NAMES, Answer
+
+_END = "<!-- paper end -->"
+_HEAD = (
+    "| protocol | window s | seeds | copies | records | bytes | ± | median h | P90 h | ± | CPU s |"
+    "\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+class RecordError(Exception):
+    """A document that cannot be written into; one line that says why."""
+
+
+def record(path: Path, rows: Sequence[Answer], command: str) -> None:
+    """Put the rows of each simulation into the document; raises RecordError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror}") from None
+    made = f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}."
+    for simulation in NAMES:
+        mine = [row for row in rows if row.simulation == simulation]
+        if mine:
+            text = _put(text, path, simulation, f"{made}\n\n{table(mine)}")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}") from None
+
+
+def table(rows: Sequence[Answer]) -> str:
+    """The rows of one simulation in Markdown."""
+    lines = [_HEAD]
+    for row in rows:
+        cells: list[object] = [
+            row.protocol, row.window_s, row.seeds, f"{row.copies:.2f}",
+            f"{row.multiplier_records:.2f}",
+            f"{row.multiplier_bytes:.2f}", _half(row.multiplier_bytes_interval),
+            f"{row.latency_median_h:.2f}", f"{row.latency_p90_h:.2f}",
+            _half(row.latency_p90_interval_h), f"{row.cpu_s:.0f}",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def _half(interval: float | None) -> str:
+    return "-" if interval is None else f"{interval:.2f}"
+
+
+def _put(text: str, path: Path, simulation: int, what: str) -> str:
+    mark = f"<!-- paper {simulation} -->"
+    head, begun, rest = text.partition(mark)
+    _, ended, tail = rest.partition(_END)
+    if not begun or not ended:
+        raise RecordError(f"{path} has no lines {mark} and {_END}: add them where the table goes")
+    return f"{head}{mark}\n{what}\n{_END}{tail}"
+
+
+def _commit() -> str:
+    """The commit that ran, with a + when files differ from it."""
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+"],
+            capture_output=True, text=True, check=True, cwd=Path(__file__).parent,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return told.stdout.strip()

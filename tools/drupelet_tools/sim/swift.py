@@ -1,0 +1,236 @@
+"""What lets a hundred people with a link to each other run: C looks where a board's loops look.
+
+Everything here gives the results of what it stands for, to the byte: a log that only grows, in
+dicts; links and topics whose scans are taken to the next slot that is worth a look, where the
+core's own code goes on.
+"""
+
+import re
+
+from drupelet.errors import E_STORAGE, OK
+from drupelet.flashread import STATE_DELIVERED
+from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
+from drupelet.link import Link
+from drupelet.members import FAMILY_BSP, SHARED
+from drupelet.ports import Buffer
+from drupelet.slots import OFFERED, OWED, WANTED
+from drupelet.states import ACK, HOLD, QUEUED, REQUEST
+from drupelet.window import Window
+from drupelet_tools.sim.hoststore import MemoryStore
+
+_PREFIX = 8
+_NEVER = 1 << 16
+
+
+def _bytes(*fits: int) -> "re.Pattern[bytes]":
+    return re.compile(b"[" + b"".join(re.escape(bytes((value,))) for value in fits) + b"]", re.S)
+
+
+_OWES = _bytes(*(state for state in range(256) if state & ACK))
+_DUE = _bytes(*(s for s in range(256) if s & (QUEUED | REQUEST) and not s & HOLD))
+_OFFERS = _bytes(*(s for s in range(256) if s & (QUEUED | HOLD | REQUEST) == QUEUED))
+_ASKED = _bytes(*(s for s in range(256) if s & REQUEST and not s & HOLD))
+_QUEUES = _bytes(*(s for s in range(256) if s & (QUEUED | HOLD) == QUEUED))
+_KIND_OWED = _bytes(OWED)
+_KIND_ASKED = _bytes(*range(OFFERED, WANTED + 1))
+
+
+class SwiftStore(MemoryStore):
+    """A store whose log only grows: nothing is deleted, buried, or waits for a parent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Handle h is row h - 1: id, timestamp, group, source, body.
+        self._log: list[tuple[bytes, bytes, int, int, bytes]] = []
+        self._handles: dict[bytes, int] = {}  # by id, and by its first 8 bytes
+
+    def put(
+        self, group: int, source: int, id: Buffer, id_at: int, timestamp: Buffer, ts_at: int,
+        body: Buffer, at: int, size: int, state: int,
+    ) -> int:  # fmt: skip
+        """Add to the log."""
+        assert state == STATE_DELIVERED
+        name = bytes(id[id_at : id_at + ID_SIZE])
+        assert name not in self._handles
+        stamp = bytes(timestamp[ts_at : ts_at + TIMESTAMP_SIZE])
+        self._log.append((name, stamp, group, source, bytes(body[at : at + size])))
+        self._handles[name] = len(self._log)
+        self._handles.setdefault(name[:_PREFIX], len(self._log))
+        return len(self._log)
+
+    def find(self, id: Buffer, at: int, size: int = ID_SIZE) -> int:
+        """By a whole id or its first 8 bytes."""
+        return self._handles.get(bytes(id[at : at + size]), 0)
+
+    def load(self, handle: int) -> int:
+        """The attributes of a row."""
+        if not 0 < handle <= len(self._log):
+            return E_STORAGE
+        self.id[:], self.timestamp[:], self.group, self.source, body = self._log[handle - 1]
+        self.size = len(body)
+        self.state = STATE_DELIVERED
+        self.private = False
+        self.missing = self.edges_size = 0
+        return OK
+
+    def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Bytes of a body."""
+        if not 0 < handle <= len(self._log):
+            return E_STORAGE
+        part = self._log[handle - 1][4][offset : offset + size]
+        buf[at : at + len(part)] = part
+        return len(part)
+
+    def next(self, handle: int) -> int:
+        """The row after it."""
+        return handle + 1 if handle < len(self._log) else 0
+
+    def next_pending(self, handle: int) -> int:  # noqa: ARG002 - as the port has it
+        """Nothing waits."""
+        return 0
+
+    def next_kept(self, handle: int) -> int:  # noqa: ARG002 - as the port has it
+        """Nothing was deleted."""
+        return 0
+
+    def barrier(self) -> int:
+        """Memory is as durable as it gets."""
+        return OK
+
+
+class RoomyWindow(Window):
+    """A window of a table that holds all that will ever be: no peer's queue takes another's room.
+
+    Every peer moves on with every message that enters the log.
+    """
+
+    def _share(self) -> int:
+        return self.slots.count
+
+    def entered(self, slot: int, handle: int) -> None:
+        """As `Window.entered`."""
+        before = self.newest
+        self.newest = handle
+        slots = self.slots
+        group = slots.groups[slot]
+        cursors, states, queued, changes = self.cursors, slots.states, self.queued, self.changes
+        for peer in range(self.members.peers):
+            if cursors[peer] != before:
+                continue
+            cursors[peer] = handle
+            if self.members.visibility(group, peer) != SHARED:
+                continue
+            cell = peer * slots.count + slot
+            if not states[cell] & (HOLD | QUEUED):
+                queued[peer] += 1
+            states[cell] |= QUEUED
+            changes[peer] = (changes[peer] + 1) & 0xFF
+
+
+class SwiftLink(Link):
+    """A live link whose scans skip what they would pass over."""
+
+    def _skip(self, left: int, states: "re.Pattern[bytes]") -> int:
+        """`left` at the next slot whose state is one of these; 0: there is none."""
+        slots = self.core.slots
+        count = slots.count
+        oldest = self.core.scan_from
+        base = self.peer * count
+        while left > 0:
+            slot = (oldest - left) % count
+            end = count if slot >= oldest else oldest
+            found = states.search(slots.states, base + slot, base + end)
+            if found is not None:
+                return left - (found.start() - base - slot)
+            left -= end - slot
+        return 0
+
+    def _entry(self, at: int, kinds: "re.Pattern[bytes]") -> int:
+        """The next entry of the pool, from `at` on, that is the peer's and one of these."""
+        offers = self.core.offers
+        while found := kinds.search(offers.kinds, at):
+            at = found.start()
+            if offers.peers[at] == self.peer:
+                return at
+            at += 1
+        return offers.count
+
+    def _wanted(self) -> "re.Pattern[bytes]":
+        """States of what may be sent: where nothing goes unasked, of what was asked for."""
+        asked = (self.quiet or self.interactive) and self.family == FAMILY_BSP
+        return _ASKED if asked else _DUE
+
+    def take_ack(self, buf: bytearray, at: int) -> bool:
+        """As `Dues.take_ack`."""
+        core = self.core
+        core.ack_left = self._skip(core.ack_left, _OWES)
+        if not core.ack_left:
+            core.owed_at = self._entry(core.owed_at, _KIND_OWED)
+        return super().take_ack(buf, at)
+
+    def take_request(self, buf: bytearray, at: int) -> bool:
+        """As `Dues.take_request`."""
+        self.scan()
+        core = self.core
+        entry = self._entry(core.request_at, _KIND_ASKED)
+        while entry < core.offers.count and core.offers.kinds[entry] != OFFERED:
+            if self._entry_wait(entry) <= 0:
+                break
+            entry = self._entry(entry + 1, _KIND_ASKED)
+        core.request_at = entry
+        return super().take_request(buf, at)
+
+    def next_message(self) -> bool:
+        """As `Dues.next_message`."""
+        core = self.core
+        wanted = self._wanted()
+        while left := self._skip(core.message_left, wanted):
+            core.message_left = left
+            if self.message_due((core.scan_from - left) % core.slots.count):
+                return super().next_message()
+            core.message_left -= 1
+        core.message_left = 0
+        return False
+
+    def take_offer(self, buf: bytearray, at: int) -> bool:
+        """As `Dues.take_offer`."""
+        if self.quiet or not self.interactive:
+            return False
+        core = self.core
+        count = core.slots.count
+        while left := self._skip(core.offer_left, _OFFERS):
+            core.offer_left = left
+            if self._cell_wait(self.peer * count + (core.scan_from - left) % count) <= 0:
+                return super().take_offer(buf, at)
+            core.offer_left -= 1
+        core.offer_left = 0
+        return False
+
+    def next_due_epochs(self) -> int:
+        """As `Dues.next_due_epochs`; where nothing goes unasked, nothing else falls due."""
+        core = self.core
+        count = core.slots.count
+        base = self.peer * count
+        soonest = _NEVER
+        due = _ASKED if self.quiet and self.family == FAMILY_BSP else _DUE
+        for found in due.finditer(core.slots.states, base, base + count):
+            soonest = min(soonest, self._cell_wait(found.start()))
+            if soonest <= 1:
+                return 1
+        entry = self._entry(0, _KIND_ASKED)
+        while entry < core.offers.count:
+            if core.offers.kinds[entry] != OFFERED:
+                soonest = min(soonest, self._entry_wait(entry))
+            entry = self._entry(entry + 1, _KIND_ASKED)
+        return 0 if soonest == _NEVER else max(soonest, 1)
+
+    def _first_queued(self) -> int:
+        slots = self.core.slots
+        base = self.peer * slots.count
+        found = slots.oldest
+        lowest = 0
+        for match in _QUEUES.finditer(slots.states, base, base + slots.count):
+            handle = slots.handles[match.start() - base]
+            if not lowest or handle < lowest:
+                found, lowest = match.start() - base, handle
+        return found

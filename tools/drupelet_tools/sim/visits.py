@@ -1,0 +1,70 @@
+"""A simulated device and a stick: what its visit does, with every frame shown to the oracle."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.link import CARRIER_STICK
+from drupelet_tools.sim.sealing import WatchedLink
+from drupelet_transports.sealed_visit import SealedVisit
+from drupelet_transports.visit import Visit
+
+if TYPE_CHECKING:
+    from drupelet_tools.sim.carriers import SimStick
+    from drupelet_tools.sim.device import SimNode
+    from drupelet_tools.sim.ends import End
+
+
+def visit(node: "SimNode", stick: "SimStick") -> None:
+    """A stick is plugged in: read all, then write all, save, as a device does."""
+    ends = [end for end in node.ends if end.carrier == CARRIER_STICK]
+    view = _WatchedView(node, stick, ends)
+    seals = {end.peer.id: end.seal for end in ends if end.seal is not None}
+    made: Visit | SealedVisit
+    if seals:
+        room = bytearray(FRAME_SIZE_MAX)
+        made = SealedVisit(view, seals, node.frame, node.clock_ms, _nothing, room)  # type: ignore[arg-type]
+    else:
+        made = Visit(view, node.frame, node.clock_ms, _nothing)  # type: ignore[arg-type]
+    for end in ends:
+        made.take_in(end.link, end.peer.id)
+    node.consume()
+    for end in ends:
+        view.end = end
+        link = WatchedLink(node.world, end) if seals else end.link
+        made.hand_out(link, end.peer.id)  # type: ignore[arg-type]
+    if node.save() and isinstance(made, SealedVisit):
+        made.saved()
+    for end in ends:
+        node.show_again(end)
+
+
+def _nothing() -> None:
+    """A visit is one moment here."""
+
+
+class _WatchedView:
+    """A stick's view that shows every frame to the oracle before it is written."""
+
+    def __init__(self, node: "SimNode", stick: "SimStick", ends: "list[End]") -> None:
+        self._view = stick.view(node.id)
+        self._node = node
+        self.end = ends[0] if ends else None
+        self.present = self._view.present
+        self.newest_own = self._view.newest_own
+        self.clean = self._view.clean
+        self.reader = self._view.reader
+
+    def writer(self, receiver_id: bytes, number: int, seen: int) -> object:
+        """A writer whose frames are seen; those that are sealed `WatchedLink` has shown."""
+        writer = self._view.writer(receiver_id, number, seen)
+        write: Callable[[bytearray, int], int] = writer.write
+
+        def watched(frame: bytearray, size: int) -> int:
+            assert self.end is not None
+            if self.end.seal is None:
+                self._node.world.stick_frame(self.end, bytes(frame[:size]))
+            return write(frame, size)
+
+        writer.write = watched  # type: ignore[method-assign]
+        return writer
