@@ -73,7 +73,7 @@ class GoneLog(RecordLog):
         self._size = 0
         self._code = OK
         self._tag = 0
-        self.noted = 0  # ids since the last `commit`
+        self.noted = 0  # ids since the last `write_noted`
         self.forgotten = 0
 
     def index(self) -> None:
@@ -92,7 +92,7 @@ class GoneLog(RecordLog):
         return size // _ROW
 
     def note(self, id: bytearray, at: int, group: int, tag: int) -> None:
-        """Keep an id; `commit` makes it durable."""
+        """Keep an id; `write_noted` makes it durable."""
         if self._size == _BATCH_SIZE or tag != self._tag:
             self._write()
         self._tag = tag
@@ -101,7 +101,7 @@ class GoneLog(RecordLog):
         self._size += _ROW
         self.noted += 1
 
-    def commit(self) -> int:
+    def write_noted(self) -> int:
         """Make all that was noted durable; OK or a code.
 
         When the flash has no room for them, ids are forgotten: or nothing could ever go.

@@ -69,7 +69,7 @@ class Room(Tables):
         if not tried:
             self._marks = marks
         if victim >= 0:
-            code = self._gone.commit()
+            code = self._gone.write_noted()
             if code == OK:
                 code = self._remove(victim)
             else:

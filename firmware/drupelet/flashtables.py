@@ -67,7 +67,7 @@ class Tables(Parts):
         self._log = log
         self._filter = IdFilter(filter_size)
         self._noted: "list[int]" = []  # segments whose ids are in it, since the boot
-        self._gone = GoneLog(log, min(2 * filter_size, 8192))
+        self._gone = GoneLog(log, filter_size)
         self._pending = bytearray(_ROW * pending_max)
         self._kept = bytearray(_ROW * KEPT_MAX)
         self._bodies = bytearray(_ROW * body_files_max)
