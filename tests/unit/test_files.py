@@ -9,6 +9,7 @@ import pytest
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.files import Files, RamFiles
+from drupelet.limits import FILES_OPEN_MAX
 from drupelet_host.files import HostFiles
 
 CONTRACT = Path(__file__).parents[1] / "board/files_contract.py"
@@ -35,7 +36,7 @@ def ram(files: RamFiles) -> Callable[[], Files]:
 def test_contract(kind: str, part: str, tmp_path: Path) -> None:
     makers: dict[str, Callable[[], Files]] = {
         "ram": ram(RamFiles()),
-        "preallocated": ram(RamFiles(file_size=512, files_count=8)),
+        "preallocated": ram(RamFiles(file_size=512, files_count=FILES_OPEN_MAX + 1)),
         "host": lambda: HostFiles(tmp_path),
     }
     getattr(contract(), part)(makers[kind])

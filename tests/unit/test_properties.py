@@ -36,7 +36,6 @@ modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "int
 class Sink:
     """A link that writes down what a codec reads, and has things to write."""
 
-    message_group = 0
     frame_size_max = 1023
 
     def __init__(self, due: dict | None = None) -> None:
@@ -78,7 +77,10 @@ class Sink:
     def core(self):
         group, moment, body = self.due[1][0]
         store = SimpleNamespace(size=len(body), timestamp=moment)
-        return SimpleNamespace(store=store, members=SimpleNamespace(group_ids=group))
+        return SimpleNamespace(
+            store=store, members=SimpleNamespace(group_ids=group), message_group=0,
+            frame_size_max=self.frame_size_max,
+        )  # fmt: skip
 
     def next_message(self):
         return bool(self.due.get(1))
