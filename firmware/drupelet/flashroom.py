@@ -85,11 +85,14 @@ class Room(Tables):
             return
         self._noted.append(number)
         handle = log.enter(index)
+        there = True  # noted before a reboot: the first that is not ends them
         while handle and handle // log.segment_size == number:
             kind = log.kind
             if kind >= KIND_MESSAGE and not is_pending(kind) and not self._is_left(log.tag):
                 log.read_into(handle, 0, head, 0, AT_ID + ID_PREFIX_SIZE)
-                self._gone.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
+                there = there and self._gone.find(head, AT_ID, self._left) != 0
+                if not there:
+                    self._gone.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
             handle = log.step(handle)
 
     def _remove(self, index: int) -> int:

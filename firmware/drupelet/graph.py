@@ -66,7 +66,7 @@ class Graph:
         self.invalid = 0
         self.promoted = False  # some message entered the log: call `promote` again
         self._private = False  # some dependency that was met is not shared
-        self._left_out = False  # a pending message of the store has no slot yet
+        self._left_out = False  # a pending message has no slot yet, or no room to enter the log
         self._waiting = False  # some slot may be pending: else there is no need to look
 
     def use_client(self, group: int, client: "ClientPort | None") -> None:
@@ -273,11 +273,14 @@ class Graph:
                 self.invalid += 1
                 self.offers.drop_id(slots.ids, slot * ID_SIZE)
                 self.release(slot)
+            else:
+                self._left_out = True
             return False
         if verdict == SHARE and self.reader.source and self._is_ephemeral(group):
             verdict = KEEP
         handle = self.store.promote(old, STATE_PRIVATE if verdict == KEEP else STATE_DELIVERED)
         if handle < 0:
+            self._left_out = True  # a full log may have room in the next epoch
             return False
         self.handle = handle
         slots.handles[slot] = handle

@@ -116,6 +116,54 @@ def test_an_unknown_id_seldom_reads_the_ring() -> None:
     assert reads < 300
 
 
+def test_ids_that_were_noted_before_a_reboot_are_not_noted_again() -> None:
+    """A board that sleeps deeply boots with each message."""
+    files = CutFiles()
+    options = {"segment_size": 512, "segments_max": 8, "filter_size": 64}
+    store = reboot(files, **options)
+    for number in range(120):
+        store.settled_handle = SETTLED
+        assert put(store, number) > 0 and store.barrier() == OK
+        files.reset()
+        store = reboot(files, **options)
+    rows = []
+    handle = store._gone.step(0)
+    while handle:
+        count = store._gone._read(handle, 0)
+        rows += [bytes(store._gone.scratch[at : at + 8]) for at in range(0, 9 * count, 9)]
+        handle = store._gone.step(handle)
+    gone = [n for n in range(120) if state_of(store, n) == STATE_GONE]
+    assert len(gone) > 60 and len(rows) == len(set(rows)) >= len(gone)
+
+
+def test_what_found_no_room_to_enter_enters_once_there_is_some() -> None:
+    network, board, peer = pair()
+    there, back = network.lines["b", "a"], network.lines["a", "b"]
+    plain, answer = there.send, back.send
+    held = b"parent"
+
+    def send(frame: bytearray, size: int) -> None:
+        if not held or held not in bytes(frame[:size]):
+            plain(frame, size)
+
+    there.send = send
+    back.send = lambda _frame, _size: None
+    assert peer.publish(b"parent")
+    network.run(lambda: False, 3)
+    child = peer.publish(b"child" + bytes(400))
+    network.run(lambda: board.node.pending_count() == 1, 80)
+    while board.publish(bytes(300), network.now_ms):
+        pass  # nothing of it is settled
+    held = b""
+    network.run(lambda: len(peer.log()) == 2 and peer.log()[0] in board.log(), 80)
+    assert board.node.pending_count() == 1 and child not in board.log(), "it is full"
+    back.send = answer
+    for _ in range(80):
+        network.run(lambda: False, 1)
+        board.node.save(network.now_ms)
+    assert child in board.log() and board.node.pending_count() == 0
+
+
 def test_a_cut_between_ids_and_removal_leaves_both() -> None:
     files = CutFiles()
     options = {"segment_size": 512, "segments_max": 6, "filter_size": 64}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from drupelet.limits import INLINE_SIZE_MAX
+from drupelet.limits import GONE_SHARE, GONE_SPARE, INLINE_SIZE_MAX
 from drupelet.link import AUTO, BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
 from drupelet.members import FAMILY_BSP, FAMILY_MVDS
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
@@ -22,8 +22,8 @@ DAY_MS = 86_400_000
 FIELD_PERIOD_MS = 15 * MINUTE_MS
 # With less, most searches for an id that is not there go through a long log.
 FILTER_SIZE_MAX = 8192
-
-
+# Bytes that an id takes in the ring of those that are gone, its part of the record's head with it.
+_GONE_ID_SIZE = 12
 # A table of one or two slots, full with what the wiped peer asked for, has no room for parents.
 RESETS_POOL_MIN = 8
 
@@ -179,6 +179,8 @@ def _field(seed: int, random: Random, kind: str) -> Plan:
         plan.steps.append(Step(random.randrange(plan.end_ms), "publish", ("host", 0, 60, 0)))
     if kind == "field":
         _make_room(plan)
+    else:
+        _remember(plan)
     _line_faults(plan, random, 6)
     _power_faults(plan, random, boards, days // 4)
     _client_faults(plan, random, days)
@@ -257,6 +259,18 @@ def _make_room(plan: Plan) -> None:
         plan.nodes[name] = replace(
             spec, segments=segments, body_files=min(len(sizes), 400) + 4, filter_size=many
         )
+
+
+def _remember(plan: Plan) -> None:
+    """Give each small log a ring that holds the ids of all that is published.
+
+    What a ring has forgotten, oldest first, is unknown again: the store's stated bound.
+    """
+    size = _GONE_ID_SIZE * sum(step.kind == "publish" for step in plan.steps)
+    for name, spec in plan.nodes.items():
+        ring = size // spec.segment_size + 1
+        segments = max(spec.segments, (ring - GONE_SPARE) * GONE_SHARE)
+        plan.nodes[name] = replace(spec, segments=segments)
 
 
 def _any_spec(random: Random) -> Spec:
