@@ -177,10 +177,7 @@ def _field(seed: int, random: Random, kind: str) -> Plan:
             plan.steps.append(Step(random.randrange(plan.end_ms), "publish", args))
     for _ in range(days // 2):
         plan.steps.append(Step(random.randrange(plan.end_ms), "publish", ("host", 0, 60, 0)))
-    if kind == "field":
-        _make_room(plan)
-    else:
-        _remember(plan)
+    (_make_room if kind == "field" else _remember)(plan)
     _line_faults(plan, random, 6)
     _power_faults(plan, random, boards, days // 4)
     _client_faults(plan, random, days)
