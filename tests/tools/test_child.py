@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from drupelet_tools.demo.cable import Cable
-from drupelet_tools.demo.child import STOP_S, Child, Event
+from drupelet_tools.demo.child import STOP_S, Child, Event, interrupts_held
 
 DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('{}', flush=True)\n"
 WAIT_S = 20.0
@@ -118,6 +118,23 @@ def test_kill_gives_no_warning(tmp_path: Path) -> None:
     one.kill()
     assert time.monotonic() - begun < 0.5
     one.stop()
+
+
+def test_ctrl_c_waits_while_a_child_begins() -> None:
+    done: list[str] = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+            done.append("begun")
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with interrupts_held():
+            signal.raise_signal(signal.SIGINT)
+            done.append("not heeded")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done == ["begun", "not heeded"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")

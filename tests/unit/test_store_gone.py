@@ -108,7 +108,7 @@ def test_an_unknown_id_seldom_reads_the_ring() -> None:
     ring = GoneLog(log, 2 * FILTER_SIZE)
     for number in range(8900):
         ring.note(bytearray(message_id(number)), 0, 1, 0)
-    assert ring.commit() == OK and ring.forgotten == 0
+    assert ring.write_noted() == OK and ring.forgotten == 0
     left = bytearray(32)
     for number in range(0, 8900, 1111):
         assert ring.find(message_id(number), 0, left) == GONE_HANDLE + 1
@@ -149,7 +149,8 @@ def test_what_found_no_room_to_enter_enters_once_there_is_some() -> None:
     there.send = send
     back.send = lambda _frame, _size: None
     assert peer.publish(b"parent")
-    network.run(lambda: False, 3)
+    for _ in range(3):
+        network.round()
     child = peer.publish(b"child" + bytes(400))
     network.run(lambda: board.node.pending_count() == 1, 80)
     while board.publish(bytes(300), network.now_ms):
@@ -159,7 +160,7 @@ def test_what_found_no_room_to_enter_enters_once_there_is_some() -> None:
     assert board.node.pending_count() == 1 and child not in board.log(), "it is full"
     back.send = answer
     for _ in range(80):
-        network.run(lambda: False, 1)
+        network.round()
         board.node.save(network.now_ms)
     assert child in board.log() and board.node.pending_count() == 0
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,23 @@ def die_with_parent() -> None:
     """In the child: be killed when the demo is, however the demo ends (Linux; else nothing)."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the end: what is raised in the hooks that a fork runs would be lost."""
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        yield
+        return
+    held: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
 
 
 class Child:
@@ -49,17 +66,23 @@ class Child:
         self.log = log
         self._tell = tell
         self._log = log.open("ab")
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={**os.environ, **(env or {})},
-            # Not in the terminal's foreground group: Ctrl-C reaches the demo alone, which stops
-            # its children in order.
-            start_new_session=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call, see above
-        )
+        try:
+            with interrupts_held():
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._log,
+                    env={**os.environ, **(env or {})},
+                    # Not in the foreground group: Ctrl-C reaches the demo alone, which stops
+                    # its children in order.
+                    start_new_session=True,
+                    preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call, see above
+                )
+        except KeyboardInterrupt:
+            self._process.kill()
+            self._process.wait()
+            raise
         self._thread = threading.Thread(target=self._read, daemon=True, name=f"read {name}")
         self._thread.start()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from drupelet_host.config import Config, Peer, create
 from drupelet_tools.demo import keys, plan
 from drupelet_tools.demo.cable import Cable
-from drupelet_tools.demo.child import STOP_S, Child, Event, die_with_parent
+from drupelet_tools.demo.child import STOP_S, Child, Event
 from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
@@ -255,7 +255,6 @@ class World:
         done = subprocess.run(
             [*command, str(self.folders.host)], capture_output=True, text=True, check=False,
             timeout=PUT_S_MAX,
-            preexec_fn=die_with_parent,
         )  # fmt: skip
         if done.returncode:
             raise DemoError(f"drupelet put: {done.stderr.strip()}")
