@@ -122,16 +122,19 @@ def test_kill_gives_no_warning(tmp_path: Path) -> None:
 
 def test_ctrl_c_waits_while_a_child_begins() -> None:
     done: list[str] = []
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), interrupts_held():
-            signal.raise_signal(signal.SIGINT)
-            done.append("begun")
-        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def begin(word: str) -> None:
         with interrupts_held():
             signal.raise_signal(signal.SIGINT)
-            done.append("not heeded")
+            done.append(word)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            begin("begun")
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        begin("not heeded")
     finally:
         signal.signal(signal.SIGINT, before)
     assert done == ["begun", "not heeded"]
