@@ -158,9 +158,12 @@ class WakePlan:
         if passed_ms >= _BACK_MS:
             return
         periods = passed_ms // self.period_ms
+        self._sweep(periods)
+        self._old_left = self._old_left - periods if self._old_left > periods else 0
+
+    def _sweep(self, periods: int) -> None:
         if self.probes:
             self.probe = (self.probe - 1 + periods) % self.probes + 1
-        self._old_left = self._old_left - periods if self._old_left > periods else 0
 
     def _forget(self, now_ms: int) -> None:
         """Seek the peers again that were missed too often; a clock that went back knows none."""
@@ -321,7 +324,8 @@ class WakePlan:
                 return
         there_ms = self._latest(now_ms, self._anchors_ms[told])
         apart_ms = elapsed_ms(there_ms, self.start_ms)
-        if apart_ms >= _BACK_MS:
+        back = apart_ms >= _BACK_MS
+        if back:
             apart_ms = elapsed_ms(self.start_ms, there_ms)
         near = min(apart_ms, self.period_ms - apart_ms) <= self.window_ms - self.contact_ms
         if not near:
@@ -329,6 +333,10 @@ class WakePlan:
                 return  # one move at a time; until then the leader's anchors are visits
             self._old_start_ms = self.start_ms
             self._old_left = CONTACTS_MISSED_MAX
+        if apart_ms > self.period_ms // 2:
+            # A period begins for the leader that has not for us, or the other way round: else the
+            # probe would stand still while others are sought.
+            self._sweep(-1 if back else 1)
         self.start_ms = there_ms
 
     # --- deep sleep ---

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -464,6 +465,23 @@ def test_messages_cross_between_sleepers(names, loss: int) -> None:
 
 def wake(wait: int, period: int = 1000, flags: int = 0) -> bytes:
     return bytes([KIND_WAKE, flags]) + wait.to_bytes(4, "big") + period.to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("drift", [4, -4])
+def test_the_probe_goes_on_while_the_anchor_follows_a_leader(drift: int) -> None:
+    """Of a follower whose clock is faster or slower, and who seeks a third device besides."""
+    made = plan(device=b"BBBB", peers=2)
+    made.seek(0, b"AAAA", 0)
+    made.seek(1, b"CCCC", 0)
+    places = []
+    for period in range(1, 2 * made.probes + 2):
+        now = period * (1000 + drift) + 2
+        made.awake_ms(now)
+        assert made.told(0, wake(1000 - 2), WAKE_SIZE, now) == OK
+        made.awake_ms(now + 20)
+        places.append(made.probe)
+    steps = {(b - a) % made.probes for a, b in pairwise(places[1:])}
+    assert made.probes > 3 and steps == {1}
 
 
 def test_the_bytes_of_a_wake_frame() -> None:
