@@ -124,9 +124,9 @@ class WakePlan:
         return self._states[peer] == _MET
 
     def searches(self) -> bool:
-        """True while any peer is sought: the probe is on."""
-        for state in self._states:
-            if state == _SOUGHT:
+        """True while any peer is sought, or waits for our answer: the probe is on."""
+        for peer in range(len(self._states)):
+            if self._states[peer] == _SOUGHT or self._answer[peer]:
                 return True
         return False
 

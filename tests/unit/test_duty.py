@@ -484,6 +484,19 @@ def test_the_probe_goes_on_while_the_anchor_follows_a_leader(drift: int) -> None
     assert made.probes > 3 and steps == {1}
 
 
+def test_who_is_found_in_a_probe_gets_its_answer_before_the_window_ends() -> None:
+    made = plan()
+    made.seek(0, b"CCCC", 0)
+    frame = bytearray(WAKE_SIZE)
+    now = 200  # behind the window at the anchor
+    now += made.next_wake_ms(now)
+    assert made.wake_into(frame, 0, now) == WAKE_SIZE and now < 1000
+    assert made.told(0, wake(300, flags=1), WAKE_SIZE, now + 1) == OK and made.met(0)
+    assert made.awake_ms(now + 1) > 0, "the peer may not have heard that one frame"
+    assert made.wake_into(frame, 0, now + 1) == WAKE_SIZE
+    assert made.awake_ms(now + 2) == 0
+
+
 def test_the_bytes_of_a_wake_frame() -> None:
     made = plan(1000, 60, 10, now=5000, phase=300)
     frame = bytearray(WAKE_SIZE)
