@@ -95,15 +95,18 @@ class BloomSync:
             elif not what.flags & SUM_ONLY and not what.filter.maybe(id):
                 self.lacking += 1
                 self._link.on_request(self._id, 0)
+        self._answer_to(what, same)
+        return OK
+
+    def _answer_to(self, what: "Available", same: bool) -> None:
+        """Equal: it is told so. Else our filter, and after that the other's."""
         if not what.flags & ANSWER:
             self._answer = what.subset
-            # Equal: it is told so. Else our filter, and after that the other's.
             self._answer_flags = 0
             if same:
                 self._answer_flags = ANSWER | SUM_ONLY
             elif not what.flags & SUM_ONLY:
                 self._answer_flags = ANSWER
-        return OK
 
     def _messages(self) -> "list[tuple[int, bytes]]":
         """Timestamp and id of all that entered the log; what was deleted since was held, too."""

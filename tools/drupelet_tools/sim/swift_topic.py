@@ -19,7 +19,6 @@ from drupelet.node import Node
 from drupelet.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
 from drupelet.topic import Topic
 from drupelet.wire.bloom_available import (
-    ANSWER,
     BITS_PER_ID,
     HASHES,
     SUM_ONLY,
@@ -243,11 +242,5 @@ class SwiftBloom(BloomSync):
                 self._id[:] = self._book.ids[rows[at]]
                 self.lacking += 1
                 self._link.on_request(self._id, 0)
-        if not what.flags & ANSWER:
-            self._answer = what.subset
-            self._answer_flags = 0
-            if same:
-                self._answer_flags = ANSWER | SUM_ONLY
-            elif not what.flags & SUM_ONLY:
-                self._answer_flags = ANSWER
+        self._answer_to(what, same)
         return OK
