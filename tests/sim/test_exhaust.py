@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from drupelet import waking
 from drupelet.flashread import STATE_DELIVERED, STATE_INVALID
 from drupelet.graph import Graph
 from drupelet.limits import WAIT_MS_MAX
@@ -143,7 +144,7 @@ def hears_nothing_twice(link: Exchange, id: bytearray, at: int) -> bool:
 
 old_state = Graph._state
 old_message_due = Link.message_due
-old_walk = Window._walk
+old_walk = waking._walk
 old_pack = Window.pack
 old_take_offer = Link.take_offer
 
@@ -153,7 +154,7 @@ BUGS: dict[str, tuple[str, object, str, object, set[str]]] = {
         "bsp-interactive-ring", Link, "take_offer", offers_are_not_firm, {"S4"},
     ),
     "delete without a tombstone": (
-        "bsp-batch-deleted", LedgerStore, "delete", forget, {"S2", "S4", "S5"},
+        "bsp-batch-deleted", LedgerStore, "entomb", forget, {"S2", "S4", "S5"},
     ),
     "no reserved slot": (
         "bsp-batch-chain-to-pool-1", "drupelet.window", "RESERVED_SLOTS", 0, {"S10"},
@@ -173,7 +174,7 @@ BUGS: dict[str, tuple[str, object, str, object, set[str]]] = {
         "bsp-batch-secret", Members, "visibility", lambda *_: SHARED, {"S6"},
     ),
     "a boot believes that all was given": (
-        "bsp-batch-one", Window, "_walk", all_was_given, {"S4", "L1"},
+        "bsp-batch-one", "drupelet.waking", "_walk", all_was_given, {"S4", "L1"},
     ),
     "the client's cursor is not kept": (
         "bsp-batch-one", Window, "pack", nothing_was_consumed, {"S2"},

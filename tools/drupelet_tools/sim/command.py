@@ -46,9 +46,12 @@ def run(
     """Run one seed; a violation ends with exit code 1 and the shortest run that shows it."""
     from drupelet_tools.sim.boxes import run_with_boxes
     from drupelet_tools.sim.minimise import parse_spans
-    from drupelet_tools.sim.run import run_seed
+    from drupelet_tools.sim.seeds import run_seed
 
-    steps = None if only == "all" else parse_spans(only)
+    try:
+        steps = None if only == "all" else parse_spans(only)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--only") from None
     say = typer.echo if trace else None
     if black_boxes is not None:
         result = run_with_boxes(seed, kind, black_boxes)
@@ -69,7 +72,7 @@ def replay(
     kind: Kind = "",
 ) -> None:
     """Run a seed twice and compare what happened, to the last bit of every frame."""
-    from drupelet_tools.sim.run import run_seed
+    from drupelet_tools.sim.seeds import run_seed
 
     first, second = (run_seed(seed, kind) for _ in range(2))
     same = first.digest == second.digest and first.violation == second.violation
@@ -97,13 +100,16 @@ def soak(
     from drupelet_tools.sim.soak import read_book
     from drupelet_tools.sim.soak import soak as go
 
-    if book is not None:
-        seed = max(seed, read_book(book)[1])
-    totals = go(minutes, seed, kind, workers, seeds_max)
-    if book is not None:
-        with book.open("a") as lines:
-            lines.write(json.dumps(totals.figures()) + "\n")
-        totals, totals.next_seed = read_book(book)
+    if book is None:
+        totals = go(minutes, seed, kind, workers, seeds_max)
+    else:
+        try:  # opened first: what cannot be written is known before the hour is spent
+            with book.open("a") as lines:
+                totals = go(minutes, max(seed, read_book(book)[1]), kind, workers, seeds_max)
+                lines.write(json.dumps(totals.figures()) + "\n")
+            totals, totals.next_seed = read_book(book)
+        except (OSError, ValueError) as error:
+            raise typer.BadParameter(f"{book}: {error}", param_hint="--book") from None
     _show(totals.figures(), as_json)
     if totals.violations:
         raise typer.Exit(1)
@@ -148,7 +154,7 @@ def fuzz(
     as_json: AsJson = False,
 ) -> None:
     """Feed every parser frames that nobody would send; memory in use must not grow."""
-    from drupelet_tools.sim.fuzz import FuzzError
+    from drupelet_tools.sim.fuzz import FuzzError, table
     from drupelet_tools.sim.fuzz import fuzz as go
 
     try:
@@ -159,8 +165,8 @@ def fuzz(
     if as_json:
         typer.echo(json.dumps(rows))
     else:
-        for row in rows:
-            typer.echo("  ".join(f"{name} {value}" for name, value in row.items()))
+        for line in table(rows):
+            typer.echo(line)
 
 
 def _show(figures: dict[str, object], as_json: bool) -> None:

@@ -7,13 +7,12 @@ goes, it boots, and the oracle hears of all of it.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drupelet.amnesty import forget_holds
 from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
 from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.duty import WakePlan
 from drupelet.errors import OK
-from drupelet.flashread import STATE_DELIVERED
-from drupelet.limits import INLINE_SIZE_MAX, WAKE_STATE_SIZE_MAX
+from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
+from drupelet.limits import WAKE_STATE_SIZE_MAX
 from drupelet.link import CARRIER_STICK
 from drupelet.members import FAMILY_BSP, FAMILY_MVDS, SHARED
 from drupelet.node import Node
@@ -21,18 +20,15 @@ from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.snapshot import Snapshot
 from drupelet.store import FlashStore
 from drupelet_host.index import DictIndex
-from drupelet_tools.sim import visits
+from drupelet_tools.sim.ends import End, Group, WorldPort
 from drupelet_tools.sim.flash import PowerCutError, SimFiles
 from drupelet_tools.sim.hoststore import MemoryStore
-from drupelet_tools.sim.resets import issue
 from drupelet_tools.sim.sealing import unlock
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from drupelet_tools.sim.carriers import SimStick
-    from drupelet_tools.sim.ends import End, Group
-    from drupelet_tools.sim.world import World
+    from drupelet.link import Link
 
 # First byte of a payload that every judging client calls invalid.
 BAD = 0xEE
@@ -99,7 +95,7 @@ class Judge(DefaultClient):
 class SimNode:
     """One device. Made by `World.add_node`; `node` is the core while it runs, None while off."""
 
-    def __init__(self, world: "World", number: int, name: str, spec: Spec) -> None:
+    def __init__(self, world: WorldPort, number: int, name: str, spec: Spec) -> None:
         self.world = world
         self.number = number
         self.name = name
@@ -194,7 +190,7 @@ class SimNode:
             self._emptied = False
             self.world.oracle.reset(self.name, self.holds)
         else:
-            self.world.oracle.rebooted(self.name, self.finds, self._may_be_gone)
+            self.world.oracle.rebooted(self.name, self.finds, self._may_be_gone, self._waits)
         for names in self.last.values():
             names[:] = [id if id and self.finds(id) else b"" for id in names]
 
@@ -223,14 +219,13 @@ class SimNode:
             self.draw(256) * duty.period_ms >> 8,
         )  # fmt: skip
 
-    def _link(self, end: "End") -> "Link":
+    def _link(self, end: End) -> "Link":
         assert self.node is not None
         link = end.link = self.node.link(
             end.number, end.profile, end.carrier, end.epoch_ms, end.mode, self.clock_ms()
         )
         if end.keys is not None:
             unlock(self.world, end)
-            issue(end)
         if self.plan is not None and end.carrier != CARRIER_STICK:
             link.plan = self.plan
             self.plan.seek(link.peer, end.peer.id, 0)
@@ -244,6 +239,11 @@ class SimNode:
             for end in self.ends
             if group in end.visible
         )
+
+    def _waits(self, id: bytes) -> bool:
+        """Whether the message is here and its parents are not."""
+        handle = self.store.find(id, 0)
+        return handle > 0 and self.store.load(handle) == OK and self.store.state == STATE_PENDING
 
     def finds(self, id: bytes) -> bool:
         """Whether the store knows this id."""
@@ -280,6 +280,9 @@ class SimNode:
         for end in self.ends:
             if end.wire is None:
                 continue
+            if end.tells:
+                assert end.transport is not None
+                end.transport.receive_into(frame)
             link = end.link
             room = end.frame(frame)
             size = link.poll_into(room, now_ms)
@@ -304,7 +307,7 @@ class SimNode:
                 return
             handle = node.event_handle
             store.load(handle)
-            group = self.world.group_of(self, store.group)
+            group = self._group_of(store.group)
             if group is not None:
                 id = bytes(store.id)
                 self.entered += 1
@@ -314,7 +317,14 @@ class SimNode:
                     self.last[group.id][1] = id
             node.done(handle)
 
-    def _whole(self, group: "Group", id: bytes, handle: int) -> None:
+    def _group_of(self, number: int) -> Group | None:
+        """The group that this node knows by a number."""
+        for group in self.groups:
+            if group.numbers.get(self.name) == number:
+                return group
+        return None
+
+    def _whole(self, group: Group, id: bytes, handle: int) -> None:
         """S3: what the store gives back is what its id stands for."""
         store = self.store
         body = bytearray(store.size)
@@ -341,21 +351,13 @@ class SimNode:
         self.world.oracle.confirmed(self.name)
         return True
 
-    def show_again(self, end: "End") -> None:
-        """If the peer has lost its store: what it acknowledged goes to it again."""
-        seal = end.seal
-        if seal is not None and seal.peer_lost:
-            forget_holds(end.link)
-            if self.save():
-                seal.settle()
-
     def barrier(self) -> None:
         """The client wants to be sure."""
         if self.store.barrier() == OK:
             self.world.oracle.flushed(self.name, self.volatile)
 
     def publish(
-        self, group: "Group", size: int, parents: tuple[bytes, ...] | None = None,
+        self, group: Group, size: int, parents: tuple[bytes, ...] | None = None,
         bad: bool = False, aside: bool = False,
     ) -> bytes | None:  # fmt: skip
         """Publish a message of `size` payload bytes; its id, None when it was refused.
@@ -376,7 +378,6 @@ class SimNode:
             if (id in oracle.messages and oracle.messages[id].at_ms > old_ms) or self.finds(id)
         )
         self.published += 1
-        self.world.long |= size > INLINE_SIZE_MAX // 2
         text = bytes((BAD,)) if bad else b""
         text += b"%s/%d/%d " % (self.name.encode(), self.published, self.boots)
         payload = text + bytes(max(0, size - len(text)))
@@ -410,12 +411,6 @@ class SimNode:
             self.barrier()
             self.world.oracle.deleted(self.name, id)
 
-    def visit(self, stick: "SimStick") -> None:
-        """A stick is plugged in: read all, then write all, as a device does."""
-        assert self.node is not None
-        visits.visit(self, stick)
-        self.wake_by(self.world.now_ms)
-
     # --- sleep ---
 
     def hears(self) -> bool:
@@ -442,6 +437,9 @@ class SimNode:
         at_ms = now + max(wait_ms, 1)
         if self.node.core.window.dirty:
             at_ms = min(at_ms, max(self._saved_ms + self.world.save_ms, now + 1))
+        for end in self.ends:
+            if end.tells:
+                at_ms = min(at_ms, now + end.epoch_ms)
         duty = self.spec.duty
         if duty is not None and not duty.plan and at_ms >= self.window_end_ms:
             at_ms = max(self.window_end_ms, now + 1)
@@ -473,7 +471,8 @@ class SimNode:
             self.boot(True)
         if self.box is not None:
             self.box.state(self.clock_ms(), _STATE_IDLE)
-        self.world.woke(self)
+        for end in self.ends:
+            self.world.drain(end.other)
 
     def stay_awake(self) -> None:
         """Its windows do not end any more: who has nothing to say cannot be found asleep."""
@@ -572,13 +571,10 @@ class SimNode:
         found = []
         handle = self.store.next(0)
         while handle:
-            if self.store.load(handle) == OK and self.world.group_of(self, self.store.group):
+            if self.store.load(handle) == OK and self._group_of(self.store.group):
                 found.append(bytes(self.store.id))
             handle = self.store.next(handle)
         return found
 
 
-if TYPE_CHECKING:
-    from drupelet.link import Link
-
-__all__ = ["BAD", "INLINE_SIZE_MAX", "Duty", "Judge", "PowerCutError", "SimNode", "Spec"]
+__all__ = ["BAD", "Duty", "Judge", "PowerCutError", "SimNode", "Spec"]

@@ -1,19 +1,29 @@
-"""What a world is joined by: groups, and links with their two ends."""
+"""What a world is joined by: groups, and links with their two ends.
+
+`NodePort` and `WorldPort` are what ends, and what is built on them, need of the device they belong
+to and of the world around it; so devices and worlds know ends, and ends know neither.
+"""
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from drupelet.members import FAMILY_MVDS
 from drupelet.profiles import PROFILE_MVDS_1, PROFILE_MVDS_5001
+from drupelet.seal_row import ANEW, URGENT
+from drupelet_host.aead import Aead
 from drupelet_tools.sim import readers
 from drupelet_tools.sim.carriers import Rates, Wire
+from drupelet_tools.sim.keys import Keys
+from drupelet_tools.sim.oracle import Oracle
 
 if TYPE_CHECKING:
+    from drupelet.blackbox import BlackBox
     from drupelet.link import Link as CoreLink
+    from drupelet.node import Node
     from drupelet.seal import Seal
-    from drupelet_tools.sim.device import SimNode
-    from drupelet_tools.sim.sealing import Keys
-    from drupelet_tools.sim.world import World
+    from drupelet.store import FlashStore
+    from drupelet_tools.sim.hoststore import MemoryStore
     from drupelet_transports.sealed import Sealed
 
 CLIENT_ID = bytes.fromhex("6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264")
@@ -52,7 +62,7 @@ class End:
     other: "End"
 
     def __init__(
-        self, node: "SimNode", peer: "SimNode", carrier: int, profile: int, mode: int,
+        self, node: "NodePort", peer: "NodePort", carrier: int, profile: int, mode: int,
         epoch_ms: int, size_max: int, wire: Wire | None,
     ) -> None:  # fmt: skip
         self.node = node
@@ -76,6 +86,18 @@ class End:
         self.visible: set[bytes] = set()
         self.queue: list[bytes] | None = None  # what a broker keeps while the peer is away
 
+    @property
+    def tells(self) -> bool:
+        """Whether its seal has something to say alone, over a carrier that is looked at."""
+        return self.transport is not None and bool(self.transport.seal.flags & (URGENT | ANEW))
+
+    @property
+    def rekeying(self) -> bool:
+        """Whether the peer still has to be told a new root."""
+        if self.rotation is None or self.seal is None:
+            return False
+        return bool(self.seal.generation_in < self.rotation[1])
+
     def frame(self, room: bytearray) -> bytearray:
         """A buffer as long as this carrier's frames may be."""
         size = self.size_max if self.transport is None else self.transport.frame_size_max
@@ -89,7 +111,7 @@ class End:
 class Link:
     """Two ends of one carrier between two nodes."""
 
-    def __init__(self, world: "World", ends: tuple[End, End], number: int) -> None:
+    def __init__(self, world: "WorldPort", ends: tuple[End, End], number: int) -> None:
         self.world = world
         self.ends = ends
         self.number = number
@@ -116,3 +138,80 @@ class Link:
         for since, until in times:
             self.world.at(since, lambda: self.up(True))
             self.world.at(until, lambda: self.up(False))
+
+
+class NodePort(Protocol):
+    """A device, as its ends show it; `node` is the core while it runs."""
+
+    name: str
+    number: int
+    id: bytes
+    node: "Node | None"
+    box: "BlackBox | None"
+    database: "MemoryStore | None"
+    store: "FlashStore | MemoryStore"
+    groups: list[Group]
+    frame: bytearray
+    draw: Callable[[int], int]
+    token: int
+
+    @property
+    def store_gen(self) -> int:
+        """The number of its store."""
+
+    def clock_ms(self) -> int:
+        """Its milliseconds."""
+
+    def hears(self) -> bool:
+        """Whether its receiver is on."""
+
+    def finds(self, id: bytes) -> bool:
+        """Whether its store knows this id."""
+
+    def volatile(self, id: bytes) -> bool:
+        """Whether a power cut now could take this message."""
+
+    def consume(self) -> None:
+        """Give its client every event."""
+
+    def save(self) -> bool:
+        """Write what a reboot must not forget; whether that is done."""
+
+    def wake_by(self, at_ms: int) -> None:
+        """Have a turn at that time at the latest."""
+
+
+class WorldPort(Protocol):
+    """The world, as devices see it."""
+
+    now_ms: int
+    save_ms: int
+    oracle: Oracle
+
+    @property
+    def aead(self) -> Aead:
+        """What seals for everybody."""
+
+    def drawer(self, purpose: str) -> Callable[[int], int]:
+        """Random numbers of their own for one purpose."""
+
+    def at(self, at_ms: int, call: Callable[[], object]) -> None:
+        """Call something at a time."""
+
+    def push_wake(self, at_ms: int, node: NodePort) -> None:
+        """A node wants a turn."""
+
+    def transmit(self, end: End, frame: bytes) -> None:
+        """A frame of a link leaves over a live carrier."""
+
+    def fly(self, end: End, frame: bytes) -> None:
+        """A frame is on its wire."""
+
+    def stick_frame(self, end: End, frame: bytes) -> None:
+        """A frame is written to a stick."""
+
+    def drain(self, end: End) -> None:
+        """Deliver what a broker kept of this end's frames."""
+
+    def note(self, what: str, node: str, id: bytes = b"") -> None:
+        """Something happened."""

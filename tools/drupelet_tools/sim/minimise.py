@@ -9,6 +9,8 @@ from drupelet_tools.sim.run import Result, run_plan
 # Runs that a search may take; what is left then is small enough to read.
 RUNS_MAX = 400
 SECONDS_MAX = 60.0
+# No plan is nearly so long; a slip of the finger must not fill the memory.
+STEP_MAX = 1_000_000
 
 
 def minimise(
@@ -67,9 +69,12 @@ def spans(numbers: list[int]) -> str:
 
 
 def parse_spans(text: str) -> set[int]:
-    """The numbers of such a text; raises ValueError."""
+    """The numbers of such a text; raises ValueError with the remedy."""
     found: set[int] = set()
     for part in text.split(",") if text not in ("", "none") else ():
         first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
+        last = last or first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) <= STEP_MAX):
+            raise ValueError(f"write steps as 1-4,7, up to {STEP_MAX}, not {text[:40]!r}")
+        found.update(range(int(first), int(last) + 1))
     return found

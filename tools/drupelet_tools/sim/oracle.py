@@ -1,18 +1,21 @@
 """What must be true, whatever happens: a model of its own that never asks the core.
 
-It is told what clients did and got, and reads every frame that leaves a node. Invariants S1 to S13
-and L1 to L3 stand in docs/simulator.md; the first one that does not hold raises Violation.
+It is told what clients did and got, and reads every frame that leaves a node. Invariants S1 to
+S13, L1 to L3 and W1 stand in docs/simulator.md; the first that does not hold raises Violation.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from drupelet_tools.sim import compact
 from drupelet_tools.sim.readers import Spoken, read
 
 # Epochs that a clean world may take to bring everything everywhere, and to fall silent.
 BACKOFF_EPOCHS_MAX = 64
 # Acknowledgements since a boot that are looked up after the next one: the newest ones.
 HELD_MAX = 256
+# What an 8-byte prefix of an id stands for is looked up by it.
+PREFIX_SIZE = 8
 # Pace of sends that is remembered per direction; older ones are forgotten, not refused.
 PACE_MAX = 512
 
@@ -78,6 +81,8 @@ class Oracle:
         self.withdrawn = 0
         self.resets: set[str] = set()  # whose store was lost or set back
         self.latencies_ms: list[int] | None = None
+        self._prefixes: dict[bytes, bytes] = {}  # of all messages that there ever were
+        self._ledger = compact.Ledger(self._prefixes.get)
 
     def add_member(self, name: str, judges: bool = True) -> None:
         """Know a node."""
@@ -94,6 +99,7 @@ class Oracle:
     ) -> None:
         """A node accepted a message of its own client."""
         assert id not in self.messages, "the simulator makes every body once"
+        self._prefixes[id[:PREFIX_SIZE]] = id
         invalid = invalid or any(
             parent in self.messages and self.messages[parent].invalid for parent in parents
         )
@@ -176,9 +182,13 @@ class Oracle:
     # --- reboots ---
 
     def rebooted(
-        self, node: str, finds: Callable[[bytes], bool], settled: Callable[[bytes], bool]
-    ) -> None:
-        """A node came back from its store. `settled`: a log may drop it, all its peers hold it."""
+        self, node: str, finds: Callable[[bytes], bool], settled: Callable[[bytes], bool],
+        waits: Callable[[bytes], bool],
+    ) -> None:  # fmt: skip
+        """A node came back from its store. `settled`: a log may drop it, all its peers hold it.
+
+        `waits`: it is pending again, so a cut took its delivery, and a parent with it.
+        """
         view = self.views[node]
         for id in view.held:
             self.checks += 1
@@ -191,7 +201,9 @@ class Oracle:
                 self._withdraw(node, id)
         view.unpromised = {id: None for id in view.unpromised if id in self.messages}
         for id in view.open:
-            if finds(id):
+            if waits(id):
+                self._anew(node, id)
+            elif finds(id):
                 view.again.add(id)
             elif id in self.messages:
                 self._forget(node, id, acked, settled)
@@ -205,18 +217,22 @@ class Oracle:
     ) -> None:  # fmt: skip
         """What was given but never durable comes anew."""
         message = self.messages[id]
-        if message.author == node:
+        view = self.views[node]
+        # To a node that lost its store, what it once said comes as anything else does.
+        if message.author == node and id not in view.had:
             good = not message.promised or settled(id)
             self._check("S3", node, good, id, "own, promised, gone")
             if not message.promised:
                 self._withdraw(node, id)
             return
         # A log may have dropped what it acknowledged; what it did not, nobody counts on.
-        if id in acked and settled(id):
-            return
-        view = self.views[node]
-        view.given.discard(id)
-        message.needs.add(node)
+        if id not in acked or not settled(id):
+            self._anew(node, id)
+
+    def _anew(self, node: str, id: bytes) -> None:
+        """That it was given is forgotten: it comes as for the first time."""
+        self.views[node].given.discard(id)
+        self.messages[id].needs.add(node)
         self.missing += 1
         self.deliveries -= 1
 
@@ -238,6 +254,7 @@ class Oracle:
         anybody else has it (`owed`); what only it had is gone with it.
         """
         view = self.views[node]
+        self._ledger.reset(node)
         self.resets.add(node)
         view.had |= view.given
         view.given = {id for id in self.messages if holds(id)}
@@ -273,13 +290,14 @@ class Oracle:
 
     def left(
         self, node: str, peer: str, frame: bytes, visible: set[bytes],
-        volatile: Callable[[bytes], bool], epoch_ms: int, falls_back: bool = False,
+        volatile: Callable[[bytes], bool], finds: Callable[[bytes], bool],
+        epoch_ms: int, falls_back: bool = False,
     ) -> None:  # fmt: skip
         """A frame leaves a node for a peer, over a carrier whose epochs are so long (0: stick).
 
         `falls_back`: the pauses of its profile fall back from their longest (MVDS).
         """
-        spoken = read(frame)
+        spoken = self._leaving(node, peer, frame)
         if spoken is None:
             return
         view = self.views[node]
@@ -288,6 +306,8 @@ class Oracle:
             self.checks += 1
             if volatile(id):
                 raise Violation("S3", node, f"{id.hex()[:12]} acknowledged before it is durable")
+            if id in self.messages and id not in view.given and id not in view.had:
+                self._check("S3", node, finds(id), id, "acknowledged, and never came")
             view.held[id] = None
             if len(view.held) > HELD_MAX:
                 del view.held[next(iter(view.held))]
@@ -304,6 +324,30 @@ class Oracle:
             self._check("S5", node, id not in view.deleted, id, "deleted, and sent")
             if epoch_ms:
                 self._paced(node, peer, id, epoch_ms, falls_back)
+
+    def _leaving(self, node: str, peer: str, frame: bytes) -> Spoken | None:
+        """W1: what leaves in `compact-1` is as the specification has it."""
+        if frame[0] != compact.KIND:
+            return read(frame)
+        self.checks += 1
+        try:
+            return self._ledger.leaves(node, peer, frame)
+        except compact.BrokenRuleError as broken:
+            raise Violation("W1", node, f"to {peer}: {broken}, in {frame.hex()}") from broken
+
+    def arrives(self, node: str, peer: str, frame: bytes) -> Spoken | None:
+        """What a node may take from a frame of a peer's."""
+        if frame[0] == compact.KIND:
+            return self._ledger.arrives(node, peer, frame)
+        return read(frame)
+
+    def learned(self, node: str, peer: str, frame: bytes, ids: Iterable[bytes]) -> None:
+        """S4: since this frame came, a node counts these as held by the peer."""
+        spoken = self.arrives(node, peer, frame) or Spoken()
+        told = {*spoken.acks, *spoken.offers, *spoken.messages}
+        for id in ids:
+            good = id in told or id[:PREFIX_SIZE] in spoken.segments
+            self._check("S4", node, good, id, f"counts as held by {peer}, which did not say so")
 
     def _isolation(self, node: str, peer: str, spoken: Spoken, visible: set[bytes]) -> None:
         for id in (*spoken.acks, *spoken.offers, *spoken.messages):
@@ -367,6 +411,11 @@ class Oracle:
                         "S1", node, f"{id.hex()[:12]} before its dependency in the log"
                     )
             seen.add(id)
+
+    def invalid(self, groups: Iterable[bytes]) -> int:
+        """How many messages of these groups no judge is given; they are kept all the same."""
+        among = set(groups)
+        return sum(1 for each in self.messages.values() if each.invalid and each.group in among)
 
     def bounded(self, node: str, what: str, value: int, limit: int) -> None:
         """S7, and S13: a figure that must stay below its constant."""

@@ -1,7 +1,7 @@
 """What a frame says, read from the specifications alone: nothing of the core is used here.
 
-Only what names whole ids is read: records of `bsp-1`, payloads of `mvds-1`, content ids of
-segments. `compact-1` speaks of prefixes and numbers; of it the messages are read.
+Only what names whole ids is read here: records of `bsp-1`, payloads of `mvds-1`, content ids of
+segments. `compact-1` speaks of prefixes and numbers, which take a memory: see `compact.py`.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass, field
 
 ACK, MESSAGE, OFFER, REQUEST = range(4)
-_BSP_1, _MVDS_1, _COMPACT_1 = 0x40, 0x41, 0x44
+_BSP_1, _MVDS_1 = 0x40, 0x41
 SEGMENT = 0x50
 STATE = 0x51
 WAKE = 0x52
@@ -25,6 +25,7 @@ class Spoken:
     messages: list[bytes] = field(default_factory=list)
     groups: list[bytes] = field(default_factory=list)
     segments: list[bytes] = field(default_factory=list)  # first 8 bytes of a content id
+    level: bool = False  # a greeting that has nothing outstanding
 
 
 def bsp_hash(*parts: bytes) -> bytes:

@@ -6,23 +6,19 @@ rotate(world, link)            the first end gives the other one a new root
 clone(world, end)              somebody with a copy of this end's keys sends beside it
 """
 
-from typing import TYPE_CHECKING
-
 from drupelet.seal import CLASS_LIVE, Seal, SealContext
-from drupelet.seal_issue import Issuer, rekey
-from drupelet_tools.sim.sealing import SimCarrier
+from drupelet.seal_issue import rekey
+from drupelet_tools.sim.device import SimNode
+from drupelet_tools.sim.ends import End, Link
+from drupelet_tools.sim.sealing import SimCarrier, issue
+from drupelet_tools.sim.world import World
 from drupelet_transports.sealed import Sealed
-
-if TYPE_CHECKING:
-    from drupelet_tools.sim.device import SimNode
-    from drupelet_tools.sim.ends import End, Link
-    from drupelet_tools.sim.world import World
 
 _GENS = 1 << 30
 _ROOT_SIZE = 32
 
 
-def wipe(world: "World", node: "SimNode") -> None:
+def wipe(world: World, node: SimNode) -> None:
     """Its store is emptied while it is off; it boots as one that has never heard of anything."""
     world.turn_off(node)
     node.files.wipe()
@@ -31,7 +27,7 @@ def wipe(world: "World", node: "SimNode") -> None:
     node.emptied(1 + node.draw(_GENS))
 
 
-def keep(node: "SimNode") -> None:
+def keep(node: SimNode) -> None:
     """Copy a host's database and its keys, as `drupelet backup` does."""
     if node.node is None or node.database is None:
         return
@@ -42,7 +38,7 @@ def keep(node: "SimNode") -> None:
     node.kept = (node.database.copied(), records)
 
 
-def restore(world: "World", node: "SimNode") -> None:
+def restore(world: World, node: SimNode) -> None:
     """Set a host back to the copy; its store has another number from now on."""
     if node.kept is None or node.database is None:
         return
@@ -56,7 +52,7 @@ def restore(world: "World", node: "SimNode") -> None:
     node.emptied(1 + node.draw(_GENS))
 
 
-def rotate(world: "World", link: "Link") -> None:
+def rotate(world: World, link: Link) -> None:
     """New keys for a sealed line, unless some are under way; told until the peer uses them."""
     end = link.ends[0]
     seal = end.seal
@@ -79,22 +75,13 @@ def rotate(world: "World", link: "Link") -> None:
     world.run_in(end.node, begin)
 
 
-def issue(end: "End") -> None:
-    """Go on with a rotation that is under way; after each boot again."""
-    if end.rotation is not None and end.transport is not None and end.seal is not None:
-        root, generation = end.rotation
-        if end.seal.generation_in < generation:
-            end.transport.issuer = Issuer(end.seal)
-            end.transport.issuer.rekey(root, generation)
-
-
-def clone(world: "World", end: "End") -> None:
+def clone(world: World, end: End) -> None:
     """A second device boots with this end's keys and says what it said lately, sealed anew."""
     if end.keys is None or end.wire is None or not end.said:
         return
     draw = world.drawer(f"clone {end.node.name} {world.now_ms}")
     context = SealContext(world.aead, lambda: draw(256), end.node.store_gen.to_bytes(4, "big"))
-    seal = Seal(context, end.keys.copied(end.node, end.peer), CLASS_LIVE)
+    seal = Seal(context, end.keys.copied(), CLASS_LIVE)
     if seal.load() < 0:
         return
     twin = Sealed(SimCarrier(world, end), seal, end.node.clock_ms, bytearray(1024))

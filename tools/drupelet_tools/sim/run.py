@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drupelet.errors import DrupeletError
-from drupelet_tools.sim import resets
+from drupelet_tools.sim import resets, visits
 from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import SimNode
-from drupelet_tools.sim.faults import Plan, Step, draw_plan
+from drupelet_tools.sim.faults import Plan, Step
 from drupelet_tools.sim.oracle import Violation
 from drupelet_tools.sim.world import Link, World
 
@@ -26,8 +26,6 @@ CRASHES = (
 MS_PER_YEAR = 365 * 86_400_000
 # A stick goes round so often once faults are over: each way needs two visits, and answers too.
 ROUNDS_MAX = 60
-# By then everybody who was off when faults ended has booted.
-SPEAK_MS = 10_000
 
 
 @dataclass(slots=True)
@@ -97,8 +95,6 @@ class Run:
             world.at(step.at_ms, lambda step=step: self._do(step))  # type: ignore[misc]
         world.start()
         world.run_until(self.plan.end_ms)
-        if world.oracle.resets:
-            self._speak()
         if self.sticks:
             self._rounds()
         if self.plan.tight:
@@ -108,15 +104,6 @@ class Run:
             world.settle(self.plan.settle_epochs)
         world.check_end()
 
-    def _speak(self) -> None:
-        """Whoever lost its store says something: that it has another one travels with it."""
-        world = self.world
-        world.calm()
-        at_ms = world.now_ms + SPEAK_MS
-        for name in sorted(world.oracle.resets):
-            world.node_at(at_ms, name, lambda node: node.publish(self.groups[0], 20))
-        world.run_until(at_ms)
-
     def _rounds(self) -> None:
         """Carry a sound stick round until everything is everywhere."""
         world = self.world
@@ -125,7 +112,7 @@ class Run:
         for number in range(ROUNDS_MAX):
             for name in world.nodes:
                 at_ms = world.now_ms + 5_000
-                world.node_at(at_ms, name, lambda node: node.visit(stick))
+                world.node_at(at_ms, name, lambda node: visits.visit(node, stick))
                 world.run_until(at_ms)
             if not world.oracle.missing and number > 2:
                 return
@@ -226,7 +213,7 @@ class Run:
 
     def _do_stick(self, stick: int, name: str, pulled: int) -> None:
         self.sticks[stick].pulled_after = pulled
-        self._in(name, lambda node: node.visit(self.sticks[stick]))
+        self._in(name, lambda node: visits.visit(node, self.sticks[stick]))
         self.sticks[stick].pulled_after = -1
 
     def _do_spoil(self, stick: int, bits: int) -> None:
@@ -309,28 +296,4 @@ def _place(crash: BaseException) -> str:
     return f"{where.tb_frame.f_code.co_filename.rpartition('/')[2]}:{where.tb_lineno}"
 
 
-def plan_of(seed: int, kind: str = "") -> Plan:
-    """The plan of a seed, of any kind."""
-    if kind in ("yearly", "week"):
-        from drupelet_tools.sim.yearly import WEEK, yearly_plan  # it imports this module, too
-
-        return yearly_plan(seed, days=WEEK) if kind == "week" else yearly_plan(seed)
-    return draw_plan(seed, kind)
-
-
-def run_seed(
-    seed: int, kind: str = "", only: set[int] | None = None,
-    trace: Callable[[str], None] | None = None,
-) -> Result:  # fmt: skip
-    """Run a seed; `only`: the numbers of the steps that are kept."""
-    if kind == "channel":
-        from drupelet_tools.sim.channel_seed import run_channel  # it imports this module, too
-
-        return run_channel(seed)
-    plan = plan_of(seed, kind)
-    if only is not None:
-        plan = plan.without(set(range(len(plan.steps))) - only)
-    return run_plan(plan, trace)
-
-
-__all__ = ["Result", "Run", "attempt", "plan_of", "run_plan", "run_seed"]
+__all__ = ["Result", "Run", "attempt", "run_plan"]

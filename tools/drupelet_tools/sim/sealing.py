@@ -1,69 +1,19 @@
 """Sealed carriers in a simulated world: the real seal, its wrappers, and keys that stay.
 
-The AEAD remembers every key with its nonce: a pair that seals twice is S11. Keys are provisioned
-before the first boot; what a chain makes durable is a step of the device's flash like any other.
+The AEAD remembers every key with its nonce: a pair that seals twice is S11. What a chain makes
+durable is a step of the device's flash like any other.
 """
 
-from typing import TYPE_CHECKING
-
-from drupelet.errors import E_PEER, E_STORAGE, OK
+from drupelet.amnesty import forget_holds
+from drupelet.errors import OK
 from drupelet.link import CARRIER_STICK
 from drupelet.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
-from drupelet.seal_record import FLAG_ISSUER, install
+from drupelet.seal_issue import Issuer
 from drupelet_host.aead import Aead, Cipher
+from drupelet_tools.sim.ends import End, WorldPort
 from drupelet_tools.sim.oracle import Violation
 from drupelet_transports.base import Transport
 from drupelet_transports.sealed import Sealed
-
-if TYPE_CHECKING:
-    from drupelet_tools.sim.device import SimNode
-    from drupelet_tools.sim.ends import End
-    from drupelet_tools.sim.world import World
-
-_FIRST_KID = 0x0100
-
-
-class Keys:
-    """The key port of a device for one peer; atomic and durable, as a file or a slot is."""
-
-    def __init__(self, node: "SimNode", peer: "SimNode", kid: int) -> None:
-        self.own_id = node.id
-        self.peer_id = peer.id
-        self.kid = kid
-        self.records: dict[int, bytes] = {}
-        self._node: SimNode | None = node
-
-    def load(self, row: int, out: bytearray) -> int:
-        """The record of a row into out[0:52]."""
-        if row not in self.records:
-            return E_STORAGE
-        out[:52] = self.records[row]
-        return OK
-
-    def save(self, row: int, record: bytearray) -> int:
-        """Keep a record; a power cut leaves the old one or the new one."""
-        files = self._node.files if self._node is not None else None
-        if files is None or files.begin_step():
-            self.records[row] = bytes(record[:52])
-        if files is not None:
-            files.end_step()
-        return OK
-
-    def drop(self, row: int) -> int:
-        """Forget a row."""
-        self.records.pop(row, None)
-        return OK
-
-    def revoke(self, id: bytearray, at: int) -> int:  # noqa: ARG002 - nobody is revoked here
-        """No such device."""
-        return E_PEER
-
-    def copied(self, node: "SimNode", peer: "SimNode") -> "Keys":
-        """The same keys in the hands of somebody else."""
-        other = Keys(node, peer, self.kid)
-        other.records = dict(self.records)
-        other._node = None
-        return other
 
 
 class WatchedCipher(Cipher):
@@ -100,7 +50,7 @@ class WatchedAead(Aead):
 class SimCarrier(Transport):
     """One end's wire as a carrier: what arrives waits in `inbox`."""
 
-    def __init__(self, world: "World", end: "End") -> None:
+    def __init__(self, world: WorldPort, end: End) -> None:
         super().__init__(end.size_max)
         self.inbox: list[bytes] = []
         self._world = world
@@ -128,7 +78,7 @@ class SimCarrier(Transport):
 class WatchedLink:
     """A link whose frames the oracle sees before they are sealed for a stick."""
 
-    def __init__(self, world: "World", end: "End") -> None:
+    def __init__(self, world: WorldPort, end: End) -> None:
         self._world = world
         self._end = end
 
@@ -143,17 +93,7 @@ class WatchedLink:
         return size
 
 
-def provision(a: "SimNode", b: "SimNode", number: int, root: bytes) -> tuple[Keys, Keys]:
-    """Give both devices the keys of a link; `a` may give `b` new ones later."""
-    kid = _FIRST_KID + 4 * number
-    ours, theirs = Keys(a, b, kid), Keys(b, a, kid)
-    for keys, flags in ((ours, 0), (theirs, FLAG_ISSUER)):
-        code = install(keys, root, kid, 0, flags)
-        assert code == OK
-    return ours, theirs
-
-
-def unlock(world: "World", end: "End") -> None:
+def unlock(world: WorldPort, end: End) -> None:
     """Load an end's keys at a boot: its epochs are new."""
     node = end.node
     assert end.keys is not None
@@ -163,5 +103,27 @@ def unlock(world: "World", end: "End") -> None:
     end.seal = Seal(context, end.keys, CLASS_BUNDLE if stick else CLASS_LIVE)
     code = end.seal.load()
     assert code == OK
+    # As boards do with an empty log, and hosts with one that was put back.
+    put_back = node.database is not None and node.name in world.oracle.resets
+    end.seal.anew = put_back or not node.store.next(0)
     if not stick:
         end.transport = Sealed(SimCarrier(world, end), end.seal, node.clock_ms, bytearray(1024))
+    issue(end)
+
+
+def issue(end: End) -> None:
+    """Go on with a rotation that is under way; after each boot again."""
+    if end.rotation is not None and end.transport is not None and end.seal is not None:
+        root, generation = end.rotation
+        if end.seal.generation_in < generation:
+            end.transport.issuer = Issuer(end.seal)
+            end.transport.issuer.rekey(root, generation)
+
+
+def show_again(end: End) -> None:
+    """If the peer has lost its store: what it acknowledged goes to it again."""
+    seal = end.seal
+    if seal is not None and seal.peer_lost:
+        forget_holds(end.link)
+        if end.node.save():
+            seal.settle()

@@ -15,7 +15,8 @@ from typing import Any
 
 from drupelet_tools.sim.cuts import CutResult, run_script
 from drupelet_tools.sim.minimise import command_for, minimise
-from drupelet_tools.sim.run import Result, plan_of, run_seed
+from drupelet_tools.sim.run import Result
+from drupelet_tools.sim.seeds import plan_of, run_seed
 
 # What a seed is, by its place in a round: so that in the same time years, deliveries and power-cut
 # plans become as many as docs/simulator.md asks for. "": drawn by the seed.
@@ -100,13 +101,19 @@ def _one(seed: int, kind: str) -> Result | CutResult:
 
 
 def read_book(book: Path) -> tuple[Totals, int]:
-    """What the soaks in a book came to, and the first seed that none of them ran."""
+    """What the soaks in a book came to, and the first seed that none of them ran.
+
+    Raises ValueError for a file that is no book.
+    """
     totals = Totals()
     seed = FIRST_SEED
-    for line in book.read_text().splitlines() if book.exists() else []:
-        figures = json.loads(line)
-        totals.add_figures(figures)
-        seed = max(seed, figures["next_seed"])
+    for row, line in enumerate(book.read_text().splitlines() if book.exists() else [], 1):
+        try:
+            figures = json.loads(line)
+            totals.add_figures(figures)
+            seed = max(seed, figures["next_seed"])
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"line {row} is not of a soak: name another file") from None
     return totals, seed
 
 

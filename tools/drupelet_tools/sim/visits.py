@@ -1,21 +1,18 @@
 """A simulated device and a stick: what its visit does, with every frame shown to the oracle."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.link import CARRIER_STICK
-from drupelet_tools.sim.sealing import WatchedLink
+from drupelet_tools.sim.carriers import SimStick
+from drupelet_tools.sim.device import SimNode
+from drupelet_tools.sim.ends import End
+from drupelet_tools.sim.sealing import WatchedLink, show_again
 from drupelet_transports.sealed_visit import SealedVisit
 from drupelet_transports.visit import Visit
 
-if TYPE_CHECKING:
-    from drupelet_tools.sim.carriers import SimStick
-    from drupelet_tools.sim.device import SimNode
-    from drupelet_tools.sim.ends import End
 
-
-def visit(node: "SimNode", stick: "SimStick") -> None:
+def visit(node: SimNode, stick: SimStick) -> None:
     """A stick is plugged in: read all, then write all, save, as a device does."""
     ends = [end for end in node.ends if end.carrier == CARRIER_STICK]
     view = _WatchedView(node, stick, ends)
@@ -36,7 +33,8 @@ def visit(node: "SimNode", stick: "SimStick") -> None:
     if node.save() and isinstance(made, SealedVisit):
         made.saved()
     for end in ends:
-        node.show_again(end)
+        show_again(end)
+    node.wake_by(node.world.now_ms)
 
 
 def _nothing() -> None:
@@ -46,7 +44,7 @@ def _nothing() -> None:
 class _WatchedView:
     """A stick's view that shows every frame to the oracle before it is written."""
 
-    def __init__(self, node: "SimNode", stick: "SimStick", ends: "list[End]") -> None:
+    def __init__(self, node: SimNode, stick: SimStick, ends: list[End]) -> None:
         self._view = stick.view(node.id)
         self._node = node
         self.end = ends[0] if ends else None

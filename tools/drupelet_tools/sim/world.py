@@ -30,13 +30,13 @@ from drupelet.members import FAMILY_BSP
 from drupelet.profiles import PROFILE_BSP_1
 from drupelet.slots import PENDING
 from drupelet.states import HOLD
-from drupelet_tools.sim import readers
 from drupelet_tools.sim.carriers import BROKER_QUEUE_MAX, CLEAN, Rates, SimStick, Wire, mix
 from drupelet_tools.sim.device import SimNode, Spec
-from drupelet_tools.sim.ends import End, Group, Link
+from drupelet_tools.sim.ends import End, Group, Link, NodePort
 from drupelet_tools.sim.flash import PowerCutError
+from drupelet_tools.sim.keys import provision
 from drupelet_tools.sim.oracle import Oracle, Violation
-from drupelet_tools.sim.sealing import SimCarrier, WatchedAead, provision
+from drupelet_tools.sim.sealing import SimCarrier, WatchedAead, show_again
 
 __all__ = ["End", "Group", "Link", "Rates", "SimStick", "Spec", "Violation", "World"]
 
@@ -90,7 +90,6 @@ class World:
         self.aead = WatchedAead()
         self.rotations = self.clones = 0
         self.look_every = 16  # one in so many frames is looked at for S4, S9 and S10
-        self.long = False  # some body has a file of its own
 
     # --- building ---
 
@@ -144,7 +143,8 @@ class World:
         if sealed:
             draw = self.drawer(f"root {number}")
             root = bytes(draw(256) for _ in range(32))
-            keys = provision(self.nodes[a], self.nodes[b], number, root)
+            both = [(node.id, node.files) for node in (self.nodes[a], self.nodes[b])]
+            keys = provision(both[0], both[1], number, root)
             for end, own in zip(ends, keys, strict=True):
                 end.keys = own
                 if end.wire is not None:
@@ -180,7 +180,7 @@ class World:
 
         self._push(at_ms, _CALL, act, None)
 
-    def push_wake(self, at_ms: int, node: SimNode) -> None:
+    def push_wake(self, at_ms: int, node: NodePort) -> None:
         """A node wants a turn; `node.token` says whether it still does then."""
         self._push(at_ms, _WAKE, node, node.token)
 
@@ -214,12 +214,12 @@ class World:
 
     # --- nodes ---
 
-    def run_in(self, node: SimNode, call: Callable[[], object]) -> None:
+    def run_in(self, node: NodePort, call: Callable[[], object]) -> None:
         """Run code of a node; when its power goes, it is off for a while and boots."""
         try:
             call()
         except PowerCutError:
-            self.turn_off(node)
+            self.turn_off(self.nodes[node.name])
 
     def pull_plug(self, name: str) -> None:
         """Take a node's power away, now."""
@@ -240,18 +240,6 @@ class World:
             self.note("boot", node.name)
             self.run_in(node, node.start)
 
-    def woke(self, node: SimNode) -> None:
-        """A node's receiver is on again: what a broker kept for it comes."""
-        for end in node.ends:
-            self.drain(end.other)
-
-    def group_of(self, node: SimNode, number: int) -> Group | None:
-        """The group that a node knows by a number."""
-        for group in node.groups:
-            if group.numbers.get(node.name) == number:
-                return group
-        return None
-
     # --- frames ---
 
     def transmit(self, end: End, frame: bytes) -> None:
@@ -262,8 +250,8 @@ class World:
         if self._trace is not None:
             self._say("frame", node.name, end.peer.name, frame)
         self.oracle.left(
-            node.name, end.peer.name, frame, end.visible, node.volatile, end.epoch_ms,
-            end.falls_back,
+            node.name, end.peer.name, frame, end.visible, node.volatile, node.finds,
+            end.epoch_ms, end.falls_back,
         )  # fmt: skip
         if node.box is not None:
             end.link.sent(len(frame) + _FRAMING_SIZE)
@@ -288,7 +276,9 @@ class World:
         self.frames += 1
         self._hash.update(struct.pack("<QHH", self.now_ms, node.number, len(frame)))
         self._hash.update(frame)
-        self.oracle.left(node.name, end.peer.name, frame, end.visible, node.volatile, 0)
+        self.oracle.left(
+            node.name, end.peer.name, frame, end.visible, node.volatile, node.finds, 0
+        )
 
     def drain(self, end: End) -> None:
         """Deliver what a broker kept of this end's frames."""
@@ -320,7 +310,7 @@ class World:
             while size > 0:
                 self._hear(end, bytes(node.frame[:size]))
                 size = transport.receive_into(node.frame)
-            node.show_again(end)
+            show_again(end)
         node.consume()
         node.wake_by(self.now_ms)
 
@@ -338,7 +328,11 @@ class World:
         size = len(frame)
         node.frame[:size] = frame
         self.oracle.heard(node.name, end.peer.name)
+        before = self._held(end)
         end.link.receive(node.frame, size, node.clock_ms())
+        fresh = self._held(end) - before
+        if fresh:
+            self.oracle.learned(node.name, end.peer.name, frame, fresh)
         if self.frames % self.look_every == 0:
             self._again(end, frame)
             self.check_holds(end)
@@ -349,7 +343,7 @@ class World:
         node = end.node
         core = end.link.core
         assert node.node is not None
-        spoken = readers.read(frame)
+        spoken = self.oracle.arrives(node.name, end.peer.name, frame)
         if spoken is None or not all(node.finds(id) for id in spoken.messages):
             return
         before = core.window.newest, core.delivered, node.node.pending_count()
@@ -367,6 +361,16 @@ class World:
         self.oracle.checks += 1
         if waiting >= slots.count:
             raise Violation("S10", end.node.name, f"{waiting} messages wait in {waiting} slots")
+
+    def _held(self, end: End) -> set[bytes]:
+        """The messages in slots that a node counts as held by the peer."""
+        slots = end.link.core.slots
+        row = end.link.peer * slots.count
+        return {
+            bytes(slots.ids[slot * 32 : slot * 32 + 32])
+            for slot, state in enumerate(slots.states[row : row + slots.count])
+            if state & HOLD and slots.flags[slot]
+        }
 
     def check_holds(self, end: End) -> None:
         """S4: what a node counts as held by a peer, the peer has or has had."""
@@ -462,7 +466,9 @@ class World:
     def _meet_again(self, epoch_ms: int) -> None:
         """L3: one end of each line greets; who has the same needs few bytes to know it."""
         plans = any(node.spec.duty and node.spec.duty.plan for node in self.nodes.values())
-        if self.oracle.missing or plans:  # a wake plan tells of itself in every window
+        rekeyed = not any(end.rekeying for link in self.links for end in link.ends)
+        # A wake plan tells of itself in every window, and new roots are told on the way.
+        if self.oracle.missing or plans or not rekeyed:
             return
         before, most = self.bytes_sent, 0
         for link in self.links:
@@ -526,11 +532,12 @@ class World:
             self.oracle.bounded(node.name, "programs", node.saves, node.wakes + node.boots)
 
     def _check_programs(self, node: SimNode) -> None:
-        """S13: who sleeps has two flash programs per message, and what it saves."""
+        """S13: a log has two flash programs per message, and what its node saves."""
         view = self.oracle.views[node.name]
-        if self.long or view.had or node.spec.duty is None:
+        if view.had:
             return
         events = len(view.given) + len(view.deleted) + node.files.erases + node.boots
+        events += len(node.groups) + self.oracle.invalid(group.id for group in node.groups)
         limit = PROGRAMS_PER_EVENT * events + node.saves
         self.oracle.bounded(node.name, "programs", node.files.programs, limit)
 
@@ -546,7 +553,7 @@ class World:
             self._trace(f"{self.now_ms / 1000:12.3f} {node:>6} {what} {id.hex()[:12]}")
 
     def _say(self, what: str, node: str, peer: str, frame: bytes) -> None:
-        spoken = readers.read(frame)
+        spoken = self.oracle.arrives(peer, node, frame)
         text = ""
         if spoken is not None:
             for name in ("acks", "offers", "requests", "messages", "segments"):
