@@ -106,7 +106,9 @@ class Recovery:
         if self._began and not reconciler.is_open():
             self._began = self._holding = False
         if reconciler.must_full:
-            self._codec.engine.ask_whole_ids(link)
+            # Of all links the engine may have served another one last, or none yet.
+            codec = self._codec
+            codec.engine.use(codec, codec.numbering).ask_whole_ids(link)
         elif reconciler.must_list:
             self._codec.engine.forget_holds(link)
         reconciler.must_full = reconciler.must_list = False
