@@ -38,8 +38,9 @@ def channel(
     """Run one channel of SDS with repair until all logs are complete.
 
     Latency is from publishing to delivery; bytes are those of frames, each counted once, however
-    many hear it; `peak_mb` is the most memory after each tenth of the deliveries. Exit code 1 when
-    logs differ, a message comes twice, or 30 days after the last was published do not do.
+    many hear it; `peak_mb` is the most memory after each tenth of the deliveries, and is told of
+    as that is reached. Exit code 1 when logs differ, a message comes twice, or 30 days after the
+    last was published do not do.
     """
     from drupelet_tools.sim.channels import Plan, run
 
@@ -49,7 +50,7 @@ def channel(
         participants, messages, online, loss, seed, size, kept=2 * room, ids=room,
         publish_ms=publish_ms, until_ms=publish_ms + 30 * 24 * 60 * _MINUTE_MS,
     )  # fmt: skip
-    result = run(plan)
+    result = run(plan, None if as_json else _told)
     row = _row(plan, result)
     if as_json:
         typer.echo(json.dumps(row, indent=2))
@@ -57,6 +58,10 @@ def channel(
         typer.echo("  ".join(f"{name} {value}" for name, value in row.items()))
     if not row["complete"] or not row["equal"] or row["twice"]:
         raise typer.Exit(1)
+
+
+def _told(tenth: int, peak_mb: float) -> None:
+    typer.echo(f"{tenth * 10:3} % of deliveries: {peak_mb} MB at most")
 
 
 def _row(plan: "Plan", result: "Result") -> dict[str, object]:

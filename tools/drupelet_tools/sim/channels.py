@@ -42,6 +42,8 @@ class Plan:
     waiting: int = 64
     period_ms: int = 30_000
     sync_ms: int = 60_000
+    repair: bool = True  # SDS-R
+    lost_ms: int = 0  # after which a message is delivered without what it waits for; 0: never
 
 
 @dataclass
@@ -85,7 +87,8 @@ class Participant:
         settings.incoming_max = plan.waiting
         settings.wanted_max = 16
         settings.asked_max = 32
-        settings.lost_ms = 0
+        settings.repair = plan.repair
+        settings.lost_ms = plan.lost_ms
         settings.period_ms = plan.period_ms
         settings.sync_ms = plan.sync_ms
         self.channel = Channel(
@@ -116,8 +119,9 @@ class Participant:
 class World:
     """Everybody and time."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, told: Callable[[int, float], None] | None = None) -> None:
         self.plan = plan
+        self._told = told  # of each tenth of the deliveries: which one, and the peak in MB
         self.draw = random.Random(plan.seed)
         self.result = Result()
         self.now_ms = 0
@@ -236,8 +240,10 @@ class World:
         if done > len(self.result.peak_mb):
             peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             self.result.peak_mb.append(round(peak_kb / 1024, 1))
+            if self._told is not None:
+                self._told(done, self.result.peak_mb[-1])
 
 
-def run(plan: Plan) -> Result:
-    """Simulate one plan."""
-    return World(plan).run()
+def run(plan: Plan, told: Callable[[int, float], None] | None = None) -> Result:
+    """Simulate one plan; `told` of the peak of memory after each tenth of the deliveries."""
+    return World(plan, told).run()

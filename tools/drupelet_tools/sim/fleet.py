@@ -6,8 +6,10 @@ flash log, judged by the oracle.
 """
 
 import multiprocessing
+import os
 import random
 import resource
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -197,6 +199,8 @@ def _on_spark(parts: list[list[tuple[int, int, Workload]]], master: str, jobs: i
     """The same on a cluster: few partitions, many groups each."""
     from pyspark.sql import SparkSession
 
+    # Else the workers are whatever python3 is in the path, which may lack this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = SparkSession.builder.master(master).appName("drupelet sim fleet").getOrCreate()
     try:
         context = session.sparkContext

@@ -7,12 +7,15 @@
 
 import math
 import multiprocessing
+import os
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
-from drupelet_tools.sim import paper_naive
+from drupelet_tools.sim import paper_naive, paper_sds
 from drupelet_tools.sim.paper_world import TICK_MS, Outcome, PaperWorld, Setting
 
 SEEDS_SMALL = 200
@@ -28,10 +31,12 @@ NAMES = {
     5: "large chat, multicast, mailserver", 6: "large chat, bloom filters",
     7: "large chat, bloom filters, mailserver",
 }  # fmt: skip
+# SDS is a broadcast: of large chats it belongs to those over multicast.
+SDS = ("sds", "sds+repair")
 # What is run unless protocols are named; with a name, any of `KNOWN`.
 PROTOCOLS = {
-    1: PAIRWISE, 2: PAIRWISE, 3: _LARGE, 4: ("topic",), 5: ("topic",), 6: ("bloom",),
-    7: ("bloom",),
+    1: (*PAIRWISE, *SDS), 2: (*PAIRWISE, *SDS), 3: _LARGE, 4: ("topic", *SDS), 5: ("topic", *SDS),
+    6: ("bloom",), 7: ("bloom",),
 }  # fmt: skip
 KNOWN = {**PROTOCOLS, 3: PAIRWISE}
 WINDOWS_S = {1: (300, 30), 2: (300, 30)}  # a large chat's is the paper's 5 minutes
@@ -51,6 +56,7 @@ class Answer:
     people: int
     window_s: int
     seeds: int
+    delivered: float  # the share of what was to be delivered; latencies are of that
     copies: float  # MESSAGE records sent per delivery
     multiplier_records: float
     multiplier_bytes: float
@@ -59,6 +65,10 @@ class Answer:
     latency_p90_h: float
     latency_p90_interval_h: float | None
     cpu_s: float  # of all seeds together
+
+
+Work = Sequence[tuple[Setting, int]]
+Runs = Callable[[Work], list[Outcome]]
 
 
 def setting_of(simulation: int, protocol: str, people: int, window_s: int) -> Setting:
@@ -73,8 +83,12 @@ def run_one(work: tuple[Setting, int]) -> Outcome:
     """One seed of one setting."""
     setting, seed = work
     begun = time.process_time()
-    naive = setting.protocol == "naive"
-    outcome = paper_naive.run(setting, seed) if naive else PaperWorld(setting, seed).run()
+    if setting.protocol == "naive":
+        outcome = paper_naive.run(setting, seed)
+    elif setting.protocol in SDS:
+        outcome = paper_sds.run(setting, seed)
+    else:
+        outcome = PaperWorld(setting, seed).run()
     outcome.cpu_s = time.process_time() - begun
     return outcome
 
@@ -94,12 +108,13 @@ def interval(values: Sequence[float]) -> float:
 
 def answer(
     simulation: int, setting: Setting, seeds: int, seeds_max: int,
-    runs: Callable[[Iterable[int]], list[Outcome]],
+    runs: Runs,
 ) -> Answer:  # fmt: skip
     """Run seeds until both intervals are within 10 % of their means; at least `seeds` of them."""
     outcomes: list[Outcome] = []
     while True:
-        outcomes += runs(range(len(outcomes), len(outcomes) + seeds))
+        first = len(outcomes)
+        outcomes += runs([(setting, seed) for seed in range(first, first + seeds)])
         spent = [outcome.multiplier_bytes for outcome in outcomes]
         late = [_quantile(sorted(outcome.latencies), 0.9) for outcome in outcomes]
         wide = any(
@@ -112,7 +127,8 @@ def answer(
     return Answer(
         simulation, NAMES[simulation], setting.protocol, setting.people,
         setting.window_ticks * TICK_MS // 1000, len(outcomes),
-        round(statistics.mean(outcome.copies / outcome.deliveries for outcome in outcomes), 2),
+        round(statistics.mean(outcome.delivered for outcome in outcomes), 4),
+        round(statistics.mean(one.copies / len(one.latencies) for one in outcomes), 2),
         round(statistics.mean(outcome.multiplier_records for outcome in outcomes), 2),
         round(statistics.mean(spent), 2), _rounded(interval(spent), 3),
         round(middle * hours, 2), round(statistics.mean(late) * hours, 2),
@@ -126,24 +142,56 @@ def _rounded(value: float, places: int) -> float | None:
 
 def answers(
     simulations: Sequence[int], protocols: Sequence[str], people: int, windows_s: Sequence[int],
-    seeds: int, seeds_max: int, jobs: int, say: Callable[[Answer], None],
+    seeds: int, seeds_max: int, runs: Runs, say: Callable[[Answer], None],
 ) -> list[Answer]:  # fmt: skip
-    """All rows, each told as soon as it is known; `jobs` processes share the seeds."""
+    """All rows, each told as soon as it is known; `runs` is one of `workers`."""
     rows = []
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for simulation in simulations:
-            for protocol in protocols or PROTOCOLS[simulation]:
-                for window_s in windows_s or WINDOWS_S.get(simulation, (WINDOW_S,)):
-                    setting = setting_of(simulation, protocol, people, window_s)
-                    wanted = seeds or (SEEDS_SMALL if simulation <= 2 else SEEDS_LARGE)
-
-                    def runs(numbers: Iterable[int], setting: Setting = setting) -> list[Outcome]:
-                        return pool.map(run_one, [(setting, seed) for seed in numbers], 1)
-
-                    row = answer(simulation, setting, wanted, seeds_max, runs)
-                    say(row)
-                    rows.append(row)
+    for simulation in simulations:
+        for protocol in protocols or PROTOCOLS[simulation]:
+            for window_s in windows_s or WINDOWS_S.get(simulation, (WINDOW_S,)):
+                setting = setting_of(simulation, protocol, people, window_s)
+                wanted = seeds or (SEEDS_SMALL if simulation <= 2 else SEEDS_LARGE)
+                row = answer(simulation, setting, wanted, seeds_max, runs)
+                say(row)
+                rows.append(row)
     return rows
+
+
+@contextmanager
+def workers(jobs: int, master: str) -> Iterator[Runs]:
+    """What runs seeds: `jobs` processes, or a Spark cluster in `jobs` partitions."""
+    if master:
+        with _on_spark(master, jobs) as runs:
+            yield runs
+        return
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+
+        def run_here(work: Work) -> list[Outcome]:
+            return pool.map(run_one, work, 1)
+
+        yield run_here
+
+
+@contextmanager
+def _on_spark(master: str, partitions: int) -> Iterator[Runs]:
+    """Few partitions, many seeds each; outcomes come back in the order of their seeds."""
+    from pyspark.sql import SparkSession
+
+    # Else the workers are whatever python3 is in the path, which may lack this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName("drupelet sim paper")
+    for setting in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(setting, "false")
+    session = builder.getOrCreate()
+    try:
+        context = session.sparkContext
+
+        def run_there(work: Work) -> list[Outcome]:
+            return context.parallelize(work, min(partitions, len(work))).map(run_one).collect()
+
+        yield run_there
+    finally:
+        session.stop()
 
 
 def as_dict(row: Answer) -> dict[str, object]:

@@ -38,7 +38,12 @@ def paper(
     seeds_max: Annotated[
         int, typer.Option(min=1, help="Seeds after which no more are added, wide as they are.")
     ] = 2000,
-    jobs: Annotated[int, typer.Option(min=0, help="Processes; 0: one a core.")] = 0,
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Processes, or Spark's partitions; 0: one a core.")
+    ] = 0,
+    master: Annotated[
+        str, typer.Option(help="A Spark master to run on instead.", show_default=False)
+    ] = "",
     html: Annotated[Path | None, typer.Option(help="Write a page.", show_default=False)] = None,
     record: Annotated[
         Path | None,
@@ -50,20 +55,23 @@ def paper(
     from drupelet_tools.sim import paper as work
 
     chosen = simulations or sorted(work.NAMES)
-    jobs = jobs or os.cpu_count() or 1
     _check(chosen, protocol or ())
     say = _silent if as_json else _say
     if not as_json:
         typer.echo(HEAD)
-    rows = []
-    for simulation in chosen:
-        known = work.KNOWN[simulation]
-        wanted = [name for name in protocol or work.PROTOCOLS[simulation] if name in known]
-        rows += work.answers(
-            [simulation], wanted, people, window or (), seeds, seeds_max, jobs, say,
-        )  # fmt: skip
-        if record is not None:
-            _record(record, rows)
+    rows: list[work.Answer] = []
+    options = people, window or (), seeds, seeds_max
+    with work.workers(jobs or os.cpu_count() or 1, master) as runs:
+        for number in chosen:
+            rows += work.answers([number], _named(number, protocol), *options, runs, say)
+            if record is not None:
+                _record(record, rows)
+    _finish(rows, html, as_json)
+
+
+def _finish(rows: "Sequence[Answer]", html: Path | None, as_json: bool) -> None:
+    from drupelet_tools.sim import paper as work
+
     if as_json:
         typer.echo(json.dumps({"rows": [work.as_dict(row) for row in rows]}))
     if html is not None:
@@ -71,9 +79,16 @@ def paper(
 
 
 HEAD = (
-    f"{'':2} {'protocol':17}{'window':>7}{'seeds':>7}{'copies':>8}{'x records':>11}{'x bytes':>9}"
-    f"{'±':>7}{'median h':>10}{'P90 h':>8}{'±':>7}{'CPU s':>8}"
+    f"{'':2} {'protocol':17}{'window':>7}{'seeds':>6}{'there %':>9}{'copies':>8}{'x records':>11}"
+    f"{'x bytes':>9}{'±':>7}{'median h':>10}{'P90 h':>8}{'±':>7}{'CPU s':>8}"
 )
+
+
+def _named(number: int, protocols: Sequence[str] | None) -> list[str]:
+    """What one simulation runs: what was named and it knows, or its own."""
+    from drupelet_tools.sim import paper as work
+
+    return [name for name in protocols or work.PROTOCOLS[number] if name in work.KNOWN[number]]
 
 
 def _check(chosen: Sequence[int], protocols: Sequence[str]) -> None:
@@ -89,9 +104,9 @@ def _check(chosen: Sequence[int], protocols: Sequence[str]) -> None:
 
 def _line(row: "Answer") -> str:
     return (
-        f"{row.simulation:2} {row.protocol:17}{row.window_s:7}{row.seeds:7}"
-        f"{row.copies:8.2f}{row.multiplier_records:11.2f}{row.multiplier_bytes:9.2f}"
-        f"{_half(row.multiplier_bytes_interval)}{row.latency_median_h:10.2f}"
+        f"{row.simulation:2} {row.protocol:17}{row.window_s:7}{row.seeds:6}"
+        f"{row.delivered * 100:9.2f}{row.copies:8.2f}{row.multiplier_records:11.2f}"
+        f"{row.multiplier_bytes:9.2f}{_half(row.multiplier_bytes_interval)}{row.latency_median_h:10.2f}"
         f"{row.latency_p90_h:8.2f}{_half(row.latency_p90_interval_h)}{row.cpu_s:8.1f}"
     )
 

@@ -5,15 +5,13 @@ it is not known to have reached, and a receiver that is acknowledges each copy i
 Bytes are those of `mvds-1` payloads of one record, as the peers write them.
 """
 
-import random
-
 from drupelet_tools.sim.paper_world import (
-    RELAY_ONLINE,
     TICKS_MAX,
-    Availability,
     Outcome,
     Setting,
+    availability_of,
     draw_messages,
+    next_tick,
 )
 
 # One frame kind byte; a MESSAGE of a 32-byte group, a time in ms (6 B varint) and a body of 100 B;
@@ -25,11 +23,7 @@ ACK_BYTES = 1 + 2 + 32
 def run(setting: Setting, seed: int) -> Outcome:
     """The same contacts and messages as `PaperWorld` has for this seed."""
     count = setting.people + setting.relay
-    devices = []
-    for number in range(count):
-        share = RELAY_ONLINE if number == setting.people else setting.online
-        rng = random.Random(f"{seed} {number} {setting.window_ticks} {share}")
-        devices.append(Availability(rng, share, setting.window_ticks))
+    devices = [availability_of(setting, seed, number) for number in range(count)]
     plan = draw_messages(setting, seed)
     messages = len(plan)
     outcome = Outcome(messages, messages * (setting.people - 1))
@@ -66,8 +60,7 @@ def run(setting: Setting, seed: int) -> Outcome:
             open_pairs[sender] = still
         if not plan and not any(open_pairs.values()):
             break
-        soonest = min(max(tick + 1, device.start) for device in devices)
-        tick = min(soonest, max(tick + 1, plan[-1][0])) if plan else soonest
+        tick = next_tick(tick, devices, plan)
     outcome.ticks = tick
     return outcome
 

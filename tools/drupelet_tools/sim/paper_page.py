@@ -17,6 +17,7 @@ _STYLE = (
 )
 _COLUMNS = (
     ("protocol", "protocol"), ("window_s", "window s"), ("seeds", "seeds"),
+    ("delivered", "delivered at all"),
     ("copies", "messages sent per delivery"),
     ("multiplier_records", "records sent per delivery"),
     ("multiplier_bytes", "bytes sent per byte delivered"), ("multiplier_bytes_interval", "±"),
@@ -32,6 +33,7 @@ def page(rows: Sequence[Answer], command: str) -> str:
         f"<title>The paper's simulations</title><style>{_STYLE}</style>"
         "<h1>The seven simulations of the mobile paper</h1>"
         "<p>Everybody is online 10 % of the time; messages of 100 bytes; ticks of 30 seconds. "
+        "What is not delivered at all has no latency. "
         f"± is half of a 95 % interval of the mean. Made by <code>{escape(command)}</code>.</p>"
     ]
     for simulation, name in NAMES.items():
@@ -40,7 +42,11 @@ def page(rows: Sequence[Answer], command: str) -> str:
             parts.append(f"<h2>{simulation}. {escape(name)}, {mine[0].people} people</h2>")
             parts.append(_table(mine))
             parts.append(_picture(mine, "multiplier_bytes", "bytes sent per byte delivered"))
+            parts.append(_picture(mine, "multiplier_records", "records sent per delivery"))
+            parts.append(_picture(mine, "latency_median_h", "median of latency, hours"))
             parts.append(_picture(mine, "latency_p90_h", "P90 of latency, hours"))
+            if any(row.delivered < 1 for row in mine):
+                parts.append(_picture(mine, "delivered", "delivered at all, share"))
     return "\n".join(parts)
 
 

@@ -13,9 +13,9 @@ from drupelet_tools.sim.paper import NAMES, Answer
 
 _END = "<!-- paper end -->"
 _HEAD = (
-    "| protocol | window s | seeds | copies | records | bytes | ± | median h | P90 h | ± | CPU s |"
-    "\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|"
+    "| protocol | window s | seeds | there % | copies | records | bytes | ± | median h | P90 h "
+    "| ± | CPU s |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -29,11 +29,13 @@ def record(path: Path, rows: Sequence[Answer], command: str) -> None:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise RecordError(f"cannot read {path}: {error.strerror}") from None
-    made = f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}."
+    made = f"`{command}`, {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}"
     for simulation in NAMES:
         mine = [row for row in rows if row.simulation == simulation]
         if mine:
-            text = _put(text, path, simulation, f"{made}\n\n{table(mine)}")
+            text = _put(
+                text, path, simulation, f"{made}; {mine[0].people} people.\n\n{table(mine)}"
+            )
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -45,7 +47,8 @@ def table(rows: Sequence[Answer]) -> str:
     lines = [_HEAD]
     for row in rows:
         cells: list[object] = [
-            row.protocol, row.window_s, row.seeds, f"{row.copies:.2f}",
+            row.protocol, row.window_s, row.seeds,
+            f"{row.delivered * 100:.2f}", f"{row.copies:.2f}",
             f"{row.multiplier_records:.2f}",
             f"{row.multiplier_bytes:.2f}", _half(row.multiplier_bytes_interval),
             f"{row.latency_median_h:.2f}", f"{row.latency_p90_h:.2f}",

@@ -6,7 +6,7 @@ Members are real nodes on the flash log in RAM; what the paper calls naive is `p
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from drupelet.clients import READINGS_CLIENT_ID
@@ -17,7 +17,7 @@ from drupelet.node import Node
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet_host.index import DictIndex
 from drupelet_tools.sim.presence import Presence, There
-from drupelet_tools.sim.swift import RoomyWindow, SwiftLink, SwiftStore
+from drupelet_tools.sim.swift import RoomyWindow, SwiftLink, SwiftStore, hasten
 from drupelet_tools.sim.swift_topic import IdBook, SwiftBloom, SwiftTopic
 
 TICK_MS = 30_000
@@ -60,14 +60,19 @@ class Outcome:
     cpu_s: float = 0.0  # what simulating it took, where that was measured
 
     @property
+    def delivered(self) -> float:
+        """The share of `deliveries` that happened; less than 1 with nothing but SDS."""
+        return len(self.latencies) / self.deliveries
+
+    @property
     def multiplier_records(self) -> float:
         """Records sent per delivery: the paper's bandwidth multiplier."""
-        return self.records / self.deliveries
+        return self.records / len(self.latencies)
 
     @property
     def multiplier_bytes(self) -> float:
         """Bytes sent per byte of body delivered."""
-        return self.bytes / (self.deliveries * BODY_SIZE)
+        return self.bytes / (len(self.latencies) * BODY_SIZE)
 
 
 def draw_messages(setting: Setting, seed: int) -> list[tuple[int, int]]:
@@ -101,6 +106,20 @@ class Availability:
         while tick >= self.end:
             self.start, self.end = next(self._windows)
         return tick >= self.start
+
+
+def availability_of(setting: Setting, seed: int, number: int) -> Availability:
+    """The same whatever is spoken, so that protocols are compared on the same contacts."""
+    relays = setting.relay and number == setting.people
+    share = RELAY_ONLINE if relays else setting.online
+    own = random.Random(f"{seed} {number} {setting.window_ticks} {share}")
+    return Availability(own, share, setting.window_ticks)
+
+
+def next_tick(tick: int, devices: Iterable[Availability], plan: list[tuple[int, int]]) -> int:
+    """The next tick at which anything can happen: somebody is online, or writes."""
+    soonest = min(max(tick + 1, device.start) for device in devices)
+    return min(soonest, max(tick + 1, plan[-1][0])) if plan else soonest
 
 
 # Where a box counts the records that were sent, by type (docs/SPEC.md 6.3).
@@ -149,6 +168,7 @@ class Person:
             DictIndex(),
         )  # fmt: skip
         self.node.core.window.__class__ = RoomyWindow
+        hasten(self.node.core.offers)
         topic, blooms = setting.protocol == "topic", setting.protocol == "bloom"
         profile = PROFILES.get(setting.protocol.removesuffix("+offers"), PROFILE_COMPACT_1)
         if topic:
@@ -177,7 +197,7 @@ class Person:
         self.calm: tuple[int, ...] = ()  # as it was when it had not
         if topic:
             self._listen(others, rng)
-        self.availability = self._available(setting, seed)
+        self.availability = availability_of(setting, seed, number)
         self.online = False
 
     def _listen(self, others: list[int], rng: random.Random) -> None:
@@ -189,13 +209,6 @@ class Person:
             self.node, self.group, list(self.links.values()), ids, _id(self.number),
             lambda: rng.randrange(256),
         )  # fmt: skip
-
-    def _available(self, setting: Setting, seed: int) -> Availability:
-        """The same whatever is spoken, so that protocols are compared on the same contacts."""
-        relays = setting.relay and self.number == setting.people
-        share = RELAY_ONLINE if relays else setting.online
-        own = random.Random(f"{seed} {self.number} {setting.window_ticks} {share}")
-        return Availability(own, share, setting.window_ticks)
 
     def publish(self, payload: bytes, now_ms: int) -> bytes:
         """Write a message; its id."""
@@ -260,17 +273,12 @@ class PaperWorld:
             done = not self._plan and len(self._latencies) == messages * receivers
             if done and (receivers > 1 or all(one.quiet() for one in self.people)):
                 break
-            tick = self._next(tick)
+            tick = next_tick(tick, (one.availability for one in self.people), self._plan)
         records = sum(records_of(one.box.counts) + one.filters for one in self.people)
         copies = sum(one.box.counts.get(_SENT_MESSAGES, 0) for one in self.people)
         return Outcome(
             messages, messages * receivers, copies, records, self.bytes, tick, self._latencies
         )
-
-    def _next(self, tick: int) -> int:
-        """The next tick at which anything can happen."""
-        soonest = min(max(tick + 1, one.availability.start) for one in self.people)
-        return min(soonest, max(tick + 1, self._plan[-1][0])) if self._plan else soonest
 
     def _comes(self, one: Person, tick: int) -> bool:
         was = one.online and one.availability.start < tick

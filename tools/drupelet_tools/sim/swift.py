@@ -12,8 +12,9 @@ from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.link import Link
 from drupelet.members import FAMILY_BSP, SHARED
+from drupelet.memory import put_u16
 from drupelet.ports import Buffer
-from drupelet.slots import OFFERED, OWED, WANTED
+from drupelet.slots import OFFERED, OWED, WANTED, OfferPool
 from drupelet.states import ACK, HOLD, QUEUED, REQUEST
 from drupelet.window import Window
 from drupelet_tools.sim.hoststore import MemoryStore
@@ -101,7 +102,8 @@ class SwiftStore(MemoryStore):
 class RoomyWindow(Window):
     """A window of a table that holds all that will ever be: no peer's queue takes another's room.
 
-    Every peer moves on with every message that enters the log.
+    Every peer moves on with every message that enters the log. To the byte it is what `Window`
+    does with as many slots for each peer (`tests/sim/test_paper.py`).
     """
 
     def _share(self) -> int:
@@ -125,6 +127,70 @@ class RoomyWindow(Window):
                 queued[peer] += 1
             states[cell] |= QUEUED
             changes[peer] = (changes[peer] + 1) & 0xFF
+
+
+class SwiftOffers(OfferPool):
+    """A pool that knows where an id was put, and counts in C."""
+
+    # Where an id of a peer was put last; `kinds` and `peers` tell whether it is still there.
+    _entries: dict[tuple[int, bytes], int]
+
+    def _is_there(self, entry: int, peer: int, id: bytes) -> bool:
+        at = entry * ID_SIZE
+        there = self.kinds[entry] and self.peers[entry] == peer
+        return bool(there) and self.ids[at : at + ID_SIZE] == id
+
+    def add(self, id: Buffer, at: int, peer: int, kind: int, epoch: int) -> int:
+        """As `OfferPool.add`."""
+        name = peer, bytes(id[at : at + ID_SIZE])
+        entry = self._entries.get(name, -1)
+        if entry >= 0 and self._is_there(entry, *name):
+            if kind != OFFERED or self.kinds[entry] > WANTED:
+                self.kinds[entry] = kind
+            return entry
+        entry = self._room(peer, kind, epoch)
+        if entry < 0:
+            return -1
+        self.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE] = name[1]
+        self.peers[entry] = peer
+        self.kinds[entry] = kind
+        self.send_counts[entry] = 0
+        for column in self.columns:
+            put_u16(column, entry * 2, 0)
+        put_u16(self._epochs, entry * 2, epoch)
+        self._entries[name] = entry
+        return entry
+
+    def _room(self, peer: int, kind: int, epoch: int) -> int:
+        """As `OfferPool._room`."""
+        held = 0
+        entry = self.peers.find(peer)
+        while entry >= 0 and held < self.quota:
+            held += self.kinds[entry] != 0
+            entry = self.peers.find(peer, entry + 1)
+        free = self.kinds.rfind(0)
+        if free >= 0 and held < self.quota and kind != WANTED:
+            return free
+        return super()._room(peer, kind, epoch)
+
+    def drop_id(self, id: Buffer, at: int) -> None:
+        """As `OfferPool.drop_id`."""
+        name = bytes(id[at : at + ID_SIZE])
+        found = self.ids.find(name[:_PREFIX])
+        while found >= 0:
+            entry, within = divmod(found, ID_SIZE)
+            kind = 0 if within else self.kinds[entry]
+            size = _PREFIX if kind == OFFERED else ID_SIZE
+            if 0 < kind <= WANTED and self.ids[found : found + size] == name[:size]:
+                self.kinds[entry] = 0
+            found = self.ids.find(name[:_PREFIX], found + 1)
+
+
+def hasten(offers: OfferPool) -> None:
+    """Make a pool with nothing in it a swift one."""
+    offers.__class__ = SwiftOffers
+    assert isinstance(offers, SwiftOffers)
+    offers._entries = {}
 
 
 class SwiftLink(Link):

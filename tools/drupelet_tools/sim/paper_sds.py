@@ -1,0 +1,195 @@
+"""SDS in the mobile paper's simulations: one channel of the core for each, on one broadcast.
+
+The contacts, messages and accounts are those of `paper_world`; a frame counts once, however many
+hear it. Nobody calls, and nobody knows who is there: the channel sends when its own times say so.
+The mailserver is a store node that hears 90 % of the time. Who comes online asks it for what came
+since it was last answered, at every tick until it is.
+"""
+
+import random
+from dataclasses import dataclass
+
+from drupelet.channel import EVENT_GAP, EVENT_MESSAGE
+from drupelet.errors import E_CAPACITY, OK
+from drupelet_host.channel_db import ChannelDatabase
+from drupelet_host.store_node import StoreNode
+from drupelet_tools.sim.channels import FRAME_SIZE, START_MS, Participant, Plan
+from drupelet_tools.sim.paper_world import (
+    BODY_SIZE,
+    TICK_MS,
+    Availability,
+    Outcome,
+    Setting,
+    availability_of,
+    draw_messages,
+    next_tick,
+)
+
+# A large chat is over after four days, three of them without a new message: with repair it ends
+# sooner, and without, it is the resending of what nobody acknowledges that goes on.
+TICKS_MAX = 4 * 2_880
+TICKS_MAX_OF_TWO = 30 * 2_880
+# What waits for a message that nobody has is delivered without it after a day, as by default.
+LOST_MS = 86_400_000
+# A topic [16] and since when [8]: the question of docs/SPEC.md 15.6.
+QUESTION_SIZE = 24
+_MOMENTS = 3  # of a tick, as in `paper_world`
+_NOW_MASK = (1 << 30) - 1
+
+
+class Member:
+    """A participant, when it is online, and since when it wants the store node's messages."""
+
+    def __init__(self, number: int, plan: Plan, setting: Setting, seed: int) -> None:
+        self.participant = Participant(number, plan, random.Random(f"{seed} {number} sds"))
+        self.channel = self.participant.channel
+        self.availability = availability_of(setting, seed, number)
+        self.online = False
+        self.asks = False
+        self.since = 0  # a tick: all that the store node had before it came here
+
+    def open(self) -> bool:
+        """Whether anything is on its way out, waits, or is asked for."""
+        channel = self.channel
+        counts = channel.outgoing.count, channel.incoming.count, channel.repairs.wanted.count
+        return any(counts)
+
+
+@dataclass
+class Store:
+    """The store node, and when each message came to it."""
+
+    node: StoreNode
+    availability: Availability
+    came: list[tuple[int, bytes]]
+
+
+class SdsWorld:
+    """One run; `run` gives its outcome."""
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        total = setting.people * setting.messages_each
+        plan = Plan(
+            setting.people, total, ids=max(total, 64), kept=total + 64, waiting=max(total, 64),
+            repair=setting.protocol == "sds+repair", lost_ms=LOST_MS,
+        )  # fmt: skip
+        self.setting = setting
+        self.rng = random.Random(f"{seed} {setting.people} {setting.messages_each}")
+        self.members = [Member(number, plan, setting, seed) for number in range(setting.people)]
+        self.store: Store | None = None
+        if setting.relay:
+            available = availability_of(setting, seed, setting.people)
+            self.store = Store(StoreNode(ChannelDatabase(":memory:")), available, [])
+        self.outcome = Outcome(total, total * (setting.people - 1))
+        self._plan = draw_messages(setting, seed)
+        self._written: dict[bytes, int] = {}
+        self._frame = bytearray(FRAME_SIZE)
+
+    def run(self) -> Outcome:
+        """Until everybody has everything and two also know it, or nothing can come any more."""
+        outcome = self.outcome
+        tick = 0
+        while tick < (TICKS_MAX if self.setting.people > 2 else TICKS_MAX_OF_TWO):
+            self._write(tick)
+            online = [one for one in self.members if self._comes(one, tick)]
+            for moment in range(_MOMENTS):
+                for one in online:
+                    self._send(one, online, tick, moment)
+            if not self._plan and self._ended():
+                break
+            ends = [one.availability for one in self.members]
+            tick = next_tick(tick, ends, self._plan)
+        channels = [one.channel for one in self.members]
+        outcome.records += sum(channel.frames for channel in channels)
+        outcome.copies += sum(channel.frames - channel.syncs for channel in channels)
+        outcome.ticks = tick
+        return outcome
+
+    def _ended(self) -> bool:
+        complete = len(self.outcome.latencies) == self.outcome.deliveries
+        if complete and self.setting.people > 2:
+            return True
+        # Of what is asked for and not here, somebody may know more tomorrow.
+        sure = complete or self.setting.protocol == "sds"
+        return sure and not any(one.open() for one in self.members)
+
+    def _comes(self, one: Member, tick: int) -> bool:
+        was = one.online and one.availability.start < tick
+        one.online = one.availability.at(tick)
+        if one.online and not was:
+            wall_ms = START_MS + tick * TICK_MS
+            one.channel.clock.set_wall(wall_ms.to_bytes(8, "little"), wall_ms & _NOW_MASK, True)
+            one.asks = self.store is not None
+        return one.online
+
+    def _write(self, tick: int) -> None:
+        while self._plan and self._plan[-1][0] <= tick:
+            _, person = self._plan.pop()
+            content = self.rng.randbytes(BODY_SIZE)
+            now_ms = START_MS + tick * TICK_MS & _NOW_MASK
+            handle = self.members[person].channel.publish(content, 0, BODY_SIZE, now_ms)
+            assert handle > 0, handle
+            self._written[content[:8]] = tick
+
+    def _send(self, one: Member, online: list[Member], tick: int, moment: int) -> None:
+        now_ms = START_MS + tick * TICK_MS + moment * TICK_MS // 4 & _NOW_MASK
+        if one.asks and not moment:
+            self._ask(one, tick, now_ms)
+        if one.channel.wake_ms(now_ms):
+            return
+        frame = self._frame
+        while size := one.channel.poll_into(frame, now_ms):
+            self.outcome.bytes += size
+            store = self.store
+            if (
+                store is not None
+                and store.availability.at(tick)
+                and store.node.hear(bytes(frame[:size]))
+            ):
+                store.came.append((tick, _id_of(frame)))
+            for other in online:
+                if other is not one:
+                    self._hear(other, frame, size, tick, now_ms)
+        self._events(one, tick)
+
+    def _hear(self, one: Member, frame: bytearray, size: int, tick: int, now_ms: int) -> None:
+        code = one.channel.receive(frame, size, now_ms)
+        assert code in (OK, E_CAPACITY), code
+        self._events(one, tick)
+
+    def _ask(self, one: Member, tick: int, now_ms: int) -> None:
+        """One question; its answers, if the store node is there."""
+        store = self.store
+        assert store is not None
+        self.outcome.records += 1
+        self.outcome.bytes += QUESTION_SIZE
+        if not store.availability.at(tick):
+            return
+        for came, id in store.came:
+            if came < one.since:
+                continue
+            found = store.node.by_id(one.channel.id, id)
+            assert found is not None
+            self.outcome.records += 1
+            self.outcome.copies += 1
+            self.outcome.bytes += len(found)
+            self._hear(one, bytearray(found), len(found), tick, now_ms)
+        one.asks = False
+        one.since = one.availability.end
+
+    def _events(self, one: Member, tick: int) -> None:
+        while event := one.channel.next_event():
+            if event in (EVENT_MESSAGE, EVENT_GAP):
+                name = one.participant.name_of(one.channel.event_handle)
+                self.outcome.latencies.append(tick - self._written[name])
+
+
+def _id_of(frame: bytearray) -> bytes:
+    """The message's id: field 2, behind the sender's name (drupelet.channel_keep)."""
+    at = 3 + frame[1]
+    return bytes(frame[at + 1 : at + 1 + frame[at]])
+
+
+def run(setting: Setting, seed: int) -> Outcome:
+    """The same contacts and messages as `PaperWorld` has for this seed."""
+    return SdsWorld(setting, seed).run()
