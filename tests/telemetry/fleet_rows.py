@@ -49,7 +49,8 @@ def state_time(device, spent, boot=1):
 def message(device, name, event, wall_ms, **more):
     row = {"device": device, "message": f"{name:08x}", "event": event, "boot": 1,
            "boot_ms": 0 if wall_ms is None else wall_ms - START_MS, "wall_ms": wall_ms,
-           "wall_uncertainty_ms": 20, "peer": 0, "count": 1, "sends_max": 0}  # fmt: skip
+           "wall_uncertainty_ms": 20, "peer": 0, "count": 1, "sends_max": 0,
+           "first_sends": 0, "group_tag": None}  # fmt: skip
     return {**row, **more}
 
 

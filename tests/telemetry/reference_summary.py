@@ -195,8 +195,14 @@ def messages(log: Log) -> list[Row]:
     )
     sends = np.zeros(len(first), dtype=np.int64)
     np.maximum.at(sends, inverse, np.where(log.code[chosen] == 13, log.b[chosen], 0))
+    firsts = np.zeros(len(first), dtype=np.int64)
+    begun = np.isin(log.code[chosen], (11, 13)) & (log.b[chosen] == 1)
+    np.add.at(firsts, inverse, begun)
+    tags = np.zeros(len(first), dtype=np.int64)
+    np.maximum.at(tags, inverse, np.where(np.isin(log.code[chosen], (10, 15)), log.b[chosen], 0))
+    told = zip(chosen[first], count, sends, firsts, tags, strict=True)
     rows = []
-    for at, repeats, sends_max in zip(chosen[first], count, sends, strict=True):
+    for at, repeats, sends_max, first_sends, tag in told:
         segment = log.segments[log.segment[at]]
         offset = segment.wall_offset_ms
         rows.append(
@@ -211,6 +217,8 @@ def messages(log: Log) -> list[Row]:
                 "peer": int(log.a[at]),
                 "count": int(repeats),
                 "sends_max": int(sends_max),
+                "first_sends": int(first_sends),
+                "group_tag": int(tag) or None,
             }
         )
     return rows

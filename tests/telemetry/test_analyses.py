@@ -9,6 +9,7 @@ import pytest
 
 from drupelet_tools.telemetry import (
     analyses,
+    analyses_groups,
     analyses_latency,
     analyses_plan,
     analyses_sync,
@@ -140,7 +141,9 @@ def test_another_systems_bytes_are_not_set_against_our_deliveries(tmp_path):
 def test_pairs_beyond_the_bound_are_sampled_evenly(monkeypatch):
     monkeypatch.setattr(analyses_latency, "PAIRS_MAX", 100)
     author = np.array([0] * 200 + [-1] * 5)
-    told = analyses_latency._pairs(author, [np.array([0, 1, 2])])
+    of_message = np.array([0] * 205)
+    groups = analyses_groups.Groups(author, of_message, [np.array([0, 1, 2])], [0])
+    told = analyses_latency._pairs(groups)
     assert told[2] == 4
     assert len(told[0]) == 100
     assert set(told[1].tolist()) == {1, 2}
@@ -167,6 +170,13 @@ def test_the_multiplier_is_the_papers(tmp_path):
     assert devices[A]["retransmit_share"] == pytest.approx(2 / 3)
     [line] = found["fleet"]["carriers"]
     assert (line["bytes"], line["content"]) == (720, 360)
+
+
+def test_bytes_of_groups_add_up_to_those_of_the_fleet(large):
+    assert sum(row["bytes"] for row in large["fleet"]["groups"]) == pytest.approx(
+        large["fleet"]["client_bytes_sent"], abs=len(large["fleet"]["groups"])
+    )
+    assert len(large["fleet"]["groups"]) == 4  # tens of devices that deliver each other's
 
 
 def test_the_last_bar_of_the_histogram_is_open(tmp_path):
@@ -238,6 +248,41 @@ def test_a_silent_device_and_its_past_outages():
     weekly = analyses_watch.presence(days(*range(10)), 7 * DAY_MS, START_MS + 14 * DAY_MS)
     assert not weekly["silent"]
     assert analyses_watch.presence(days(1), None, START_MS + 99 * DAY_MS)["silent"] is False
+
+
+def test_a_device_is_silent_by_the_epoch_that_it_announces():
+    """Two short segments show no schedule; the device itself has told one."""
+    rows = [segment(A, n, n * 900_000, n * 900_000 + 5_000, START_MS) for n in range(2)]
+    end = START_MS + 905_000
+    learned = analyses_watch.presence(rows, None, end + 99 * DAY_MS)
+    assert (learned["period_ms"], learned["silent"]) == (None, False)
+    for away, silent in ((2.9 * 900_000, False), (3.1 * 900_000, True)):
+        told = analyses_watch.presence(rows, None, end + away, 900_000)
+        assert (told["period_ms"], told["period_source"]) == (900_000, "announced")
+        assert told["silent"] is silent
+    # Its owner's word goes before its own.
+    told = analyses_watch.presence(rows, 9_000_000, end + 3.1 * 900_000, 900_000)
+    assert (told["period_source"], told["silent"]) == ("fleet file", False)
+    # A log comes in whole segments: what it has not told yet is no silence.
+    rows = [segment(A, n, n * HOUR, n * HOUR + HOUR - 9, START_MS) for n in range(3)]
+    for away, silent in ((2.9 * HOUR, False), (3.1 * HOUR, True)):
+        told = analyses_watch.presence(rows, None, START_MS + 3 * HOUR - 9 + away, 1_000)
+        assert told["silent"] is silent
+    assert told["outages"] == 0
+
+
+def test_outages_are_against_the_announced_epoch(tmp_path):
+    """A device that wakes every quarter of an hour is away for a day, twice."""
+    begins = [0, 900_000, DAY_MS, DAY_MS + 900_000, 2 * DAY_MS]
+    rows = [segment(A, n, at, at + 5_000, START_MS) for n, at in enumerate(begins)]
+    health = [fleet_rows.health(A, epoch_ms=900_000)]
+    found, devices = figures_of(tmp_path, segments=rows, health=health)
+    seen = devices[A]["presence"]
+    assert (seen["outages"], seen["period_source"]) == (2, "announced")
+    assert any(line["kind"] == "away" for line in found["attention"])
+    later = figures.figures(lake.open_lake(tmp_path / "lake"), now_ms=START_MS + 3.0 * DAY_MS)
+    [line] = [line for line in later["attention"] if line["kind"] == "silent"]
+    assert line["what"] == "silent for 24.0 h; its schedule is 15.0 min (announced)"
 
 
 def test_a_device_without_a_clock_has_no_presence():

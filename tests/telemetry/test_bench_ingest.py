@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_of_several_runs_the_one_with_the_least_cpu_counts(monkeypatch, tmp_path
 
     def run(_root, engine, *_):
         cpu_s, peak_mb = next(costs)
-        return {"engine": engine, "cpu_s": cpu_s, "peak_mb": peak_mb}, [[1]]
+        return {"engine": engine, "cpu_s": cpu_s, "peak_mb": peak_mb, "jvm_mb": 0}, [[1]]
 
     monkeypatch.setattr(ingest, "_run", run)
     made = {"events": 1, "files": 1}
@@ -96,6 +97,26 @@ def test_claims_are_kept_or_broken():
     assert [one["kept"] for one in claims(bad)] == [False] * 5
     (small,) = claims([row("tables", 8_000_000, 3.0, ratio_to_numpy=1.6)])
     assert small["kept"] is None, "nothing is promised for few events"
+
+
+def test_the_peak_of_the_jvms_is_told_apart(tmp_path):
+    """A process that is called java counts as one; its parent does not."""
+    program = tmp_path / "java"
+    program.symlink_to(sys.executable)
+    peak = process_tree.Peak(os.getpid())
+    child = subprocess.Popen(
+        [program, "-Sc", "import time; held = b'1' * 50_000_000; time.sleep(60)"]
+    )
+    try:
+        for _ in range(200):
+            if peak.jvm_mb > 50:
+                break
+            time.sleep(0.05)
+    finally:
+        child.kill()
+        child.wait()
+        peak.stop()
+    assert 50 < peak.jvm_mb < peak.mb
 
 
 def test_processes_are_found_by_a_word_of_their_command_line():

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from drupelet_tools.bench import corpus_files, corpus_sim
 from drupelet_tools.bench.command import app
-from drupelet_tools.telemetry import codes, job, lake
+from drupelet_tools.telemetry import codes, figures, job, lake
 
 DEVICES = 9  # a whole group, and half of another world's
 EVENTS = 120_000
@@ -52,6 +52,23 @@ def test_messages_are_those_of_the_simulated_world(made):
         assert rows[key]["messages_created"] == true["created"] == len(created[key])
         assert rows[key]["messages_delivered"] == true["delivered"] == len(delivered[key]) > 0
     assert sum(truth["simulated"]["created"] for truth in made.boots.values()) > 500
+
+
+def test_each_world_is_a_group_with_a_tag_of_its_own(made):
+    """What a report says of groups is what the worlds were."""
+    found = figures.figures(made.state)
+    groups = found["fleet"]["groups"]
+    devices = sorted({device for device, _ in made.boots})
+    assert sorted(row["devices"] for row in groups) == [devices[:6], devices[6:]]
+    assert len({row["group"] for row in groups} - {None}) == 2
+    for row in groups:
+        own = [truth for (device, _), truth in made.boots.items() if device in row["devices"]]
+        entered = [truth["simulated"] for truth in own]
+        away = sum(true["delivered"] for true in entered) - sum(
+            true["created"] for true in entered
+        )
+        assert row["deliveries"] == away > 0
+        assert row["multiplier_records"] > 1 and row["shared"] == 0
 
 
 def test_messages_of_one_repetition_are_not_those_of_another(made):

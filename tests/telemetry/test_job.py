@@ -1,6 +1,7 @@
 """The Spark wiring: the same rows as the plain functions, once, whatever arrives and dies."""
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from drupelet_tools.bench import corpus_files
-from drupelet_tools.telemetry import inputs, job, lake, schemas, sql
+from drupelet_tools.telemetry import inputs, job, lake, schemas, session, sql
 from drupelet_tools.telemetry.errors import TelemetryError
 from telemetry import fleet
 from telemetry.reference_decode import Copy, decode, read_header
@@ -136,7 +137,7 @@ def test_unreadable_headers_are_kept_as_reasons_once(spark, tmp_path):
     assert [row["device"] for row in lake.open_lake(root).read_devices().to_pylist()] == [ids("A")]
 
 
-def test_views_show_only_what_counts(spark, tmp_path):
+def test_views_show_only_what_counts(spark, tmp_path, capfd):
     written = fleet.write(tmp_path)
     late = written["A"][-1].rename(tmp_path / "late")
     root = tmp_path / "lake"
@@ -153,6 +154,35 @@ def test_views_show_only_what_counts(spark, tmp_path):
     with pytest.raises(TelemetryError, match="query: ") as told:
         sql.select(spark, state, "SELECT nonsense FROM nowhere")
     assert "\n" not in str(told.value)
+    capfd.readouterr()
+    with pytest.raises(TelemetryError, match=r"query: .*`nonsense`") as told:
+        sql.select(spark, state, "SELECT nonsense FROM segments")
+    assert "\n" not in str(told.value)
+    assert capfd.readouterr() == ("", ""), "Spark prints its plan and a Java stack by itself"
+
+
+def test_a_query_names_the_part_that_cannot_be_read(whole, spark, tmp_path):
+    root = tmp_path / "lake"
+    shutil.copytree(whole[0] / "lake", root)
+    part = next((root / "parts").glob("*-messages.parquet"))
+    for spoilt in (lambda: part.write_bytes(b"no parquet" * 100), part.unlink):
+        spoilt()
+        with pytest.raises(TelemetryError, match="cannot read this part of the lake") as told:
+            sql.select(spark, lake.open_lake(root), "SELECT count(*) FROM segments")
+        assert part.name in str(told.value) and "\n" not in str(told.value)
+
+
+def test_only_what_reads_is_a_query(whole):
+    for statement in ("DROP TABLE messages", "", "  insert into segments SELECT 1", ";"):
+        with pytest.raises(TelemetryError, match="query: want a SELECT"):
+            sql.run(statement, whole[0] / "lake", "local[2,3]")
+
+
+def test_what_py4j_says_of_a_jvm_that_is_gone_is_left_out():
+    """It logs by the root logger, from finalisers, and so at any time."""
+    told = logging.LogRecord("root", logging.ERROR, "/x/py4j/java_gateway.py", 1, "x", (), None)
+    ours = logging.LogRecord("root", logging.ERROR, "/x/telemetry/job.py", 1, "y", (), None)
+    assert [session._not_py4j(record) for record in (told, ours)] == [False, True]
 
 
 def test_a_worker_that_cannot_write_is_one_line_and_changes_nothing(spark, tmp_path, monkeypatch):

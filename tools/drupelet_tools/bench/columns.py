@@ -117,6 +117,7 @@ INGEST = (
            "start-up"),
     Column("wall_s", "seconds, start-up apart"),
     Column("peak_mb", "highest resident memory of the process tree; shared pages count for each"),
+    Column("jvm_mb", "highest resident memory of the JVM in it; 0: there is none"),
     Column("ratio_to_numpy", "cpu_s / that of numpy in the same run", "x numpy"),
     Column("us_per_event", "microseconds of CPU for one event", "µs/event", text=True),
 )  # fmt: skip

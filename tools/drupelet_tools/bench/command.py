@@ -177,10 +177,14 @@ def ingest(
         list[int] | None,
         typer.Option(
             min=10_000,
-            help="Spark alone with so many events; may be repeated.",
+            help="Spark alone with so many events; may be repeated. By default a quarter of"
+            " --events, and eight times as many.",
             show_default=False,
         ),
     ] = None,
+    grow: Annotated[
+        bool, typer.Option(help="Cost of an event more and peak memory, by --scale.")
+    ] = True,
     small: Annotated[bool, typer.Option(help="8,000 files of 12 kB beside 8 packs.")] = True,
     export: Annotated[bool, typer.Option(help="The table of single events.")] = True,
     robust: Annotated[
@@ -197,9 +201,10 @@ def ingest(
     from drupelet_tools.bench.ingest_claims import claims
     from drupelet_tools.bench.table import show
 
+    sizes = scale or [max(10_000, int(events * factor)) for factor in ingest_bench.GROW]
     plan = ingest_bench.Plan(
         events=events, engines=_pick("--engine", engine or (), ingest_bench.ENGINES, str),
-        scale=scale or (), small=small, export=export, repeats=repeats, seed=seed,
+        scale=sizes if grow else (), small=small, export=export, repeats=repeats, seed=seed,
     )  # fmt: skip
     rows = list(ingest_bench.measure(plan, _progress))
     told = claims(rows)

@@ -205,9 +205,15 @@ def _name_messages(index: int, numbers: Ints, b: Ints, c: Ints) -> None:
     c[:, own] = message_id(index, numbers)[:, None]
     b[:, _CODE == _SENT] = 1
     b[:, _AGAIN] = 2
+    b[:, (_CODE == _CREATED) | (_CODE == _DELIVERED)] = group_tag(index)
     for peer, other in enumerate(others, 1):
         theirs = np.isin(_CODE, (_RECEIVED, _DELIVERED, _DUPLICATE)) & (peer == _A)
         c[:, theirs] = message_id(other, numbers - 1)[:, None]
+
+
+def group_tag(index: int) -> int:
+    """First two bytes of the id of a device's group, as a number; never 0."""
+    return index // GROUP * 40_503 % 0xFFFF + 1
 
 
 def message_id(index: int, numbers: Ints) -> Ints:

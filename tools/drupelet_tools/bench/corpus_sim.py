@@ -41,6 +41,7 @@ GAP_MS = 3_600_000
 _IDLE, _LIGHT = 2, 1
 # (code, a, b, c): rows of a boot's events.
 _MESSAGE_CODES = np.array(sorted(codes.MESSAGE_EVENTS))
+_GROUP_CODES = [code for code, name in codes.MESSAGE_EVENTS.items() if name in codes.GROUP_EVENTS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,5 +186,8 @@ def _repeat(log: _Log, index: int, number: int, wall_ms: int, world: int) -> Boo
     salt = (world * 2_654_435_761 + number * 2_246_822_519) & 0xFFFFFFFF
     c = np.where(np.isin(code, _MESSAGE_CODES), c ^ salt, c)
     b = np.where(code == codes.BOOT, number + 1, b)
+    # Worlds are groups of their own; a tag is never 0.
+    tag = np.maximum((b + world * 40_503) & 0xFFFF, 1)
+    b = np.where(np.isin(code, _GROUP_CODES), tag, b)
     device = (0x51A0_0000 + index).to_bytes(4, "big")
     return Boot(device, number + 1, wall_ms, time_ms, code, a, b, c, log.totals, log.true)

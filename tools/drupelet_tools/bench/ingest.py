@@ -29,6 +29,9 @@ PACKS = 8
 SMALL_FILES = 8_000
 SMALL_FILE_EVENTS = 984  # three segments: 12 kB
 DEVICES = 64
+PEAKS = ("peak_mb", "jvm_mb")
+# Sizes beside the side-by-side one's, in times of it: 8 M and 256 M events beside 32 M.
+GROW = (0.25, 8)
 RUN_TIMEOUT_S = 3_600
 REPEATED_EVENTS_MAX = 64_000_000
 EXPORT_EVENTS_MAX = 8_000_000
@@ -147,10 +150,10 @@ def _best(
             say(f"{job.engine}, {count}, run {turn + 1} of {repeats} …")
             row, told[at] = _run(root, job.engine, job.corpus, job.made)
             row = {"work": job.work, **row, "ratio_to_numpy": None}
-            peak_mb = max(row["peak_mb"], rows[at].get("peak_mb", 0))
+            peaks = {name: max(row[name], rows[at].get(name, 0)) for name in PEAKS}
             if rows[at] and rows[at]["cpu_s"] <= row["cpu_s"]:
                 row = rows[at]
-            rows[at] = {**row, "peak_mb": peak_mb}
+            rows[at] = {**row, **peaks}
     return rows, told
 
 
@@ -190,7 +193,7 @@ def _run(
         process.wait()
         raise BenchError(f"{engine}: not done in {RUN_TIMEOUT_S} s") from None
     finally:
-        peak_mb = peak.stop()
+        peak.stop()
     if process.returncode:
         lines = complaint.strip().splitlines() or ["no reason given"]
         raise BenchError(f"{engine}: {lines[-1]}")
@@ -204,7 +207,8 @@ def _run(
         "cpu_s": round(result["cpu_s"], 2),
         "startup_cpu_s": round(result["startup_cpu_s"], 2),
         "wall_s": round(result["wall_s"], 2),
-        "peak_mb": round(peak_mb),
+        "peak_mb": round(peak.mb),
+        "jvm_mb": round(peak.jvm_mb),
         "us_per_event": round(result["cpu_s"] / made["events"] * 1e6, 4),
     }
     from drupelet_tools.bench.ingest_engines import digest

@@ -139,7 +139,9 @@ _SQL = {
     "traffic": """SELECT device, boot, a, max((b::BIGINT << 32) + c) AS value FROM log
         WHERE code = 40 AND a >= 64 GROUP BY ALL HAVING max((b::BIGINT << 32) + c) > 0""",
     "messages": """SELECT device, boot, c AS message, code, a AS peer, min(t) AS boot_ms,
-        count(*) AS count, max(CASE WHEN code = 13 THEN b ELSE 0 END) AS sends_max
+        count(*) AS count, max(CASE WHEN code = 13 THEN b ELSE 0 END) AS sends_max,
+        count(*) FILTER (code IN (11, 13) AND b = 1) AS first_sends,
+        nullif(max(CASE WHEN code IN (10, 15) THEN b ELSE 0 END), 0) AS group_tag
         FROM log WHERE code BETWEEN 10 AND 17 GROUP BY ALL""",
     "battery": "SELECT device, boot, t AS boot_ms, b AS mv FROM log WHERE code = 31",
     "health": """SELECT device, boot, max(t) AS last_ms, min(c) FILTER (code = 30) AS heap_low,
@@ -202,7 +204,9 @@ def _polars_tables(log: Any) -> dict[str, Any]:  # noqa: ANN401
     state = counted.join(tails, on=[*unit, "a"], how="full", coalesce=True).select(
         *unit, a.alias("state"), pl.col("ms").fill_null(0) + pl.col("tail").fill_null(0)
     )
-    sends = pl.when(code == 13).then(pl.col("b")).otherwise(0).max()
+    b = pl.col("b")
+    sends = pl.when(code == 13).then(b).otherwise(0).max()
+    tag = b.filter(code.is_in([10, 15]) & (b > 0)).max()
     return {
         "segments": lazy.group_by(*unit, "number").agg(
             t.min().alias("first_ms"), t.max().alias("last_ms"), pl.len().alias("events")
@@ -212,7 +216,8 @@ def _polars_tables(log: Any) -> dict[str, Any]:  # noqa: ANN401
             value.max().alias("value")
         ).filter(pl.col("value") > 0),
         "messages": lazy.filter(code.is_between(10, 17)).group_by(*unit, "c", "code", "a").agg(
-            t.min().alias("boot_ms"), pl.len().alias("count"), sends.alias("sends_max")
+            t.min().alias("boot_ms"), pl.len().alias("count"), sends.alias("sends_max"),
+            (code.is_in([11, 13]) & (b == 1)).sum().alias("first_sends"), tag.alias("group_tag"),
         ),
         "battery": lazy.filter(code == 31).select(
             *unit, t.alias("boot_ms"), pl.col("b").alias("mv")
@@ -234,7 +239,7 @@ _SUMMED = {
     "segments": ("first_ms", "last_ms", "events"),
     "state_time": ("state", "ms"),
     "traffic": ("value",),
-    "messages": ("boot_ms", "count", "sends_max"),
+    "messages": ("boot_ms", "count", "sends_max", "first_sends", "group_tag"),
     "battery": ("boot_ms", "mv"),
     "health": ("last_ms", "heap_low", "battery_low_mv", "errors", "messages_delivered"),
 }

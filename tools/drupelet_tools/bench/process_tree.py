@@ -9,8 +9,10 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _SAMPLE_S = 0.25
+_JVM = "java"
 # Fields of /proc/PID/stat behind the name: parent, user, system, those of children reaped, pages.
 _PARENT, _USER, _SYSTEM, _CHILD_USER, _CHILD_SYSTEM, _PAGES = 1, 11, 12, 13, 14, 21
+_NAME = -1  # put behind them
 
 
 def _stats() -> dict[int, list[str]]:
@@ -22,7 +24,8 @@ def _stats() -> dict[int, list[str]]:
             except OSError:
                 continue
             # The name may hold anything; what follows its bracket is numbers.
-            found[int(folder.name)] = text.rpartition(")")[2].split()
+            head, _, numbers = text.rpartition(")")
+            found[int(folder.name)] = [*numbers.split(), head.partition("(")[2]]
     return found
 
 
@@ -62,9 +65,13 @@ def cpu_s(root: int) -> float:
     return ticks / _TICKS
 
 
-def memory_mb(root: int) -> float:
-    """Resident memory of a process and its descendants; shared pages count for each."""
-    return sum(int(fields[_PAGES]) for fields in _tree(root).values()) * _PAGE / 2**20
+def memory_mb(root: int, name: str = "") -> float:
+    """Resident memory of a process and its descendants; shared pages count for each.
+
+    With a `name` only those processes count that are called so.
+    """
+    counted = [row for row in _tree(root).values() if name in ("", row[_NAME])]
+    return sum(int(fields[_PAGES]) for fields in counted) * _PAGE / 2**20
 
 
 class Peak:
@@ -73,6 +80,7 @@ class Peak:
     def __init__(self, root: int) -> None:
         self.root = root
         self.mb = 0.0
+        self.jvm_mb = 0.0  # the JVMs alone, at their own highest
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -80,9 +88,9 @@ class Peak:
     def _watch(self) -> None:
         while not self._stop.wait(_SAMPLE_S):
             self.mb = max(self.mb, memory_mb(self.root))
+            self.jvm_mb = max(self.jvm_mb, memory_mb(self.root, _JVM))
 
-    def stop(self) -> float:
-        """End watching; the highest that was seen, MB."""
+    def stop(self) -> None:
+        """End watching; `mb` and `jvm_mb` are the highest that were seen."""
         self._stop.set()
         self._thread.join()
-        return self.mb

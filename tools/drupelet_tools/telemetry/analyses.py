@@ -136,9 +136,7 @@ def _presence(row: Row) -> list[Complaint]:
     seen = row["presence"]
     lines: list[Complaint] = []
     if seen["silent"]:
-        usual = (
-            f"its schedule is {span(seen['period_ms'])}" if seen["period_ms"] else "no schedule"
-        )
+        usual = f"its schedule is {span(seen['period_ms'])} ({seen['period_source']})"
         quiet = seen["silent_ms"]
         lines.append((URGENT, "silent", quiet, f"silent for {span(quiet)}; {usual}"))
     if seen["outages"] and (seen["out_share"] or 0) >= OUT_SHARE:
@@ -184,7 +182,7 @@ def _losses(row: Row) -> list[Complaint]:
         what = f"{missing:,} numbers of its log missing ({log['missing_share']:.2%})"
         lines.append((SOON, "missing", log["missing_share"], what))
     if quarantined:
-        what = f"{quarantined:,} places of its log are damaged"
+        what = f"damaged places in its log: {quarantined:,}"
         lines.append((LOOK, "damaged", quarantined, what))
     if log["events_lost"]:
         what = f"{log['events_lost']:,} events did not fit into its log"

@@ -14,57 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.analyses_groups import Groups, Ints, Messages
 from drupelet_tools.telemetry.analyses_stats import Floats, Survival, kaplan_meier
 
-Ints = NDArray[np.int64]
 Row = dict[str, Any]
 
 PAIRS_MAX = 4_000_000  # (message, receiver) pairs; above it every n-th message stands for all
-EVENTS = tuple(codes.MESSAGE_EVENTS.values())
 QUANTILES = (0.5, 0.9, 0.99)
 CURVE_POINTS_MAX = 60  # per device in the latency chart: it stays small with many devices
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """The lake's messages table by columns, in order of device; `device` is a place in
-    `devices`, `message` a number below `messages`.
-
-    Times are ms since 1970, not a number where the clock was not known.
-    """
-
-    devices: list[str]
-    messages: int
-    device: Ints
-    message: Ints
-    event: Ints  # place in EVENTS, -1 for others
-    peer: Ints
-    count: Ints
-    sends_max: Ints
-    wall_ms: Floats
-    uncertainty_ms: Floats
-
-    def of(self, device: int) -> Messages:
-        """The rows of one device; none for a place below 0."""
-        first, last = np.searchsorted(self.device, [device, device + 1])
-        part = slice(int(first), int(last)) if device >= 0 else slice(0)
-        return Messages(
-            devices=self.devices,
-            messages=self.messages,
-            device=self.device[part],
-            message=self.message[part],
-            event=self.event[part],
-            peer=self.peer[part],
-            count=self.count[part],
-            sends_max=self.sends_max[part],
-            wall_ms=self.wall_ms[part],
-            uncertainty_ms=self.uncertainty_ms[part],
-        )
-
-    def having(self, event: str) -> NDArray[np.bool_]:
-        """The rows of one event."""
-        return np.asarray(self.event == EVENTS.index(event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +51,14 @@ class Waits:
         )
 
 
-def waits(told: Messages, log_ends_ms: Floats) -> Waits:
+def waits(told: Messages, log_ends_ms: Floats, groups: Groups) -> Waits:
     """All pairs of a message with a known author and a device that should have it.
 
     `log_ends_ms` is the newest time in each device's log, in order of `told.devices`.
     """
     count = len(told.devices)
     born = _first(told, told.having("created"), told.message, told.messages)
-    author = np.full(told.messages, -1, dtype=np.int64)
-    rows = np.flatnonzero(told.having("created"))
-    author[told.message[rows][::-1]] = told.device[rows][::-1]
-    arrived = np.flatnonzero(told.having("delivered"))
-    foreign = arrived[
-        (author[told.message[arrived]] >= 0)
-        & (author[told.message[arrived]] != told.device[arrived])
-    ]
-    # Another system's frames are only ever sent: such a device is in no group.
-    taking_part = set(np.unique(told.device[~told.having("sent")]).tolist())
-    groups = _groups(count, author[told.message[foreign]], told.device[foreign], taking_part)
-    pair_message, pair_device, every = _pairs(author, groups)
+    pair_message, pair_device, every = _pairs(groups)
     key = told.message * count + told.device
     came = _first(told, told.having("delivered"), key, told.messages * count, sparse=True)
     wanted = pair_message * count + pair_device
@@ -158,42 +104,20 @@ def _first(
     return _Firsts(np.arange(size), wall, spread)
 
 
-def _groups(count: int, authors: Ints, receivers: Ints, taking_part: set[int]) -> list[Ints]:
-    """Devices that are joined by deliveries; lone ones that take part join the only group."""
-    parent = np.arange(count)
-
-    def root(at: int) -> int:
-        while parent[at] != at:
-            parent[at] = parent[parent[at]]
-            at = int(parent[at])
-        return at
-
-    for pair in np.unique(authors * count + receivers):
-        parent[root(int(pair // count))] = root(int(pair % count))
-    members: dict[int, list[int]] = {}
-    for device in range(count):
-        members.setdefault(root(device), []).append(device)
-    joined = [group for group in members.values() if len(group) > 1]
-    lone = [own[0] for own in members.values() if len(own) == 1 and own[0] in taking_part]
-    if len(joined) <= 1:
-        joined = [[*(joined[0] if joined else []), *lone]]
-    return [np.array(sorted(group), dtype=np.int64) for group in joined]
-
-
-def _pairs(author: Ints, groups: list[Ints]) -> tuple[Ints, Ints, int]:
-    known = np.flatnonzero(author >= 0)
-    sizes = np.zeros(len(groups), dtype=np.int64)
-    own = []
-    for at, group in enumerate(groups):
-        mine = known[np.isin(author[known], group)]
-        own.append(mine)
-        sizes[at] = len(mine) * (len(group) - 1)
-    every = max(1, -(-int(sizes.sum()) // PAIRS_MAX))
+def _pairs(groups: Groups) -> tuple[Ints, Ints, int]:
+    known = np.flatnonzero((groups.author >= 0) & (groups.of_message >= 0))
+    known = known[np.argsort(groups.of_message[known], kind="stable")]
+    ends = np.cumsum(np.bincount(groups.of_message[known], minlength=len(groups.members)))
+    own = np.split(known, ends[:-1]) if len(ends) else []
+    wanted = sum(
+        len(mine) * (len(group) - 1) for mine, group in zip(own, groups.members, strict=True)
+    )
+    every = max(1, -(-wanted // PAIRS_MAX))
     messages, devices = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for mine, group in zip(own, groups, strict=True):
+    for mine, group in zip(own, groups.members, strict=True):
         taken = mine[::every]
         message, device = np.repeat(taken, len(group)), np.tile(group, len(taken))
-        away = author[message] != device
+        away = groups.author[message] != device
         messages.append(message[away])
         devices.append(device[away])
     return np.concatenate(messages), np.concatenate(devices), every

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from drupelet_tools.telemetry.analyses_latency import Messages
+from drupelet_tools.telemetry.analyses_groups import CONTENT_KINDS, Ints, Messages
 from drupelet_tools.telemetry.energy import LEAKAGE_STATE
 
 Row = dict[str, Any]
 
-# Parts of the carrier bytes that are content of messages, and those that are overhead.
-CONTENT_KINDS = ("message", "segment")
+# Parts of the carrier bytes: content of messages, and overhead.
 BYTE_KINDS = (
     "message", "segment", "ack", "offer", "request", "link", "seal", "framing", "telemetry",
 )  # fmt: skip
@@ -72,21 +71,36 @@ def entries(told: Messages) -> Row:
     """Sends, acknowledgements, offers and requests of single messages, and their histogram.
 
     `pairs` are (message, receiver) pairs that were sent at all; `sends` says how many of them
-    took one send, two, and so on; the last bar is open.
+    took one send, two, and so on; the last bar is open. `resets` are the times that a message's
+    send count, and with it the back-off, began again at 1 for a receiver: it was heard of
+    since, or the device had started anew. `offer_resets` are those of offers.
     """
     totals = {event: int(told.count[told.having(event)].sum()) for event in EVENTS}
-    rows = np.flatnonzero(told.having("sent"))
-    # A row is one boot's; a message's sends to a member run on over boots.
-    peer = told.peer[rows] % PEERS_MAX
-    key = (told.device[rows] * max(told.messages, 1) + told.message[rows]) * PEERS_MAX + peer
-    _, pair = np.unique(key, return_inverse=True)
-    count = int(pair.max()) + 1 if len(pair) else 0
+    totals["offer_resets"] = _resets(told, *_pairs(told, "offered"))
+    rows, pair, count = _pairs(told, "sent")
+    totals["resets"] = _resets(told, rows, pair, count)
     seen, told_max = np.zeros(count, np.int64), np.zeros(count, np.int64)
     np.add.at(seen, pair, told.count[rows])
     np.maximum.at(told_max, pair, told.sends_max[rows])
     sends = np.clip(np.maximum(seen, told_max), 1, HISTOGRAM_MAX)
     bars = np.bincount(sends, minlength=HISTOGRAM_MAX + 1)[1:]
     return {**totals, "pairs": count, "sends": [int(bar) for bar in bars]}
+
+
+def _pairs(told: Messages, event: str) -> tuple[Ints, Ints, int]:
+    """The rows of an event, which (message, receiver) each is about, and how many there are."""
+    rows = np.flatnonzero(told.having(event))
+    # A row is one boot's; a message's sends to a member run on over boots.
+    peer = told.peer[rows] % PEERS_MAX
+    key = (told.device[rows] * max(told.messages, 1) + told.message[rows]) * PEERS_MAX + peer
+    _, pair = np.unique(key, return_inverse=True)
+    return rows, pair, int(pair.max()) + 1 if len(pair) else 0
+
+
+def _resets(told: Messages, rows: Ints, pair: Ints, count: int) -> int:
+    begun = np.zeros(count, np.int64)
+    np.add.at(begun, pair, told.first_sends[rows])
+    return int(np.maximum(begun - 1, 0).sum())
 
 
 def is_foreign(own: Row) -> bool:
@@ -97,7 +111,10 @@ def is_foreign(own: Row) -> bool:
 def added(rows: Iterable[Row]) -> Row:
     """The counts of several devices as one."""
     listed = list(rows)
-    return {name: sum(row[name] for row in listed) for name in (*EVENTS, "pairs")}
+    return {
+        name: sum(row[name] for row in listed)
+        for name in (*EVENTS, "pairs", "resets", "offer_resets")
+    }
 
 
 def multiplier(own: Row, deliveries: int, traffic: Row) -> Row:

@@ -31,45 +31,59 @@ WARM_READINGS_MIN = 100  # fewer do not tell what warmth does to a cell's voltag
 RISE_C_MIN = 1.0
 FAR_TIMES = 6.0  # median deviations: readings farther off do not tell what warmth does
 POINTS_MAX = 120  # of a battery's curve in the report
+# Whose word a device's schedule is.
+FLEET_FILE, ANNOUNCED, LOGGED = "fleet file", "announced", "its log"
 HEARTBEAT_MS = MS_PER_HOUR  # the interval over which a drop of charge is told
 
 
-def presence(segments: Sequence[Row], period_ms: float | None, now_ms: float | None) -> Row:
+def presence(
+    segments: Sequence[Row],
+    period_ms: float | None,
+    now_ms: float | None,
+    epoch_ms: float | None = None,
+) -> Row:
     """When a device was heard of, its own schedule, its outages, and whether it is silent now.
+
+    `period_source` says whose word the schedule is. A log is written in whole segments, so a
+    device is never silent for less than three times the length that its segments have.
 
     Args:
         segments: rows of the segments table with a known wall clock count.
-        period_ms: how often the device should be heard of; without it, its own median gap.
+        period_ms: how often the device should be heard of, as its owner says.
         now_ms: the time to measure silence from; without it, nothing is silent.
+        epoch_ms: what the device announces; without it and `period_ms`, its own median gap.
     """
     spans = [
         (row["wall_offset_ms"] + row["first_ms"], row["wall_offset_ms"] + row["last_ms"], row)
         for row in segments
         if row["wall_offset_ms"] is not None and row["first_ms"] is not None
     ]
+    told = period_ms or epoch_ms or None
+    source = (FLEET_FILE if period_ms else ANNOUNCED) if told else None
     none: Row = {
-        "first_wall_ms": None, "last_wall_ms": None, "period_ms": period_ms, "outages": 0,
-        "outage_list": [], "out_share": None, "silent": False, "silent_ms": None,
+        "first_wall_ms": None, "last_wall_ms": None, "period_ms": told, "period_source": source,
+        "outages": 0, "outage_list": [], "out_share": None, "silent": False, "silent_ms": None,
     }  # fmt: skip
     if not spans:
         return none
     starts, ends = _covered(spans)
-    usual = period_ms or _usual(starts, ends, spans)
+    usual = told or _usual(starts, ends, spans)
     gaps = starts[1:] - np.maximum.accumulate(ends)[:-1]
     first, last = float(starts[0]), float(ends.max())
-    outages = _outages(gaps, np.maximum.accumulate(ends)[:-1], usual)
+    length = _segment_length(spans)
+    out = max(OUTAGE_TIMES * usual, 0.0 if period_ms else length) if usual else math.inf
+    outages = _outages(gaps, np.maximum.accumulate(ends)[:-1], out)
     away = None if now_ms is None else max(0.0, now_ms - last)
-    longest = max(
-        usual or 0.0, float(np.quantile(gaps, 0.99)) if len(gaps) >= INTERVALS_MIN else 0
-    )
+    longest = max(usual, _longest_usual(gaps[gaps < out]), length) if usual else 0.0
     return {
         "first_wall_ms": first,
         "last_wall_ms": last,
         "period_ms": usual,
+        "period_source": source or (LOGGED if usual else None),
         "outages": len(outages),
         "outage_list": outages[:OUTAGES_MAX],
         "out_share": sum(row["ms"] for row in outages) / (last - first) if last > first else None,
-        "silent": bool(away is not None and longest > 0 and away > SILENT_TIMES * longest),
+        "silent": away is not None and 0 < SILENT_TIMES * longest < away,
         "silent_ms": away,
     }
 
@@ -95,11 +109,19 @@ def _usual(
     return max(told, default=None)
 
 
-def _outages(gaps: Floats, begins: Floats, usual: float | None) -> list[Row]:
-    """Gaps of OUTAGE_TIMES the schedule and more, the longest first."""
-    if not usual:
-        return []
-    long = np.flatnonzero(gaps >= OUTAGE_TIMES * usual)
+def _segment_length(spans: Sequence[tuple[float, float, Row]]) -> float:
+    """Median time that a segment of a log covers; 0 for lone frames."""
+    lengths = [end - start for start, end, row in spans if row["events"] > 1]
+    return float(np.median(lengths)) if lengths else 0.0
+
+
+def _longest_usual(gaps: Floats) -> float:
+    return float(np.quantile(gaps, 0.99)) if len(gaps) >= INTERVALS_MIN else 0.0
+
+
+def _outages(gaps: Floats, begins: Floats, out_ms: float) -> list[Row]:
+    """Gaps of `out_ms` and more, the longest first."""
+    long = np.flatnonzero(gaps >= out_ms)
     ordered = long[np.argsort(-gaps[long], kind="stable")]
     return [{"from_wall_ms": float(begins[at]), "ms": float(gaps[at])} for at in ordered]
 

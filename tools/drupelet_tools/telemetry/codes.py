@@ -31,6 +31,8 @@ MESSAGE_EVENTS = {
     17: "duplicate",
 }
 
+GROUP_EVENTS = ("created", "delivered")  # their b is the group's tag
+
 STATES = (
     "deep sleep",
     "light sleep",

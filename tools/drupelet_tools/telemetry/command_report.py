@@ -85,6 +85,10 @@ def report(
         told = read_results(results)
         plan = _plan(fleet, battery)
         now_ms = _moment_ms(now)
+        if not html.parent.is_dir():  # said before the work, not after it
+            raise TelemetryError(
+                f"cannot write the report: {html.parent}: no such folder; make it"
+            )
         with progress("devices", page.device_count(lake)) as advance:
             found = page.write_report(
                 lake, html, told, plan=plan, now_ms=now_ms, seed=seed, advance=advance

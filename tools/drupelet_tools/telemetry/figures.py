@@ -19,6 +19,7 @@ from typing import Any
 
 from drupelet_tools.telemetry import (
     analyses,
+    analyses_groups,
     analyses_latency,
     analyses_sync,
     analyses_watch,
@@ -48,7 +49,8 @@ class _Fleet:
     """What is the same for every device while the figures are made."""
 
     tables: dict[str, Rows]
-    told: analyses_latency.Messages
+    told: analyses_groups.Messages
+    groups: analyses_groups.Groups
     places: dict[str, int]
     waits: analyses_latency.Waits
     plan: FleetPlan
@@ -109,7 +111,9 @@ def _read(lake: Lake, plan: FleetPlan, now_ms: float | None, seed: int) -> _Flee
         newest = log_ends_ms(list(tables["segments"]), tables["segments"])
         now_ms = max((end for end in newest.tolist() if not math.isnan(end)), default=None)
     places = {device: at for at, device in enumerate(told.devices)}
-    return _Fleet(tables, told, places, analyses_latency.waits(told, ends), plan, now_ms, seed)
+    groups = analyses_groups.find(told)
+    waits = analyses_latency.waits(told, ends, groups)
+    return _Fleet(tables, told, groups, places, waits, plan, now_ms, seed)
 
 
 def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
@@ -125,7 +129,9 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     row.update(_traffic(own, row["delivered"]))
     row["health"] = _health(own, total)
     row.update(_charge(device, own, row))
-    row["presence"] = analyses_watch.presence(own["segments"], plan.period_ms, fleet.now_ms)
+    row["presence"] = analyses_watch.presence(
+        own["segments"], plan.period_ms, fleet.now_ms, row["health"]["epoch_ms"]
+    )
     row["integrity"] = analyses_watch.integrity(
         own["segments"], own["health"], len(own["quarantine"])
     )
@@ -383,6 +389,9 @@ def _fleet_row(devices: list[Row], fleet: _Fleet) -> Row:
         "sync": analyses_sync.entries(fleet.told),
         "multiplier": analyses_sync.multiplier(own, max(away, 0), traffic),
         "carriers": analyses_sync.by_carrier(devices),
+        "groups": analyses_groups.by_group(
+            fleet.told, fleet.groups, {row["device"]: row["traffic"] for row in sharing}
+        ),
         "silent": sum(row["presence"]["silent"] for row in devices),
         "soc_pct_per_day": _soc_per_day(devices),
         "shortest_life_days": min(lives, default=None),

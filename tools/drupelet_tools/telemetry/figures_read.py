@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drupelet_tools.telemetry.analyses_latency import EVENTS, Ints, Messages
+from drupelet_tools.telemetry.analyses_groups import EVENTS, Ints, Messages
 from drupelet_tools.telemetry.analyses_stats import Floats
 from drupelet_tools.telemetry.lake import Lake
 from drupelet_tools.telemetry.schemas import TABLES
@@ -50,6 +50,8 @@ def messages(lake: Lake) -> Messages:
         peer=_whole(table["peer"]),
         count=_whole(table["count"]),
         sends_max=_whole(table["sends_max"]),
+        first_sends=_whole(table["first_sends"]),
+        group_tag=_whole(table["group_tag"]),
         wall_ms=_floats(table["wall_ms"]),
         uncertainty_ms=_floats(table["wall_uncertainty_ms"]),
     )

@@ -19,6 +19,11 @@ from drupelet_tools.telemetry.partials import STATES, Boots, Families, Happening
 
 Columns = dict[str, Any]  # numpy arrays; NONE in whole numbers is a null
 SOURCES = np.array(["counter", "event", "counter and event", "none"])
+_GROUPED = [
+    code - min(codes.MESSAGE_EVENTS)
+    for code, name in codes.MESSAGE_EVENTS.items()
+    if name in codes.GROUP_EVENTS
+]
 _STATE_NAMES = np.array([*codes.STATES, "unknown"])
 
 
@@ -230,14 +235,18 @@ def _wall(
 
 def _messages(boots: Boots, offsets: anchors.Offsets) -> Columns:
     rows = boots.messages
+    event = rows.what >> 8 & 7
+    grouped = np.isin(event, _GROUPED)
     return {
         "unit": rows.unit,
         "message": (rows.what >> 11).astype(np.uint32),
-        "event": rows.what >> 8 & 7,
+        "event": event,
         "peer": rows.what & 0xFF,
         **_wall(boots, rows, offsets),
         "count": rows.count,
-        "sends_max": rows.sends_max,
+        "sends_max": np.where(grouped, 0, rows.b_max),
+        "first_sends": rows.first_sends,
+        "group_tag": np.where(grouped & (rows.b_max > 0), rows.b_max, NONE),
     }
 
 

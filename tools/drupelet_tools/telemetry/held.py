@@ -66,14 +66,14 @@ class Held:
         rows = self._read(table)
         zeros = np.zeros(rows.num_rows, dtype=np.int64)
         if table == "battery":
-            what, count, sends = _ints(rows, "mv"), zeros, zeros
+            what, count, first, high = _ints(rows, "mv"), zeros, zeros, zeros
         else:
             kinds = pc.index_in(rows["event"], value_set=_EVENTS).to_numpy().astype(np.int64)
             what = _numbers(rows["message"]) << 11 | kinds << 8 | _ints(rows, "peer")
-            count, sends = _ints(rows, "count"), _ints(rows, "sends_max")
-        found = Happenings(
-            _ints(rows, "unit"), what, _ints(rows, "boot_ms"), _ints(rows, "number"), count, sends
-        )
+            count, first = _ints(rows, "count"), _ints(rows, "first_sends")
+            high = np.maximum(_ints(rows, "sends_max"), _ints(rows, "group_tag"))
+        unit, number = _ints(rows, "unit"), _ints(rows, "number")
+        found = Happenings(unit, what, _ints(rows, "boot_ms"), number, count, first, high)
         return found.take(np.lexsort((found.time_ms, found.unit)))
 
     def compare(self, chunk: Chunk) -> None:

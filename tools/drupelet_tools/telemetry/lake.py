@@ -137,6 +137,13 @@ class Lake:
                 f" ingest the segments into a new folder"
             ) from None
 
+    def check(self) -> None:
+        """Raise TelemetryError for the first file that is gone or no Parquet."""
+        for part in self.parts:
+            for table in TABLES:
+                if part.has(table):
+                    self._file(part.path(table), [], None)
+
     def read_devices(self) -> pa.Table:
         """One row per device: id, name, carriers, board; the board's own word where no names
         file says what it is."""

@@ -166,7 +166,8 @@ class Happenings:
     time_ms: Ints
     number: Ints
     count: Ints
-    sends_max: Ints
+    first_sends: Ints  # of sends and offers: those whose send count was 1
+    b_max: Ints  # the highest send count; of created and delivered the group's tag
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -536,7 +537,7 @@ def _anchors(
 def _messages(reader: Reader) -> Happenings:
     events, event_codes = reader.select(_MESSAGE)
     kind = event_codes.astype(np.int64) - _CREATED
-    sent = event_codes == _SENT
+    sent, offered = event_codes == _SENT, event_codes == _OFFERED
     return first_and_count(
         Happenings(
             unit=reader.unit[events.block],
@@ -544,16 +545,19 @@ def _messages(reader: Reader) -> Happenings:
             time_ms=events.time_ms,
             number=reader.number[events.block],
             count=np.ones(len(kind), dtype=np.int64),
-            sends_max=np.where(sent, events.b, 0),
+            first_sends=((sent | offered) & (events.b == 1)).astype(np.int64),
+            b_max=np.where(sent | np.isin(event_codes, _GROUPED), events.b, 0),
         )
     )
 
 
-_SENT = next(code for code, name in codes.MESSAGE_EVENTS.items() if name == "sent")
+_CODES = {name: code for code, name in codes.MESSAGE_EVENTS.items()}
+_SENT, _OFFERED = _CODES["sent"], _CODES["offered"]
+_GROUPED = [_CODES[name] for name in codes.GROUP_EVENTS]
 
 
 def first_and_count(rows: Happenings) -> Happenings:
-    """Each (unit, what) once: the first in time, the sum of counts, the highest send count."""
+    """Each (unit, what) once: the first in time, the sums of counts, the highest b."""
     if len(rows) == 0:
         return rows
     low = int(rows.unit.min())
@@ -570,7 +574,8 @@ def first_and_count(rows: Happenings) -> Happenings:
         time_ms=np.minimum.reduceat(rows.time_ms[order], begins),
         number=rows.number[head],
         count=np.add.reduceat(rows.count[order], begins),
-        sends_max=np.maximum.reduceat(rows.sends_max[order], begins),
+        first_sends=np.add.reduceat(rows.first_sends[order], begins),
+        b_max=np.maximum.reduceat(rows.b_max[order], begins),
     )
 
 
@@ -581,6 +586,7 @@ def _battery(reader: Reader, events: _Events) -> Happenings:
         events.b,
         events.time_ms,
         reader.number[events.block],
+        zeros,
         zeros,
         zeros,
     )

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from drupelet_tools.telemetry import codes
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _TEXT, _INT, _LONG, _FLAG = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 _REAL = pa.float64()
@@ -47,6 +47,8 @@ TABLES: dict[str, pa.Schema] = {
         peer=_INT,
         count=_LONG,
         sends_max=_LONG,
+        first_sends=_LONG,
+        group_tag=_INT,
         number=_LONG,
     ),
     "battery": _schema(

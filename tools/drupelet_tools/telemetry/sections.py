@@ -24,6 +24,8 @@ from drupelet_tools.telemetry.sections_html import (
 )
 
 LINES_MAX = 3  # of one kind, before the rest is folded
+GROUPS_MAX = 100  # in the page's table
+MEMBERS_MAX = 8  # that are named in it
 LEVELS = {1: "now", 2: "soon", 3: "look"}
 
 COUNTED = """\
@@ -151,7 +153,7 @@ def _summary(found: Figures) -> str:
         for row in found["devices"]
     ]
     told = table("One line per device", heads, rows)
-    return f"<h2>Summary</h2>{told}{COUNTED}{MULTIPLIED}"
+    return f"<h2>Summary</h2>{told}{COUNTED}{MULTIPLIED}{_groups(found)}"
 
 
 def _bytes(found: Figures, picture: str) -> str:
@@ -239,16 +241,19 @@ def _repeats(found: Figures, picture: str) -> str:
         for at, count in enumerate(sends, 1)
     ]
     chart = figure("sends", picture, "Messages by how many sends they took")
-    own = ["Device", "Sends", "Of it repeats", "Share of repeats", "Acknowledged to it", "Offers",
-           "Requests", "Duplicates that came", "Share of duplicates"]  # fmt: skip
+    own = ["Device", "Sends", "Of it repeats", "Share of repeats", "Of it back-off begun anew",
+           "Acknowledged to it", "Offers", "Of it back-off begun anew", "Requests",
+           "Duplicates that came", "Share of duplicates"]  # fmt: skip
     lines = [
         (
             link(row),
             number(row["sync"]["sent"]),
             number(max(0, row["sync"]["sent"] - row["sync"]["pairs"])),
             percent(row["retransmit_share"]),
+            number(row["sync"]["resets"]),
             number(row["sync"]["acked"]),
             number(row["sync"]["offered"]),
+            number(row["sync"]["offer_resets"]),
             number(row["sync"]["requested"]),
             number(row["duplicates"]),
             percent(row["duplicate_share"]),
@@ -259,12 +264,54 @@ def _repeats(found: Figures, picture: str) -> str:
     return (
         f"<h2>Retransmissions and duplicates</h2>{chart}{told}"
         f"{table('Per device, of single messages', own, lines)}"
+        '<p class="note"><b>Back-off begun anew</b>: repeats whose send count is 1 again (send '
+        "epochs reset), because the receiver had been heard of since the last one, or because the "
+        "device had started anew. The other repeats had waited longer each time.</p>"
     )
 
 
+def _groups(found: Figures) -> str:
+    """What each group cost; the largest, where there are many."""
+    listed = found["fleet"]["groups"]
+    if not listed:
+        return ""
+    names = {row["device"]: row["label"] for row in found["devices"]}
+    heads = ["<Group", "<Members", "Messages", "Deliveries", "Sends", "Acknowledgements", "Offers",
+             "Requests", "Sent (B)", "Multiplier by records", "Multiplier by bytes"]  # fmt: skip
+    rows = [
+        (
+            f"<code>{row['group']}…</code>" if row["group"] else "by deliveries",
+            _members([names.get(device, device) for device in row["devices"]]),
+            number(row["messages"]),
+            number(row["deliveries"]),
+            *(number(row[event]) for event in ("sent", "acked", "offered", "requested")),
+            ("≈ " if row["shared"] else "") + number(row["bytes"]),
+            times(row["multiplier_records"]),
+            ("≈ " if row["shared"] else "") + times(row["multiplier_bytes"]),
+        )
+        for row in listed[:GROUPS_MAX]
+    ]
+    more = len(listed) - len(rows)
+    left_out = f" {number(more)} smaller groups are only in --json." if more else ""
+    return (
+        f"{table('Per group', heads, rows)}"
+        '<p class="note">A group is named by the first two bytes of its id, as the devices '
+        "logged it; where they did not, devices that delivered each other's messages are one. "
+        "Bytes are counted per device: those of a device in several groups are shared out by "
+        f"its single messages (≈).{left_out}</p>"
+    )
+
+
+def _members(names: list[str]) -> str:
+    shown = ", ".join(escape(name) for name in names[:MEMBERS_MAX])
+    more = len(names) - MEMBERS_MAX
+    return f"{shown} and {number(more)} more" if more > 0 else shown
+
+
 def _presence(found: Figures) -> str:
-    heads = ["Device", "First sign", "Last sign", "Own schedule", "Quiet for", "Away, times",
-             "Away, share of its time", "Longest away", "<Longest began"]  # fmt: skip
+    heads = ["Device", "First sign", "Last sign", "Own schedule", "<Told by", "Quiet for",
+             "Away, times", "Away, share of its time", "Longest away",
+             "<Longest began"]  # fmt: skip
     rows = []
     for row in found["devices"]:
         seen = row["presence"]
@@ -276,6 +323,7 @@ def _presence(found: Figures) -> str:
                 moment(seen["first_wall_ms"]),
                 moment(seen["last_wall_ms"]),
                 DASH if not seen["period_ms"] else span(seen["period_ms"]),
+                seen["period_source"] or DASH,
                 f'<span class="warn">{quiet}</span>' if seen["silent"] else quiet,
                 number(seen["outages"]),
                 percent(seen["out_share"]),
@@ -285,10 +333,11 @@ def _presence(found: Figures) -> str:
         )
     return (
         f"<h2>Silent devices and outages</h2>{table('Times are UTC', heads, rows)}"
-        '<p class="note">The schedule is the fleet file\'s, or the median gap between a '
-        "device's own signs. Away: a gap of 24 times the schedule and more. Silent: quiet for "
-        "three times its longest usual gap, measured at the newest time in these logs or at "
-        "the time that was given.</p>"
+        '<p class="note">The schedule is the fleet file\'s, else the epoch that the device '
+        "announces, else the median gap between its own signs. Away: a gap of 24 times the "
+        "schedule and more. Silent: quiet for three times the longest of its schedule, its "
+        "longest usual gap and the time that a segment of its log covers, measured at the newest "
+        "time in these logs or at the time that was given.</p>"
     )
 
 
@@ -336,7 +385,7 @@ def significant_signed(value: float | None) -> str:
 
 def _health(found: Figures) -> str:
     heads = ["Device", "Boots", "Heap limit (B)", "Heap free, lowest (B)", "Log segments",
-             "Segments missing", "Missing share", "Blocks lost", "Events refused",
+             "Segments missing", "Missing share", "Came again", "Blocks lost", "Events refused",
              "Places in quarantine", "Clock jumps", "Clock known within (± s)",
              "Retransmissions", "Messages refused", "Damaged frames", "Errors"]  # fmt: skip
     rows = [
@@ -348,6 +397,7 @@ def _health(found: Figures) -> str:
             number(health["segments"]),
             number(health["segments_missing"]),
             percent(row["integrity"]["missing_share"], 2),
+            number(row["integrity"]["repeats"]),
             number(health["blocks_lost"]),
             number(health["events_lost"]),
             number(health["quarantined"]),

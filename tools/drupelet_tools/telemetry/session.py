@@ -134,6 +134,7 @@ class Session:
         self._stopping.set()
         # A JVM that is ended while it is asked to stop is nothing to tell of.
         logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        logging.getLogger().addFilter(_not_py4j)
         if graceful and self._spark is not None:
             ending = threading.Thread(target=self._spark.stop, daemon=True)
             ending.start()
@@ -239,6 +240,11 @@ def _warm(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         told = [worker.__name__] * batch.num_rows
         yield pa.RecordBatch.from_pydict({"part": pa.array(told, pa.string())})
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """Leaves out what py4j logs without a logger of its own, from finalisers at any moment."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _sweep() -> None:

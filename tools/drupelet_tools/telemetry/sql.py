@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from drupelet_tools.telemetry import session
@@ -13,6 +16,8 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import Lake, open_lake
 from drupelet_tools.telemetry.schemas import BOOT_TABLES, TABLES, WALL_TABLES
 
+# What only looks. The views of a session are all that anything else could change.
+READING = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN")
 ROWS_MAX = 10_000  # what a terminal can want; larger results are for a job of one's own
 
 
@@ -20,8 +25,11 @@ def run(statement: str, lake: Path, master: str) -> tuple[list[str], list[tuple[
     """Column names and at most ROWS_MAX rows of a statement.
 
     Raises:
-        TelemetryError: no lake, an empty one, or Spark refuses the statement.
+        TelemetryError: not a query, no lake, an empty one, or Spark refuses the statement.
     """
+    word = re.match(r"[\s(]*(\w*)", statement)
+    if word is None or word[1].upper() not in READING:
+        raise TelemetryError(f"query: want a SELECT, or one of {', '.join(READING[1:])}")
     state = open_lake(lake.resolve())
     if not state.parts:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
@@ -35,14 +43,23 @@ def run(statement: str, lake: Path, master: str) -> tuple[list[str], list[tuple[
 def select(
     spark: SparkSession, lake: Lake, statement: str
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Run a statement in a session that is there already."""
-    register(spark, lake)
+    """Run a statement in a session that is there already.
+
+    Raises:
+        TelemetryError: a part of the lake cannot be read, or Spark refuses the statement.
+    """
+    # It prints the plan and a Java stack for every name that is not there.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     try:
+        register(spark, lake)
         frame = spark.sql(statement).limit(ROWS_MAX)
         return frame.columns, [tuple(row) for row in frame.collect()]
-    except PySparkException as refused:
-        told = str(refused).strip().splitlines()
-        raise TelemetryError(f"query: {told[0] if told else type(refused).__name__}") from None
+    except (PySparkException, Py4JError) as refused:
+        lake.check()
+        java = getattr(refused, "java_exception", None)
+        text = str(refused if java is None else java.toString()).strip()
+        told = (text.splitlines() or [type(refused).__name__])[0]
+        raise TelemetryError(f"query: {told.rstrip(';')}") from None
 
 
 def register(spark: SparkSession, lake: Lake) -> None:
