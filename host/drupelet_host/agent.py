@@ -13,16 +13,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from drupelet.errors import DrupeletError
+from drupelet.errors import DrupeletError, StorageError
 from drupelet.schedule import elapsed_ms
 from drupelet_host import clock, config, family, key_actions, mailbox, stick_visit
 from drupelet_host.cas import FolderStore
 from drupelet_host.channels import Channels
-from drupelet_host.config import Config, Peer
+from drupelet_host.config import STICK_BY_REQUEST, Config, Peer
 from drupelet_host.feed_agent import AgentFeed
+from drupelet_host.feed_places import Places
 from drupelet_host.keys import LIVE
 from drupelet_host.learn import Learner
-from drupelet_host.lines import CARRIERS, REVOKED, UP, Brokers, Line, Waiter
+from drupelet_host.lines import CARRIERS, REVOKED, UP, Brokers, Line, Polled, Waiter
 from drupelet_host.member import Delivered, Member
 from drupelet_host.output import Output, payload_text
 from drupelet_host.remote_log_home import HomeLog
@@ -34,11 +35,11 @@ from drupelet_transports.url import parse_url
 MAILBOX_POLL_MS = 100
 # A carrier that was full is tried again after this.
 BUSY_MS = 5
+# While another agent's store is waited for, its answer is looked for this often.
+MEANWHILE_MS = 20
 # A broker on this machine answers within this or is not there.
 CONTACT_MS_MAX = 4000
 CONTACT_POLL_MS = 20
-# By-request sticks have no path to watch.
-STICK_BY_REQUEST = "stick:"
 # Requests about keys; the agent holds the chains, so it changes them.
 KEY_ACTIONS = {"rotate": key_actions.rotate, "revoke": key_actions.revoke}
 # A stick carries bsp-1 at once: nobody answers an offer, and its bytes cost nothing.
@@ -72,7 +73,11 @@ class Agent:
         self.member.sealing.on_revoked = self.topics.revoked
         self.feed: AgentFeed | None = None
         if config.feed is not None:
-            self.feed = AgentFeed(self.member, config.feed, self._take, self._feed_told, now_ms)
+            places = Places(self.member, self.brokers, self._meanwhile)
+            self.feed = AgentFeed(
+                self.member, config.feed, places, self._take, self._feed_told, now_ms
+            )
+        self._asks = False  # waits for another agent's store
         self.learner = Learner(self.member, self.reload, self._learned)
         self.stopping = False
         self._patient = patient
@@ -128,7 +133,7 @@ class Agent:
             if not self._patient:
                 self._first_contact()
             while not self.stopping:
-                self._waiter.wait(self.carriers, self.turn())
+                self._waiter.wait(self._sources(), self.turn())
             self._finish()
         finally:
             for line in self.carriers:
@@ -148,6 +153,21 @@ class Agent:
         """All lines; what many hear comes first, so that it is not sent to each of them."""
         return [*self.topics.lines, *self.lines]
 
+    def _sources(self) -> list[Polled]:
+        """What may have bytes for us."""
+        served = [self.feed.places] if self.feed is not None else []
+        return [*self.carriers, *served]
+
+    def _meanwhile(self) -> None:
+        """Another agent's store is waited for: a turn without the remote log."""
+        if self.stopping:
+            raise StorageError("the agent stops; the rest goes with its next start")
+        self._asks = True
+        try:
+            self._waiter.wait(self._sources(), min(self.turn(), MEANWHILE_MS))
+        finally:
+            self._asks = False
+
     def _first_contact(self) -> None:
         """Have every carrier up once; TransportError for one that is not there.
 
@@ -164,7 +184,9 @@ class Agent:
                 return
             for line in down:
                 absent = line.url.scheme == "serial" or line.refused
-                if absent or elapsed_ms(now_ms, begun_ms) > CONTACT_MS_MAX:
+                late = elapsed_ms(now_ms, begun_ms) > CONTACT_MS_MAX
+                # A broker that took the call is there, and slow: the client sets it a bound.
+                if absent or (late and not self.brokers.connecting):
                     raise TransportError(f"{line.reason} (--wait starts without it)")
             self._waiter.wait(self.carriers, CONTACT_POLL_MS)
 
@@ -186,7 +208,9 @@ class Agent:
         self.topics.turn()
         self._events()
         if self.feed is not None:
-            self.feed.turn(now_ms)
+            more |= self.feed.places.serve()
+            if not self._asks:
+                self.feed.turn(now_ms)
             self._events()
         self._look_into_mailbox(now_ms)
         if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:
@@ -325,6 +349,8 @@ class Agent:
 
     def remote_log(self, kind: str, folder: str) -> dict[str, Any]:
         """Push to or pull from a remote log in a folder; how much, or `error` with one line."""
+        if self._asks:
+            return {"error": "the remote log is at work; try again in a minute"}
         try:
             log = HomeLog(self.member, self.member.clients, FolderStore(Path(folder)), self._take)
             done = (log.push if kind == "push" else log.pull)(f"folder:{folder}")

@@ -3,10 +3,12 @@
 The file is a tar with mode 0600: it holds chain keys, so whoever has it can be this member. What
 comes back is never the member that went on: its store has another `store_gen`, so that the peers
 show it again what it has acknowledged since, and its send chains jump ahead, so that no epoch is
-used twice. The owner's own secrets (`commands.key`, `feed.key`) come along as they are: boards and
-members know them.
+used twice. The last thing in the file is a checksum of the rest: half a download, or a bit that
+turned, must not come back as a member that lacks something. The owner's own secrets
+(`commands.key`, `feed.key`, `store.key`) come along as they are: boards and members know them.
 """
 
+import hashlib
 import io
 import os
 import re
@@ -23,8 +25,10 @@ from drupelet_host import config, database, private, restored
 from drupelet_host.keys import ROWS, HostKeys, known_peers
 from drupelet_host.store_sqlite import SqliteStore
 
-_KEYS = re.compile(r"keys/([0-9a-f]{8}\.(live|bundle|tell)|commands\.key|feed\.key)")
+_KEYS = re.compile(r"keys/([0-9a-f]{8}\.(live|bundle|tell)|commands\.key|feed\.key|store\.key)")
 _STORE = "store.db"
+# SHA-256 of names, sizes and contents before it, in hex.
+_CHECKSUM = "sha256"
 _KEY_SIZE_MAX = 4096
 # A chunk of the store on its way; a store may be larger than memory.
 _CHUNK_SIZE = 1 << 20
@@ -65,11 +69,17 @@ def back_up(home: Path, target: Path) -> int:
 
 def _pack(tar: tarfile.TarFile, settings: config.Config, copy: Path) -> int:
     names = [config.CONFIG_NAME]
-    _add(tar, config.CONFIG_NAME, (settings.home / config.CONFIG_NAME).read_bytes())
+    checksum = hashlib.sha256()
+    content = (settings.home / config.CONFIG_NAME).read_bytes()
+    _add(tar, config.CONFIG_NAME, content, checksum)
     if settings.store_path.exists():
         _copy_store(settings.store_path, copy)
         info = _info(_STORE, copy.stat().st_size)
+        checksum.update(_head(info))
         with copy.open("rb") as file:
+            while chunk := file.read(_CHUNK_SIZE):
+                checksum.update(chunk)
+            file.seek(0)
             tar.addfile(info, file)
         names.append(_STORE)
     private.check(settings.keys_path)
@@ -77,8 +87,9 @@ def _pack(tar: tarfile.TarFile, settings: config.Config, copy: Path) -> int:
         for path in sorted(settings.keys_path.iterdir()):
             name = f"keys/{path.name}"
             if _KEYS.fullmatch(name):
-                _add(tar, name, private.read(path, _KEY_SIZE_MAX))
+                _add(tar, name, private.read(path, _KEY_SIZE_MAX), checksum)
                 names.append(name)
+    _add(tar, _CHECKSUM, checksum.hexdigest().encode(), checksum)
     return len(names)
 
 
@@ -89,8 +100,15 @@ def _info(name: str, size: int) -> tarfile.TarInfo:
     return info
 
 
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    tar.addfile(_info(name, len(content)), io.BytesIO(content))
+def _head(info: tarfile.TarInfo) -> bytes:
+    """What the checksum covers before a file's content."""
+    return f"{info.name}\n{info.size}\n".encode()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes, checksum: "hashlib._Hash") -> None:
+    info = _info(name, len(content))
+    checksum.update(_head(info) + content)
+    tar.addfile(info, io.BytesIO(content))
 
 
 def _copy_store(path: Path, copy: Path) -> None:
@@ -113,6 +131,7 @@ def restore(source: Path, home: Path) -> config.Config:
     if home.exists() and (not home.is_dir() or any(home.iterdir())):
         raise BackupError(f"{home}: is not empty; move it away or choose another --home")
     made = not home.exists()
+    done = False
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(home, 0o700)
@@ -121,32 +140,53 @@ def restore(source: Path, home: Path) -> config.Config:
         settings = config.load(home)
         _renew_store(settings)
         _renew_keys(settings)
-    except (OSError, tarfile.TarError, DrupeletError) as error:
-        _clear(home, made)
+        done = True
+    except (OSError, tarfile.TarError, DrupeletError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise BackupError(f"{source}: cannot be restored ({reason})") from None
+    finally:
+        if not done:  # Ctrl-C, too
+            _clear(home, made)
     return settings
 
 
 def _unpack(source: Path, home: Path) -> None:
     """Write what a backup may hold, and nothing else, whatever the file says."""
-    seen = set()
+    seen: set[str] = set()
+    checksum = hashlib.sha256()
     with tarfile.open(source, "r:") as tar:
         for info in tar:
+            if info.name == _CHECKSUM and info.isreg():
+                _compare(tar, info, checksum, seen)
+                return
             known = info.name in (config.CONFIG_NAME, _STORE) or _KEYS.fullmatch(info.name)
             if not known or not info.isreg() or info.name in seen:
                 raise BackupError("it holds something that is no part of a home")
             if info.name != _STORE and info.size > config.CONFIG_SIZE_MAX:
                 raise BackupError("it holds something too long for a home")
             seen.add(info.name)
+            checksum.update(_head(info))
             file = tar.extractfile(info)
             assert file is not None
             private.create(home / info.name, b"")
             with (home / info.name).open("wb") as out:
                 while chunk := file.read(_CHUNK_SIZE):
+                    checksum.update(chunk)
                     out.write(chunk)
                 out.flush()
                 os.fsync(out.fileno())
+    if config.CONFIG_NAME in seen:
+        raise BackupError("it is cut short: the checksum at its end is missing; use another copy")
+    raise BackupError("it is no backup of a home: there is no drupelet.toml in it")
+
+
+def _compare(
+    tar: tarfile.TarFile, info: tarfile.TarInfo, checksum: "hashlib._Hash", seen: set[str]
+) -> None:
+    file = tar.extractfile(info)
+    assert file is not None
+    if file.read(checksum.digest_size * 2) != checksum.hexdigest().encode():
+        raise BackupError("it is damaged: its checksum is another; use another copy")
     if config.CONFIG_NAME not in seen:
         raise BackupError("it is no backup of a home: there is no drupelet.toml in it")
 

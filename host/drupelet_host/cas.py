@@ -8,6 +8,7 @@ Everything in a store is sealed by its writer: a store needs no trust, and its l
 import contextlib
 import os
 import sqlite3
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -160,14 +161,16 @@ CREATE TABLE IF NOT EXISTS remote_names (name BLOB PRIMARY KEY, content BLOB NOT
 class SqliteRemoteStore:
     """A store in two tables of an agent's own SQLite file, for others to use over MQTT.
 
-    Each write is a transaction, or part of the one that is open.
+    Each write is a transaction, or part of the one that is open; `settle` runs before it, and may
+    raise StorageError.
     """
 
     def __init__(
         self, connection: sqlite3.Connection, contents_max: int = CONTENTS_MAX,
-        names_max: int = NAMES_MAX,
+        names_max: int = NAMES_MAX, settle: Callable[[], object] = lambda: None,
     ) -> None:  # fmt: skip
         self._connection = connection
+        self._settle = settle
         self._contents_max = contents_max
         self._names_max = names_max
         for statement in _SCHEMA.split(";"):
@@ -221,6 +224,7 @@ class SqliteRemoteStore:
         return bytes(row[0]) if row else None
 
     def _write(self, statement: str, *values: bytes) -> None:
+        self._settle()
         try:
             self._connection.execute(statement, values)
         except sqlite3.Error as error:

@@ -28,7 +28,7 @@ from drupelet_host import (
     output,
     private,
 )
-from drupelet_host.commands import AsJson, Home, ask_agent, home_of, table
+from drupelet_host.commands import AsJson, Home, ask_agent, home_of, id_of, path, table
 from drupelet_transports.url import parse_url
 
 if TYPE_CHECKING:
@@ -61,11 +61,7 @@ def init(
 ) -> None:
     """Make a home: drupelet.toml, and a folder for keys that only you can read."""
     folder = home_of(home)
-    number = id or os.urandom(4).hex()
-    try:
-        own_id = bytes.fromhex(number)
-    except ValueError:
-        own_id = b""
+    own_id = id_of(id) if id else os.urandom(4)
     made = config.create(config.Config(home=folder, name=name, id=own_id, group=group))
     try:
         config.load(folder)
@@ -74,7 +70,8 @@ def init(
         raise
     private.make_folder(folder / "keys")
     print(
-        f"{made}: member {name} ({number}); next: `drupelet peer add`, then `drupelet provision`"
+        f"{made}: member {name} ({own_id.hex()});"
+        " next: `drupelet peer add`, then `drupelet provision`"
     )
 
 
@@ -269,7 +266,10 @@ def _ago(wall_ms: int) -> str:
 
 @app.command()
 def stick(
-    path: Annotated[Path, typer.Argument(help="Where the stick is mounted.", show_default=False)],
+    path: Annotated[
+        Path,
+        typer.Argument(parser=path, help="Where the stick is mounted.", show_default=False),
+    ],
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
@@ -326,11 +326,8 @@ def peer_add(
     """Know one more peer: written to drupelet.toml, and at once if the agent runs."""
     folder = home_of(home)
     settings = config.load(folder)
-    try:
-        number = bytes.fromhex(id)
-    except ValueError:
-        number = b""
-    if url != "stick:":
+    number = id_of(id)
+    if url != config.STICK_BY_REQUEST:
         parse_url(url)
     epoch = settings.epoch_ms if epoch_ms is None else epoch_ms
     config.add_peer(folder, config.Peer(name, number, url, mode, epoch, board, profile))

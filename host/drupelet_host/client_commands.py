@@ -10,10 +10,11 @@ from drupelet.errors import DrupeletError
 from drupelet.hashes import group_id_into
 from drupelet.limits import ID_SIZE
 from drupelet_host import clock, config, output
-from drupelet_host.commands import AsJson, Home, ask_agent, home_of
+from drupelet_host.commands import AsJson, Home, ask_agent, home_of, path
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="A folder, or a stick.", show_default=False)
+    Path,
+    typer.Argument(metavar="DIR", parser=path, help="A folder, or a stick.", show_default=False),
 ]
 
 

@@ -10,18 +10,27 @@ from typing import Annotated, Any
 import typer
 
 from drupelet.errors import DrupeletError, StorageError
-from drupelet_host import config, database, mailbox
+from drupelet_host import config, database, mailbox, toml_table
 
 # How long a command waits for the agent: a full stick of 32 KB bodies takes seconds.
 ANSWER_WAIT_S = 60.0
 # How often it looks for the answer.
 LOOK_EVERY_S = 0.05
 
+
+def path(text: str) -> Path:
+    """A path from the command line. An empty one, as of an unset variable, is not this folder."""
+    if not text:
+        raise typer.BadParameter("is empty; name a folder, or . for this one")
+    return Path(text)
+
+
 Home = Annotated[
     Path | None,
     typer.Option(
         "--home",
         metavar="DIR",
+        parser=path,
         help="The agent's home; by default $XDG_STATE_HOME/drupelet or ~/.local/state/drupelet.",
         show_default=False,
     ),
@@ -32,6 +41,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def home_of(home: Path | None) -> Path:
     """The home that a command works on."""
     return home if home is not None else config.default_home()
+
+
+def id_of(text: str) -> bytes:
+    """A device id from the command line; raises ConfigError."""
+    try:
+        return toml_table.device_id(text)
+    except ValueError as error:
+        raise config.ConfigError(f"id: {error}") from None
 
 
 def ask_agent(settings: config.Config, kind: str, argument: str) -> dict[str, Any]:

@@ -27,7 +27,9 @@
     period_ms = 30000            # what nobody acknowledged is repeated after it
 
     [feed]                       # a remote log: what a wiped member gets its log back from
-    place = "folder:/media/log"  # where ours is kept; without it, only others' are looked at
+    place = "folder:/media/log"  # where ours is kept; without it, only others' are looked at;
+                                 # or mqtt://host:1883/prefix: at a member that serves there
+    serve = false                # true: this agent serves there, for all members
     watch = true                 # look at those that the members announce
     period_ms = 10000            # new messages wait at most so long
 
@@ -46,7 +48,7 @@ from pathlib import Path
 from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet.limits import DESCRIPTOR_SIZE_MAX
 from drupelet_host import toml_table
-from drupelet_host.toml_table import Table
+from drupelet_host.toml_table import Table, shown
 from drupelet_transports.url import parse_url
 
 CONFIG_NAME = "drupelet.toml"
@@ -75,13 +77,17 @@ BUDGET_BYTES_MAX = 1 << 28
 SHARED_MAX = 8
 # The carriers that several can hear.
 SHARED_CARRIERS = ("mqtt", "udp")
+# The carriers that reach one peer; a stick without a path is visited by `drupelet stick` only.
+PEER_CARRIERS = ("serial", "mqtt", "stick")
+STICK_BY_REQUEST = "stick:"
 PERIOD_MS_DEFAULT = 30_000
 # Through these carriers sender keys are handed over.
 _HANDING_CARRIERS = ("mqtt", "serial")
 # What a notice of carriers has room for (docs/SPEC.md 15.5).
 ANNOUNCED_MAX = 8
-# The only kind of place that an agent uploads to by itself: what answers late would hold it up.
+# Where an agent keeps its feed: in a folder, or in the store of an agent behind a broker.
 FOLDER_PLACE = "folder:"
+_BROKER_PLACE = "mqtt:"
 FEED_PERIOD_MS_DEFAULT = 10_000
 # What `board` says of a peer that is a host.
 BOARD_HOST = "host"
@@ -147,6 +153,7 @@ class FeedSettings:
     place: str = ""
     watch: bool = True
     period_ms: int = FEED_PERIOD_MS_DEFAULT
+    serve: bool = False
 
 
 @dataclass(frozen=True)
@@ -288,7 +295,7 @@ def _shared(table: Table, key: str, period: str, period_ms: int) -> tuple[Shared
         except DrupeletError as error:
             raise part.wrong("url", str(error)) from error
         if scheme not in SHARED_CARRIERS:
-            raise part.wrong("url", f"only udp: and mqtt: reach several, not {url!r}")
+            raise part.wrong("url", f"only udp: and mqtt: reach several, not {shown(url)}")
         part.end()
         found.append(made)
     return tuple(found)
@@ -304,7 +311,7 @@ def _announce(table: Table) -> tuple[str, ...]:
         except DrupeletError as error:
             raise table.wrong("announce", str(error)) from error
         if scheme != "mqtt":
-            raise table.wrong("announce", f"others reach a broker only, not {url!r}")
+            raise table.wrong("announce", f"others reach a broker only, not {shown(url)}")
     return urls
 
 
@@ -316,13 +323,22 @@ def _feed(table: Table) -> FeedSettings | None:
         raise table.wrong("feed", "must be a table that begins with [feed]")
     part = Table(table.path, "feed: ", values)
     place = part.text("place") if "place" in values else ""
-    if place and not place.startswith(FOLDER_PLACE + "/"):
-        raise part.wrong("place", f'must be as "{FOLDER_PLACE}/media/log", not {place!r}')
+    if place.startswith(_BROKER_PLACE):
+        try:
+            parse_url(place)
+        except DrupeletError as error:
+            raise part.wrong("place", str(error)) from error
+    elif place and not place.startswith(FOLDER_PLACE + "/"):
+        folder, broker = f"{FOLDER_PLACE}/media/log", f"{_BROKER_PLACE}//host:1883/prefix"
+        raise part.wrong("place", f'must be as "{folder}" or "{broker}", not {shown(place)}')
     made = FeedSettings(
         place,
         part.switch("watch", True),
         part.number("period_ms", FEED_PERIOD_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX),
+        part.switch("serve", False),
     )
+    if made.serve and not place.startswith(_BROKER_PLACE):
+        raise part.wrong("serve", 'needs a broker where others ask: place = "mqtt://..."')
     part.end()
     return made
 
@@ -351,7 +367,7 @@ def _peers(table: Table, epoch_ms: int, family: str) -> tuple[Peer, ...]:
             Peer(
                 name=part.name("name"),
                 id=part.id("id"),
-                url=part.text("url"),
+                url=_peer_url(part),
                 mode=part.choice("mode", MODES),
                 epoch_ms=part.number("epoch_ms", epoch_ms, EPOCH_MS_MIN, EPOCH_MS_MAX),
                 board=part.text("board", "") if "board" in row else "",
@@ -361,6 +377,21 @@ def _peers(table: Table, epoch_ms: int, family: str) -> tuple[Peer, ...]:
         )
         part.end()
     return tuple(peers)
+
+
+def _peer_url(part: Table) -> str:
+    text = part.text("url")
+    if text == STICK_BY_REQUEST:
+        return text
+    try:
+        url = parse_url(text)
+        if url.scheme == "serial":
+            url.option_number("baud", 1)
+    except DrupeletError as error:
+        raise part.wrong("url", str(error)) from None
+    if url.scheme not in PEER_CARRIERS:
+        raise part.wrong("url", f"serial, mqtt and stick reach a peer, not {shown(text)}")
+    return text
 
 
 def _profile(part: Table, family: str) -> str:
@@ -425,7 +456,8 @@ def render(config: Config) -> str:
 def _render_feed(feed: FeedSettings) -> str:
     place = [f"place = {_quoted(feed.place)}"] if feed.place else []
     watch = "watch = " + ("true" if feed.watch else "false")
-    return "\n".join(["", "[feed]", *place, watch, f"period_ms = {feed.period_ms}"]) + "\n"
+    serve = ["serve = true"] if feed.serve else []
+    return "\n".join(["", "[feed]", *place, *serve, watch, f"period_ms = {feed.period_ms}"]) + "\n"
 
 
 def _render_shared(row: Shared, key: str, period: str) -> str:

@@ -164,9 +164,10 @@ def _counters(settings: Config) -> Iterator[Check]:
     """What the running agent counted: frames that were not the peer's."""
     for peer in last_status(settings.status_path).get("peers", []):
         name = settings.names().get(peer.get("id"), peer.get("id"))
-        for kind, seal in peer.get("seals", {}).items():
-            text = f"{name}, {kind}: {seal['forged']} forged, {seal['replayed']} replayed"
-            if seal["muted"]:
+        for kind, seal in peer["seals"].items():
+            forged = seal.get("forged", 0)
+            text = f"{name}, {kind}: {forged} forged, {seal.get('replayed', 0)} replayed"
+            if seal.get("muted"):
                 remedy = "somebody floods this link; a new boot of the peer ends it"
                 yield Check("frames", FAIL, f"{text}; it is not listened to any more", remedy)
             elif seal.get("unknown"):
@@ -174,7 +175,7 @@ def _counters(settings: Config) -> Iterator[Check]:
                     "frames", WARN, f"{text}; {seal['unknown']} of kinds that are not known here",
                     "the peer runs a later version: update this one",
                 )  # fmt: skip
-            elif seal["forged"] > FORGED_MANY:
+            elif forged > FORGED_MANY:
                 yield Check("frames", WARN, text, "noise on a cable, or somebody tries keys")
             else:
                 yield Check("frames", OK, text)
@@ -249,7 +250,7 @@ def _disk(settings: Config) -> Iterator[Check]:
 def _sticks(settings: Config) -> Iterator[Check]:
     """Stick folders that are there must be writable."""
     for peer in settings.peers:
-        if peer.carrier != "stick" or peer.url == "stick:":
+        if peer.carrier != "stick" or peer.url == config.STICK_BY_REQUEST:
             continue
         path = Path(parse_url(peer.url).path)
         if not path.is_dir():

@@ -2,64 +2,97 @@
 
     [feed]
     place = "folder:/media/log"   # where our log is kept; without it, others' are only looked at
+                                  # or "mqtt://host:1883/prefix": at a member that serves there
+    serve = true                  # keep the members' logs, too, in our store, behind that broker
     watch = true                  # look at what the members announce
     period_ms = 10000             # new messages wait at most so long
 
-A place that is not there, or full, is tried again; it is told of once.
+A place that is not there, or full, is tried again; it is told of once. While the answer of another
+agent is waited for, everything else goes on.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
-from drupelet.errors import DrupeletError
+from drupelet.errors import DrupeletError, StorageError
 from drupelet.schedule import elapsed_ms
-from drupelet_host.cas import FolderStore
+from drupelet_host import clock
 from drupelet_host.config import FOLDER_PLACE, FeedSettings
+from drupelet_host.feed_places import Places
 from drupelet_host.member import Delivered, Member
-from drupelet_host.remote_log_home import FeedWatch, HomeLog, open_folder
+from drupelet_host.remote_log_home import FeedWatch, HomeLog
+
+# Each try at a store that does not answer takes a while: the pauses double up to this.
+PAUSE_MS_MAX = 600_000
 
 
 class AgentFeed:
-    """Call `turn` often. took: who takes what enters the log; told: gets a line about trouble."""
+    """Call `turn` often, and `places.serve` oftener: while a turn waits for another agent, too.
+
+    took: who takes what enters the log; told: gets a line about trouble.
+    """
 
     def __init__(
-        self, member: Member, settings: FeedSettings, took: Callable[[Delivered], None],
-        told: Callable[[str, str], None], now_ms: int,
+        self, member: Member, settings: FeedSettings, places: Places,
+        took: Callable[[Delivered], None], told: Callable[[str, str], None], now_ms: int,
     ) -> None:  # fmt: skip
         self._member = member
+        self.places = places
         self._place = settings.place
-        self._period_ms = settings.period_ms
+        self._took = took
+        self._period_ms = self._pause_ms = settings.period_ms
         self._told = told
         self._trouble = ""
+        self._announced = False
         self._pushed = -1  # handle of the newest message when it was last uploaded
         # The first look is at once: our own log may have been lost.
         self._from_ms = now_ms - settings.period_ms
         self._log: HomeLog | None = None
         self.pushed = self.pulled = 0
-        if self._place:
-            store = FolderStore(Path(self._place.removeprefix(FOLDER_PLACE)))
-            self._log = HomeLog(member, member.clients, store, took)
         self._watch: FeedWatch | None = None
         if settings.watch:
-            self._watch = FeedWatch(member, member.clients, open_folder)
+            self._watch = FeedWatch(member, member.clients, places.open)
 
     def turn(self, now_ms: int) -> None:
         """Upload and look, where it is time."""
         if self._watch is not None:
             self.pulled += self._watch.turn(now_ms)
-        if self._log is None or elapsed_ms(now_ms, self._from_ms) < self._period_ms:
+        if not self._place or elapsed_ms(now_ms, self._from_ms) < self._pause_ms:
             return
-        newest = self._member.node.core.window.newest
-        if newest == self._pushed:
+        if self._member.node.core.window.newest == self._pushed:
             return
         self._from_ms = now_ms
         try:
-            self.pushed += int(self._log.push(self._place)["pushed"])
+            self._push()
         except DrupeletError as error:
             self._say(str(error))
+            if self._log is not None and not self._place.startswith(FOLDER_PLACE):
+                self._pause()
             return
-        self._pushed = self._member.node.core.window.newest
+        self._pause_ms = self._period_ms
         self._say("")
+
+    def _push(self) -> None:
+        if self._log is None:
+            store = self.places.own(self._member.clients.feeds.known())
+            if store is None:
+                raise StorageError("no member has told of a store there yet")
+            member, access = self._member, self.places.access
+            self._log = HomeLog(member, member.clients, store, self._took, access)
+        log = self._log
+        if not self._announced:
+            # The place may come later: who is told before it does can follow us there.
+            log.announce(log.own_feed(self._place))
+            self._announced = True
+        self.pushed += int(log.push(self._place)["pushed"])
+        self._pushed = log.through
+        self.places.works()
+
+    def _pause(self) -> None:
+        """Ask less often, and another store that is said to be there."""
+        self._from_ms = clock.now_ms()
+        self._pause_ms = min(2 * self._pause_ms, max(PAUSE_MS_MAX, self._period_ms))
+        self._log = None
+        self.places.failed()
 
     def _say(self, trouble: str) -> None:
         if trouble != self._trouble:
@@ -73,5 +106,6 @@ class AgentFeed:
             "reason": self._trouble,
             "pushed": self.pushed,
             "pulled": self.pulled,
+            "watched": self._watch.watched if self._watch is not None else 0,
             "failures": self._watch.failures if self._watch is not None else 0,
         }

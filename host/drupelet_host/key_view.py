@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drupelet.limits import SEAL_JUMP
 from drupelet_host.config import Config, Peer
 from drupelet_host.keys import CLASS_NAMES, ChainState, known_peers, look
 
@@ -59,9 +60,15 @@ def _chain(states: list[ChainState]) -> dict[str, Any] | None:
         "out_epoch": send.epoch,
         "in_epoch": receive.epoch,
         "answered": send.extra,
-        "unanswered": max(0, send.epoch - send.extra),
+        "unanswered": _unanswered(send),
         "tag_size": send.tag_size,
     }
+
+
+def _unanswered(send: ChainState) -> int:
+    """Epochs that were begun since the last answer, without the two jumps (SPEC 11.4)."""
+    epochs = max(0, send.epoch - send.extra)
+    return epochs - SEAL_JUMP * min(2, epochs // SEAL_JUMP)
 
 
 def _note(states: list[ChainState]) -> str:

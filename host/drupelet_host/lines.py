@@ -5,8 +5,8 @@ to know nothing of it: what was lost on the way is sent again in a later epoch.
 """
 
 import select
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from drupelet.amnesty import forget_holds
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
@@ -62,6 +62,11 @@ class Brokers:
         """Connect or reconnect where it is time."""
         for client in self._clients.values():
             client.maintain(now_ms)
+
+    @property
+    def connecting(self) -> bool:
+        """Whether some broker took our call and has not answered yet."""
+        return any(client.connecting for client in self._clients.values())
 
     def wait_ms(self, now_ms: int) -> int:
         """How long `maintain` may wait if no bytes come in."""
@@ -281,6 +286,12 @@ class Line:
         return self._unsent > 0 or (transport is not None and transport.pending_size > 0)
 
 
+class Polled(Protocol):
+    """What can be waited on."""
+
+    def poll_object(self) -> object | None: ...
+
+
 class Waiter:
     """Sleeps until a carrier has bytes or the time is up."""
 
@@ -288,7 +299,7 @@ class Waiter:
         self._poll = select.poll()
         self._watched: set[int] = set()
 
-    def wait(self, lines: list[Line], wait_ms: int) -> None:
+    def wait(self, lines: Sequence[Polled], wait_ms: int) -> None:
         """Sleep at most `wait_ms`."""
         wanted = set()
         for line in lines:

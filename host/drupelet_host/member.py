@@ -88,6 +88,7 @@ class Member:
         peers = [peer.id for peer in config.peers]
         self.restored = restored.notice(self.store, config.status_path, peers, was_restored)
         self.sealing = Sealing(config, self.store.store_gen)
+        self.sealing.anew = not self.store.next(0)
         now_ms = clock.now_ms()
         self.boot = self.store.next_boot()
         self.mark = restored.mark(self.store)

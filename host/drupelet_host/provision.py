@@ -22,7 +22,7 @@ from drupelet.seal_record import (
     is_sound,
 )
 from drupelet_host import config, private
-from drupelet_host.keys import BUNDLE, LIVE, ROWS, HostKeys, KeysError, known_peers, look
+from drupelet_host.keys import BUNDLE, LIVE, ROWS, HostKeys, KeysError, known_peers, look, wipe
 from drupelet_host.secret import Secret
 
 ROOT_SIZE = 32
@@ -113,6 +113,10 @@ class HomeKeys:
         self._keys = HostKeys(folder, own_id, peer_id)
         for carrier_class in (LIVE, BUNDLE):
             self._keys.open(carrier_class)
+        # Key material: overwritten by `finish`.
+        self._before = [bytearray(RECORD_SIZE) for _ in range(ROWS)]
+        for row, record in enumerate(self._before):
+            self._keys.load(row, record)
 
     @property
     def failure(self) -> str:
@@ -137,9 +141,20 @@ class HomeKeys:
         folder = self._keys.folder
         return {state.kid & ~3 for id in known_peers(folder) for state in look(folder, id)}
 
+    def put_back(self) -> None:
+        """Have what was there before: nobody else knows the new keys."""
+        if any(any(record) for record in self._before):
+            for row, record in enumerate(self._before):
+                self._keys.save(row, record)
+        else:
+            self._keys.close()
+            wipe(self._keys.folder, self.peer_id)
+
     def finish(self) -> None:
         """Let go of the files."""
         self._keys.close()
+        for record in self._before:
+            record[:] = bytes(RECORD_SIZE)
 
 
 class FlashKeys:
@@ -228,16 +243,24 @@ def new_kid(taken: Iterable[int]) -> int:
             return kid
 
 
-def provision(ours: Destination, theirs: Destination, tag_size: int, issuer: bool) -> int:
+def provision(
+    ours: Destination,
+    theirs: Destination,
+    tag_size: int,
+    issuer: bool,
+    put_back: Callable[[], None] | None = None,
+) -> int:
     """Make new chains for a pair, write both sides, have both prove them; the key id.
 
     `issuer`: we may rotate and revoke the keys of `theirs` later. Raises KeysError; then `theirs`
-    may hold keys that are of no use to anybody.
+    may hold keys that are of no use to anybody. When nothing was written to it, `put_back` gives
+    our side what it had: a full stick must not end a link that works.
     """
     kid = new_kid(ours.kids() | theirs.kids())
     flags = FLAG_TAG16 if tag_size == 16 else 0
     root = Secret(os.urandom(ROOT_SIZE))
     sides = []
+    reached = False
     try:
         for side, more in ((ours, 0), (theirs, FLAG_ISSUER if issuer else 0)):
             made = RamKeys(side.own_id, side.peer_id)
@@ -247,7 +270,8 @@ def provision(ours: Destination, theirs: Destination, tag_size: int, issuer: boo
         for side, made in sides:
             for row, record in sorted(made.records.items()):
                 if side.save(row, record) != OK:
-                    raise KeysError(f"{side.own_id.hex()}: keys not written: {side.failure}")
+                    raise KeysError(_not_written(side, reached or put_back is None))
+                reached = reached or side is theirs
         for side, made in sides:
             _challenge(side, made)
         for side, _ in sides:
@@ -255,7 +279,14 @@ def provision(ours: Destination, theirs: Destination, tag_size: int, issuer: boo
     finally:
         for _, made in sides:
             made.wipe()
+        if put_back is not None and not reached:
+            put_back()
     return kid
+
+
+def _not_written(side: Destination, changed: bool) -> str:
+    left = "repeat with --again" if changed else "the keys from before, if any, still hold"
+    return f"{side.own_id.hex()}: keys not written: {side.failure}; {left}"
 
 
 def _challenge(side: Destination, made: RamKeys) -> None:
@@ -299,7 +330,7 @@ def provision_peer(
         undo.callback(_close, theirs)
         ours = HomeKeys(settings.keys_path, settings.id, peer_id)
         undo.callback(_close, ours)
-        return provision(ours, theirs, tag_size, issuer=True)
+        return provision(ours, theirs, tag_size, True, ours.put_back)
 
 
 def provision_pair(

@@ -18,6 +18,7 @@ from drupelet.errors import E_STORAGE, OK
 from drupelet.seal_record import RECORD_SIZE
 from drupelet_host.keys import KeysError
 from drupelet_transports.base import TransportError
+from drupelet_transports.serial_host import remedy
 from drupelet_transports.url import parse_url
 
 _BAUD = 115200
@@ -48,8 +49,7 @@ class SerialKeys:
                 write_timeout=_ANSWER_S_MAX, exclusive=True,
             )  # fmt: skip
         except (OSError, ValueError, serial.SerialException) as error:
-            reason = getattr(error, "strerror", None) or "no serial device"
-            raise TransportError(f"{text}: cannot be opened ({reason})") from None
+            raise TransportError(f"{text}: {remedy(url.path, error)}") from None
         try:
             self._greet()
         except (KeysError, TransportError):

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from drupelet.errors import OK, PeerError
+from drupelet.errors import OK, PeerError, StorageError
 from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
 from drupelet.limits import GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.members import FAMILY_MVDS, HEAD_EPHEMERAL
@@ -38,6 +38,8 @@ from drupelet_host.remote_log_wire import (
 MESSAGES_PER_TURN_MAX = 64
 # Pages that a reader walks back: 16 messages each, a million in all.
 PAGES_MAX = 1 << 16
+# A feed that its other side moves meanwhile is looked at again so often in one turn.
+_LOOKS_MAX = 3
 # How often a feed is looked at: an update that is expected now is there within seconds ...
 POLL_MS_MIN = 5_000
 # ... and one that never came is looked for every hour or so.
@@ -79,6 +81,7 @@ class LogWriter:
         self._updated_ms = -1
         self._resumed = False
         self._in_feed: set[bytes] = set()
+        self._reordered = False  # our log has another order than the feed
         self.stored_through = 0
         self.must_recover = False
 
@@ -97,14 +100,40 @@ class LogWriter:
         Raises StorageError or CapacityError: nothing has changed, try again later. 0 with
         `must_recover`: the feed has messages that our log lacks; take them in first.
         """
-        if not self._resumed:
-            self._resume()
-        if self.must_recover:
-            return 0
-        pairs, through = self._new_pairs()
-        if not pairs:
-            self.stored_through = max(self.stored_through, through)
-            return 0
+        for _ in range(_LOOKS_MAX):
+            if not self._resumed:
+                self._resume()
+            if self.must_recover:
+                return 0
+            pairs, through = self._new_pairs()
+            if not pairs:
+                self.stored_through = max(self.stored_through, through)
+                self._reordered = False  # what follows stands behind both
+                return 0
+            if self._upload(pairs, now_ms):
+                self.stored_through = through
+                return len(pairs)
+            self._resumed = False  # somebody else writes: look where it is
+        raise StorageError("the feed is written to by another device; try again later")
+
+    def look_again(self) -> None:
+        """The store may be another one by now: the next turn finds out where the feed ends."""
+        self._resumed = False
+
+    def go_on(self) -> None:
+        """What our log lacks of the feed is lost: write behind it, and nothing of it twice."""
+        self._tell_apart()
+        self.must_recover = False
+        self._resumed = True
+
+    def _tell_apart(self) -> None:
+        """Our log is walked from its beginning; what the feed has is known by its id."""
+        self.stored_through = 0
+        reader = LogReader(self._keys, self._store)
+        self._in_feed = {pair.id for pair in reader.news()}
+
+    def _upload(self, pairs: list[Pair], now_ms: int) -> bool:
+        """Add pages, then move the pointer; False: it has been moved by somebody else."""
         page = self._page
         superseded = self._pointer.head if page.pairs else b""
         done = 0
@@ -121,14 +150,12 @@ class LogWriter:
             self._period_s(now_ms),
         )  # fmt: skip
         if not self._store.update(self._keys.name, self._keys.seal_pointer(pointer)):
-            self._resumed = False  # somebody else writes: look where it is
-            return 0
+            return False
         self._pointer, self._page = pointer, page
         self._updated_ms = now_ms
-        self.stored_through = through
         if superseded and not stays:
             self._store.drop(superseded)
-        return len(pairs)
+        return True
 
     def _add_page(self, page: Page) -> bytes:
         if page == self._page and self._pointer.head:
@@ -146,6 +173,7 @@ class LogWriter:
     def _resume(self) -> None:
         """Find out where the feed ends, and where that is in our log."""
         content = self._store.fetch(self._keys.name)
+        self._pointer = Pointer(0, b"", 0, 0)
         if content is not None:
             try:
                 self._pointer = self._keys.open_pointer(content)
@@ -159,20 +187,18 @@ class LogWriter:
             # The store lost it: everything that we have is appended once more.
             page, self._pointer = Page(), replace(self._pointer, head=b"")
         self._page = page
-        self.stored_through = 0
-        recovered = self.must_recover
-        self.must_recover = bool(page.pairs) and not self._entered(page.pairs[-1].id)
-        self._resumed = not self.must_recover
-        last = 0
-        if page.pairs and self._resumed:
-            last = self._node.store.find(bytearray(page.pairs[-1].id), 0)
-        if (recovered and self._resumed) or last >= GONE_HANDLE:
-            # What came back stands in another order than before, or where we were is gone from
-            # the store: told apart by id, once.
-            reader = LogReader(self._keys, self._store)
-            self._in_feed = {pair.id for pair in reader.news()}
-        elif last and last < GONE_HANDLE:
-            self.stored_through = last
+        newest = page.pairs[-1].id if page.pairs else b""
+        self.must_recover = bool(newest) and not self._entered(newest)
+        if self.must_recover:
+            self._reordered = True
+            return
+        last = self._node.store.find(bytearray(newest), 0) if newest else 0
+        self.stored_through = last
+        if not newest:
+            self._in_feed.clear()
+        elif self._reordered or last >= GONE_HANDLE:
+            self._tell_apart()
+        self._resumed = True
 
     def _entered(self, id: bytes) -> bool:
         store = self._node.store
@@ -244,13 +270,18 @@ class LogReader:
 
     def news(self) -> Iterator[Pair]:
         """What is new; each counts as taken when the next one is asked for. StorageError."""
+        replaced = False
         if not self._pages:
             self._look()
         while self._pages:
             page = read_page(self.keys, self._store, self._pages[0])
             if page is None:
-                self._pages.clear()  # the writer has replaced it: look again
-                return
+                self._pages.clear()
+                if replaced:
+                    return
+                replaced = True  # by its writer, with one that has more
+                self._look()
+                continue
             for pair in page.pairs[self._skipped :]:
                 yield pair
                 self._skipped += 1
@@ -258,16 +289,34 @@ class LogReader:
             self._pages.popleft()
             self._skipped = 0
 
+    @property
+    def is_through(self) -> bool:
+        """Whether all that the last look found was taken or is lost."""
+        return not self._pages
+
     def _look(self) -> None:
         """Find the pages with what is new, from the newest one back."""
+        for _ in range(_LOOKS_MAX):
+            pointer = self._newest()
+            if pointer is None or self._walk(pointer):
+                return
+            # Its writer may have moved it between our two reads.
+            content = self._store.fetch(self.keys.name)
+            if content is None or int.from_bytes(content[:TIMESTAMP_SIZE]) <= pointer.sequence:
+                break
+        self.lost += 1
+
+    def _walk(self, pointer: Pointer) -> bool:
+        """Note the pages from a pointer back to what was taken; False: the newest is not there."""
         self._skipped = 0
-        pointer = self._newest()
-        wanted = pointer.count - self.taken if pointer is not None else 0
-        address = pointer.head if pointer is not None else b""
+        wanted = pointer.count - self.taken
+        address = pointer.head
         found = 0
         while address and found < wanted and len(self._pages) < PAGES_MAX:
             page = read_page(self.keys, self._store, address)
             if page is None:
+                if not found:
+                    return False
                 self.lost += 1
                 break
             self._pages.appendleft(address)
@@ -277,6 +326,7 @@ class LogReader:
             # What lies before a page that is lost has to come from a member.
             self._skipped = max(0, found - wanted)
             self.taken += max(0, wanted - found)
+        return True
 
     def _newest(self) -> Pointer | None:
         content = self._store.fetch(self.keys.name)
@@ -322,17 +372,19 @@ def take_news(
     it as any message; None: our own feed. A message whose parents are in no feed waits for them
     as always. Raises StorageError when the store cannot be reached.
     """
-    before = node.delivered
+    entered = 0
     for pair in reader.news():
         if node.store.find(bytearray(pair.id), 0) <= 0:
-            if node.delivered - before >= messages_max:
+            if entered >= messages_max:
                 break
             message = reader.message(pair)
             if message is not None and message.group == group_id_of(node, group):
+                before = node.delivered  # others may come over links while the store is asked
                 take_message(node, group, link, message, now_ms)
+                entered += node.delivered - before
                 if node.store.find(bytearray(pair.id), 0) <= 0:
                     break  # full for now: the rest comes with the next turn
-    return node.delivered - before
+    return entered
 
 
 def take_message(node: Node, group: int, link: Link | None, message: Message, now_ms: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drupelet.errors import StorageError
+from drupelet.errors import CapacityError, StorageError
 from drupelet_host import clock, private
 from drupelet_host.cas import FolderStore, RemoteStore
 from drupelet_host.clients.home import HomeGroups
@@ -41,42 +41,74 @@ class HomeLog:
     """The readings of a member, and a store.
 
     took: who takes what enters the log meanwhile, for an agent tells of it; None: nobody else.
+    access: the store's id and key, for the members; b"": a folder.
     """
 
     def __init__(
         self, member: Member, groups: HomeGroups, store: RemoteStore,
-        took: Callable[[Delivered], None] | None = None,
+        took: Callable[[Delivered], None] | None = None, access: bytes = b"",
     ) -> None:  # fmt: skip
         self._member = member
         self._took = took or member.took
         self._groups = groups
         self._store = store
         self._group = group_id_of(member.node, member.readings)
+        self._access = access
+        self._writer: LogWriter | None = None
+        self._root = b""  # of the writer's feed
+        self.through = -1  # our newest message when the last push began to look
 
     def own_feed(self, place: str) -> Feed:
         """Our feed: as announced before a loss, else of our own root."""
         held = self._groups.feeds.known().get(self._member.config.id)
-        if held is not None and held.group == self._group:
-            return Feed(held.root, self._group, (place,), held.access)
-        return Feed(feed_root(self._member.config), self._group, (place,))
+        known = held is not None and held.group == self._group
+        root = held.root if held is not None and known else feed_root(self._member.config)
+        return Feed(root, self._group, (place,), self._access)
+
+    def announce(self, feed: Feed) -> None:
+        """Tell the members where our feed is, unless they were told. Raises CapacityError.
+
+        Before anything is in it: who hears of it only afterwards may never do, for then we may be
+        out of reach.
+        """
+        stamp = clock.timestamp8(clock.wall_ms())
+        self._groups.feeds.announce(self._member.config.id, feed, stamp, clock.now_ms())
+        self._taken()
 
     def push(self, place: str) -> dict[str, Any]:
-        """Upload what is new and tell the members where; how much. Raises StorageError."""
+        """Tell the members where and upload what is new; how much.
+
+        Raises StorageError or CapacityError: what was uploaded stays, try again later.
+        """
         member = self._member
         feed = self.own_feed(place)
-        writer = LogWriter(member.node, member.readings, feed.keys, self._store)
+        if self._groups.feeds.known().get(member.config.id) != feed:
+            self._store.fetch(feed.keys.name)  # a place that is there
+            self.announce(feed)
+        if self._writer is None or feed.root != self._root:
+            self._root = feed.root
+            self._writer = LogWriter(member.node, member.readings, feed.keys, self._store)
+        writer = self._writer
+        writer.look_again()
         pushed = 0
         for _ in range(_TURNS_MAX):
+            self.through = member.node.core.window.newest
             count = writer.turn(clock.now_ms())
-            if not count and not writer.must_recover:
-                break
-            if writer.must_recover and not self._take(feed, None):
-                break  # a part of it is lost, or our log is full
             pushed += count
-        stamp = clock.timestamp8(clock.wall_ms())
-        self._groups.feeds.announce(member.config.id, feed, stamp, clock.now_ms())
-        self._taken()
+            if writer.must_recover:
+                self._recover(feed, writer)
+            elif not count:
+                break
         return {"pushed": pushed, "stored": writer.count, "place": place}
+
+    def _recover(self, feed: Feed, writer: LogWriter) -> None:
+        """Take in our own feed; what is lost of it is left behind. CapacityError: no room."""
+        reader = LogReader(feed.keys, self._store)
+        if self._read(reader, None):
+            return
+        if not reader.is_through:
+            raise CapacityError("the log has no room for what its feed has; free some space")
+        writer.go_on()
 
     def pull(self, place: str) -> dict[str, Any]:
         """Take in what the known feeds have there; how much. Raises StorageError."""
@@ -90,9 +122,11 @@ class HomeLog:
         return {"pulled": sum(pulled.values()), "feeds": pulled, "place": place}
 
     def _take(self, feed: Feed, peer_id: bytes | None) -> int:
+        return self._read(LogReader(feed.keys, self._store), peer_id)
+
+    def _read(self, reader: LogReader, peer_id: bytes | None) -> int:
         member = self._member
         link = member.stick_link(peer_id) if peer_id is not None else None
-        reader = LogReader(feed.keys, self._store)
         total = 0
         for _ in range(_TURNS_MAX):
             count = take_news(reader, member.node, member.readings, link, clock.now_ms())
@@ -111,13 +145,14 @@ class HomeLog:
 class FeedWatch:
     """Looks at the other members' feeds as often as each of them grows; for an agent's turn.
 
-    open_place: a place's store, or None for one that this host cannot reach. A store that fails
-    is asked again later, as a feed that does not grow.
+    open_place: the store of a place, and of its access, or None for one that this host cannot
+    reach. A store that fails is asked again later, as a feed that does not grow.
     """
 
     def __init__(
-        self, member: Member, groups: HomeGroups, open_place: Callable[[str], RemoteStore | None]
-    ) -> None:
+        self, member: Member, groups: HomeGroups,
+        open_place: Callable[[str, bytes], RemoteStore | None],
+    ) -> None:  # fmt: skip
         self._member = member
         self._groups = groups
         self._open_place = open_place
@@ -137,14 +172,21 @@ class FeedWatch:
                 continue
             poll, reader = watched
             count = 0
+            before = reader.taken
             try:
                 link = member.stick_link(device)
                 count = take_news(reader, member.node, member.readings, link, now_ms)
             except StorageError:
                 self.failures += 1
-            poll.looked(count > 0, reader.period_s, now_ms)
+            # A feed that grows is looked at as often, though all of it came by links: they may go.
+            poll.looked(count > 0 or reader.taken != before, reader.period_s, now_ms)
             total += count
         return total
+
+    @property
+    def watched(self) -> int:
+        """Feeds of members that are looked at."""
+        return len(self._watched)
 
     def wait_ms(self, now_ms: int) -> int:
         """How long `turn` may wait."""
@@ -153,7 +195,7 @@ class FeedWatch:
 
     def _watch(self, feed: Feed, now_ms: int) -> tuple[Poll, LogReader] | None:
         for place in feed.places:
-            store = self._open_place(place)
+            store = self._open_place(place, feed.access)
             if store is not None:
                 made = Poll(now_ms), LogReader(feed.keys, store)
                 self._watched[feed] = made
@@ -161,7 +203,7 @@ class FeedWatch:
         return None
 
 
-def open_folder(place: str) -> RemoteStore | None:
+def open_folder(place: str, _access: bytes = b"") -> RemoteStore | None:
     """The store of a place `folder:<path>` that is there; None for any other."""
     scheme, _, path = place.partition(":")
     if scheme != "folder" or not Path(path).is_dir():

@@ -58,6 +58,11 @@ class MqttService:
             self._answers.pop(0)
         return count
 
+    @property
+    def poll_object(self) -> object | None:
+        """What to wait on for calls."""
+        return self._inbox.poll_object
+
     def close(self) -> None:
         """Stop listening."""
         self._inbox.close()

@@ -39,6 +39,7 @@ class Sealing:
         self._keys: dict[bytes, HostKeys] = {}
         self._seals: dict[tuple[bytes, int], Seal] = {}
         self._issuers: dict[tuple[bytes, int], Issuer] = {}
+        self.anew = False  # our store is empty: whoever knew another one should hear of it
         self.on_revoked: Callable[[bytes], None] = lambda _: None  # told who is, at once
 
     def live(self, peer: Peer) -> Seal:
@@ -73,6 +74,7 @@ class Sealing:
                 f" `drupelet provision {peer.name} --to ...`{plain}"
             )
         assert seal is not None
+        seal.anew = self.anew
         self._seals[peer.id, carrier_class] = seal
         self._instruct(peer.id)
         return seal

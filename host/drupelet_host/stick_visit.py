@@ -5,7 +5,9 @@ person at the machine. The node's state is committed before anybody reads "safe 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,17 @@ from drupelet.seal import Seal
 from drupelet.seal_issue import Issuer
 from drupelet_host import clock, database, restored
 from drupelet_host.config import Peer
+from drupelet_host.issuing_visit import IssuingVisit
 from drupelet_host.keys import BUNDLE, KeysError
 from drupelet_host.member import Member
 from drupelet_host.private import BusyError, PrivateError
-from drupelet_transports.sealed_visit import SealedVisit
 from drupelet_transports.stick import Stick
+
+# The stick's own folder, in it those of receivers, in them those of senders.
+FOLDER = "DRUPELET"
+_FOLDERS_DEEP = 3
+# As many names of a folder as the carrier looks at.
+_NAMES_MAX = 1024
 
 
 class StickError(DrupeletError):
@@ -85,6 +93,8 @@ def visit(
     stick = Stick(str(path), member.config.id)
     if not stick.present():
         raise StickError(f"{path}: no stick there; plug it in, or check where it is mounted")
+    if link := _link(path):
+        raise StickError(f"{link}: is a link and leads off the stick; remove it")
     report = Report(str(path))
     before = member.node.delivered
     senders = {bytes(sender) for sender in stick.senders()}
@@ -95,7 +105,7 @@ def visit(
     chosen = [peer_id for peer_id in chosen if peer_id in seals]
     report.peers = [member.names[member.numbers[peer_id]] for peer_id in chosen]
     frame, buf = bytearray(FRAME_SIZE_MAX), bytearray(FRAME_SIZE_MAX)
-    carrier = SealedVisit(stick, seals, frame, clock.now_ms, member.drain_box, buf)
+    carrier = IssuingVisit(stick, seals, frame, clock.now_ms, member.drain_box, buf)
     for peer_id in chosen:
         carrier.take_in(member.stick_link(peer_id), peer_id)
         take_events()
@@ -112,8 +122,28 @@ def visit(
     report.messages = member.node.delivered - before
     if carrier.truncated:
         report.problems.append(f"{carrier.truncated} files were cut short; their rest comes again")
+    unsound = stick.damaged + stick.foreign - carrier.truncated
+    if unsound > 0:
+        report.problems.append(f"{unsound} files are damaged or for another, and were left alone")
     report.safe_to_unplug = not carrier.failed
     return report
+
+
+def _link(path: Path) -> Path | None:
+    """A link among the folders for bundles: through it files elsewhere would be made and removed.
+
+    FAT has none; a stick with another file system is whatever somebody made of it.
+    """
+    folders = [path / FOLDER]
+    for _ in range(_FOLDERS_DEEP):
+        inner: list[Path] = []
+        for folder in folders:
+            if folder.is_symlink():
+                return folder
+            with suppress(OSError):  # what is not there, or is a file, leads nowhere
+                inner += islice(folder.iterdir(), _NAMES_MAX)
+        folders = inner
+    return None
 
 
 def _seals(member: Member, peer_ids: list[bytes], report: Report) -> dict[bytes, Seal]:
@@ -156,7 +186,7 @@ def _show_again(member: Member, peer_id: bytes, seal: Seal) -> None:
 
 
 def _hand_out(
-    member: Member, carrier: SealedVisit, peer_id: bytes, seal: Seal, report: Report
+    member: Member, carrier: IssuingVisit, peer_id: bytes, seal: Seal, report: Report
 ) -> None:
     """Write what is due for a peer, and what it is to be told of keys and of our store."""
     issuer = member.sealing.issuer(peer_id, BUNDLE)

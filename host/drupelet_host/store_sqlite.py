@@ -250,7 +250,7 @@ class SqliteStore(SqliteRoom):
         )
         return row[0] if row else E_CAPACITY
 
-    def forget(self, kind: int, number: int) -> int:
+    def dismiss(self, kind: int, number: int) -> int:
         """A group was left: its messages are as if they had never been here; OK or a code.
 
         Or a peer was removed: its number is not given to another one before its messages go.
@@ -490,7 +490,7 @@ class SqliteStore(SqliteRoom):
         )
         return row[0] if row else 0
 
-    def delete(self, handle: int, edges: Buffer, size: int, missing: int = 0) -> int:
+    def entomb(self, handle: int, edges: Buffer, size: int, missing: int = 0) -> int:
         """Drop a body; its id, its place in the log and its edges stay known.
 
         `missing`: a bit (0..15) for each sharer that is not known to have the message; see `keep`.

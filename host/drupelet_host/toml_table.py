@@ -10,8 +10,25 @@ _ID = re.compile(r"[0-9a-f]{8}")
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_SIZE_MAX - 1}}}")
 
 
+# A value in a message is only there to be found again.
+_SHOWN_SIZE_MAX = 60
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_SIZE_MAX else text[:_SHOWN_SIZE_MAX] + "..."
+
+
 class ConfigError(DrupeletError):
     """The configuration is missing or wrong; the text names the file, the key and the remedy."""
+
+
+def device_id(text: str) -> bytes:
+    """The 4 bytes of a device id that somebody wrote; raises ValueError with the remedy."""
+    if not _ID.fullmatch(text.lower()):
+        raise ValueError(f"must be 8 hex digits (4 bytes), not {shown(text)}")
+    return bytes.fromhex(text)
 
 
 class Table:
@@ -31,8 +48,10 @@ class Table:
         value = self.values.pop(key, default)
         if value is None:
             raise self.wrong(key, "missing; add it")
-        if not isinstance(value, str) or not value:
-            raise self.wrong(key, "must be a text in quotes")
+        if not isinstance(value, str):
+            raise self.wrong(key, f"must be a text in quotes, not {shown(value)}")
+        if not value:
+            raise self.wrong(key, "must not be empty")
         return value
 
     def name(self, key: str) -> str:
@@ -40,29 +59,32 @@ class Table:
         value = self.text(key)
         if not _NAME.fullmatch(value):
             raise self.wrong(
-                key, f"use 1 to {NAME_SIZE_MAX} letters, digits, '.', '-' or '_', not {value!r}"
+                key,
+                f"use 1 to {NAME_SIZE_MAX} letters, digits, '.', '-' or '_', not {shown(value)}",
             )
         return value
 
     def id(self, key: str) -> bytes:
         """A device id."""
-        value = self.text(key).lower()
-        if not _ID.fullmatch(value):
-            raise self.wrong(key, f"must be 8 hex digits (4 bytes), not {value!r}")
-        return bytes.fromhex(value)
+        try:
+            return device_id(self.text(key))
+        except ValueError as error:
+            raise self.wrong(key, str(error)) from None
 
     def number(self, key: str, default: int, low: int, high: int) -> int:
         """A whole number within bounds."""
         value = self.values.pop(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise self.wrong(key, f"must be a whole number from {low} to {high}, not {value!r}")
+            raise self.wrong(
+                key, f"must be a whole number from {low} to {high}, not {shown(value)}"
+            )
         return value
 
     def switch(self, key: str, default: bool) -> bool:
         """true or false."""
         value = self.values.pop(key, default)
         if not isinstance(value, bool):
-            raise self.wrong(key, f"must be true or false, not {value!r}")
+            raise self.wrong(key, f"must be true or false, not {shown(value)}")
         return value
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -76,7 +98,7 @@ class Table:
         """One of some; the first is the default."""
         value = self.text(key, choices[0])
         if value not in choices:
-            raise self.wrong(key, f"must be one of {', '.join(choices)}, not {value!r}")
+            raise self.wrong(key, f"must be one of {', '.join(choices)}, not {shown(value)}")
         return value
 
     def end(self) -> None:

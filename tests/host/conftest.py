@@ -13,7 +13,7 @@ import time
 import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -25,17 +25,24 @@ from drupelet_host.log_view import LogView
 COMMAND = [sys.executable, "-m", "drupelet_host"]
 # Two cores that others use too; nothing here waits for a time to pass, only for facts.
 WAIT_S = 60.0
+_LOOK_S_MAX = 0.25
 
 
 def wait_for(fact: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
-    """Look until `fact()` is true and return it; fail after `wait_s`."""
-    deadline = time.monotonic() + wait_s
-    while time.monotonic() < deadline:
+    """Look until `fact()` is true and return it; fail after `wait_s`, with what the homes say.
+
+    A look counts for so long at most: while the machine stands still, nobody could do anything.
+    """
+    left_s = wait_s
+    while left_s > 0:
+        begun = time.monotonic()
         value = fact()
         if value:
             return value
         time.sleep(0.05)
-    raise AssertionError(f"no {what} within {wait_s} s")
+        left_s -= min(time.monotonic() - begun, _LOOK_S_MAX)
+    said = "".join(home.report() for home in Home.made)
+    raise AssertionError(f"no {what} within {wait_s} s{said}")
 
 
 def placed(words: tuple[str, ...], home: Path) -> list[str]:
@@ -46,6 +53,8 @@ def placed(words: tuple[str, ...], home: Path) -> list[str]:
 
 class Home:
     """A home folder and the commands on it."""
+
+    made: ClassVar[list["Home"]] = []  # by the running test
 
     def __init__(self, folder: Path, name: str, id: bytes, peers: tuple[Peer, ...] = ()) -> None:
         self.path = folder
@@ -89,6 +98,20 @@ class Home:
         finally:
             view.close()
 
+    def settle(self) -> None:
+        """Wait until the agent knows all its peers to hold what it has now.
+
+        What it wrote down before the call may be of a time when it had less.
+        """
+        begun_ms = time.time_ns() // 1_000_000
+
+        def settled() -> bool:
+            status = self.status()
+            owed = [peer["outstanding"] for peer in status["peers"]]
+            return status["said_ms"] > begun_ms and not any(owed)
+
+        wait_for(settled, f"acknowledgements of what {self.name} has")
+
     def start(self, *words: str) -> None:
         """Start the agent and wait for its first line."""
         assert self.process is None
@@ -112,6 +135,16 @@ class Home:
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         events = [json.loads(line) for line in lines if line.endswith("\n")]
         return [event for event in events if event["event"] == kind]
+
+    def report(self) -> str:
+        """For whoever reads why a test failed: is the agent there, and what did it say last?"""
+        code = "none" if self.process is None else self.process.poll()
+        said = [f"\n{self.name}: agent's exit code {code}"]
+        for name, tail in (("err.txt", 500), ("out.txt", 1000), ("status.json", 3000)):
+            path = self.path / name
+            if path.exists():
+                said.append(f"  {name}: {path.read_text(errors='replace')[-tail:].strip()}")
+        return "\n".join(said)
 
     def kill(self) -> None:
         """End the agent with no warning."""
@@ -197,7 +230,8 @@ def cable() -> Iterator[Cable]:
 @pytest.fixture
 def make_home(tmp_path: Path) -> Iterator[Callable[..., Home]]:
     """Make homes; agents that still run at the end are killed."""
-    homes: list[Home] = []
+    homes = Home.made
+    homes.clear()
 
     def make(name: str, number: int, *peers: Peer) -> Home:
         homes.append(Home(tmp_path / name, name, number.to_bytes(4), peers))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from drupelet.errors import E_PEER, OK
+from drupelet.limits import SEAL_JUMP
 from drupelet.memory import put_u32
 from drupelet.seal_record import RECORD_EPOCH_AT, RECORD_EXTRA_AT, RECORD_SIZE, finish
 from drupelet_host import clock, config, doctor, private
@@ -117,6 +118,12 @@ def test_epochs(home: Home) -> None:
     assert "b, live: 9 epochs without an answer" in found(home, WARN)["epochs"].text
     change(home, 0, RECORD_EXTRA_AT, 5)
     assert found(home) == {}
+    # A jump after eight in vain is one step of ours, not 256 epochs that nobody answered.
+    change(home, 0, RECORD_EPOCH_AT, 5 + SEAL_JUMP + 9)
+    assert "b, live: 9 epochs without an answer" in found(home, WARN)["epochs"].text
+    change(home, 0, RECORD_EPOCH_AT, 5 + 2 * SEAL_JUMP + 80)
+    assert "b, live: 80 epochs without an answer" in found(home, WARN)["epochs"].text
+    change(home, 0, RECORD_EPOCH_AT, 9)
     change(home, 4, RECORD_EPOCH_AT, 15_000_001)
     assert "rotate" in found(home, WARN)["epochs"].remedy
 

@@ -49,7 +49,9 @@ def test_two_agents_on_a_cable(
     assert a.run("put", "--file", str(tmp_path / "long.txt")).returncode == 0
     for home in homes:
         wait_for(lambda home=home: len(home.log()) == 9, f"all at {home.name}")
-        wait_for(lambda home=home: home.status()["peers"][0]["outstanding"] == 0, "acks")
+        wait_for(lambda home=home: len(home.events("delivered")) == 9, "word of each")
+    for home in homes:
+        home.settle()
         log = home.log()
         assert sorted(entry["text"] for entry in log)[:4] == [f"a {row}" for row in range(4)]
         assert sum(entry["text"] == "the same" for entry in log) == 4

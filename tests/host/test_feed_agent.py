@@ -45,6 +45,7 @@ def test_a_wiped_agent_recovers_from_its_feed_and_the_other_reads_it(
     wait_for(lambda: (a.status()["feed"] or {}).get("pushed", 0) >= 7, "all of them in the feed")
     assert [event["reason"] for event in a.events("feed")] == [a.events("feed")[0]["reason"], ""]
     before = [entry["id"] for entry in a.log()]
+    wait_for(lambda: b.status()["feed"]["watched"] == 1, "word of a's feed at b")
 
     # Wiped, and alone: what it gets back comes from its feed.
     cable.plugged = False
@@ -54,11 +55,12 @@ def test_a_wiped_agent_recovers_from_its_feed_and_the_other_reads_it(
     a.start()
     wait_for(lambda: len(a.log()) == 7, "its log")
     assert sorted(entry["id"] for entry in a.log()) == sorted(before)
-    assert len(a.events("delivered")) - told == 7
+    wait_for(lambda: len(a.events("delivered")) - told == 7, "word of each of them")
     # What it writes now follows what it got back; b sees it in the feed it was told of before.
     a.put("after the loss")
     wait_for(lambda: len(b.log()) == 8, "the new one, by the feed alone", 90)
-    assert b.status()["feed"]["pulled"] >= 1 and b.check_alive() is False
+    wait_for(lambda: b.status()["feed"]["pulled"] >= 1, "its count")
+    assert b.check_alive() is False
     cable.plugged = True
     b.put("over the cable again")
     wait_for(lambda: len(a.log()) == 9, "the cable's")
@@ -71,7 +73,10 @@ def test_a_wiped_agent_recovers_from_its_feed_and_the_other_reads_it(
         ("feed = 3", "must be a table"),
         ('[feed]\nplace = "folder:log"', 'must be as "folder:/media/log"'),
         ('[feed]\nplace = "/media/log"', 'must be as "folder:/media/log"'),
-        ('[feed]\nplace = "mqtt://host/p"', 'must be as "folder:/media/log"'),
+        ('[feed]\nplace = "stick:///media"', 'or "mqtt://host:1883/prefix", not'),
+        ('[feed]\nplace = "mqtt://"', "carrier URL mqtt://"),
+        ('[feed]\nplace = "folder:/media/log"\nserve = true', "needs a broker where others ask"),
+        ("[feed]\nserve = true", "needs a broker where others ask"),
         ('[feed]\nwatch = "yes"', "must be true or false"),
         ("[feed]\nperiod_ms = 0", "must be a whole number"),
         ("[feed]\nspeed = 1", "unknown key"),
@@ -89,7 +94,9 @@ def test_one_clear_line_for_what_is_wrong(
 
 def test_a_feed_is_written_as_it_is_read(make_home: Callable[..., Home], tmp_path: Path) -> None:
     home = make_home("a", A)
-    for row, feed in enumerate((FeedSettings("folder:/media/log", False, 500), FeedSettings())):
+    served = FeedSettings("mqtt://host:1883/orchard", True, 500, True)
+    folder = FeedSettings("folder:/media/log", False, 500)
+    for row, feed in enumerate((folder, FeedSettings(), served)):
         made = replace(config.load(home.path), home=tmp_path / str(row), feed=feed)
         config.create(made)
         assert config.load(made.home) == made

@@ -143,10 +143,11 @@ def test_keys_that_come_while_the_agent_runs(make_home: MakeHome, cable: Cable) 
         home.start("--wait")
         home.put(f"of {home.name}")
     wait_for(lambda: a.events("carrier"), "refusal")
-    assert "b: no keys" in a.status()["peers"][0]["reason"]
+    wait_for(lambda: "b: no keys" in a.status()["peers"][0]["reason"], "the reason")
     share_keys(a, b)
     wait_for(lambda: len(a.log()) == len(b.log()) == 2, "both messages")
-    assert all(home.status()["peers"][0]["state"] == "up" for home in (a, b))
+    for home in (a, b):
+        wait_for(lambda home=home: home.status()["peers"][0]["state"] == "up", "word of the line")
     with pytest.raises(private.BusyError, match="another process uses these keys"):
         share_keys(a, b)
 
@@ -209,7 +210,9 @@ def test_a_restored_home_gets_back_what_it_had_acknowledged(
     a.put("a 1")
     b.put("b 1")
     stick(tmp_path / "usb", a, b, a)
-    secrets = {name: name.encode().ljust(32, b"!") for name in ("commands.key", "feed.key")}
+    secrets = {
+        name: name.encode().ljust(32, b"!") for name in ("commands.key", "feed.key", "store.key")
+    }
     for name, secret in secrets.items():
         private.create(a.path / "keys" / name, secret)
     assert "can be this member" in call(a, "backup", str(tmp_path / "backup"))

@@ -132,7 +132,7 @@ def test_a_store_that_was_put_back(
     for number in range(own):
         b.put(f"own and lost {number}")
     wait_for_logs(homes, 70)
-    wait_for(lambda: said(a, "outstanding") == 0, "all acknowledged")
+    a.settle()
     b.stop()
     if peer_restarts:
         a.kill()

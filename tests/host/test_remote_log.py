@@ -2,6 +2,7 @@
 
 import random
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ from drupelet_host.remote_log_wire import (
 from helpers_remote import KEYS, Device, upload
 
 
-def folder(path: Path) -> RemoteStore:
+def folder(path: Path) -> FolderStore:
     (path / "stick").mkdir(exist_ok=True)
     return FolderStore(path / "stick")
 
@@ -299,3 +300,107 @@ def test_a_writer_tells_how_often_it_writes(tmp_path: Path) -> None:
     reader = LogReader(KEYS, place)
     list(reader.news())
     assert reader.period_s == 900
+
+
+class Raced(FolderStore):
+    """A store whose writer moves the feed on after each of the first looks at its pointer."""
+
+    def __init__(self, path: Path, move: Callable[[], object], moves: int) -> None:
+        super().__init__(path)
+        self.move = move
+        self.moves = moves
+
+    def fetch(self, name: bytes) -> bytes | None:
+        content = super().fetch(name)
+        if self.moves:
+            self.moves -= 1
+            self.move()
+        return content
+
+
+def test_a_feed_that_moves_while_it_is_read_is_looked_at_again_at_once(tmp_path: Path) -> None:
+    ann, ben, place = Device(), Device(), folder(tmp_path)
+    writer = ann.writer(place)
+
+    def grow() -> None:
+        ann.put(b"more")
+        upload(writer)
+
+    grow()
+    reader = LogReader(KEYS, Raced(place.path, grow, 1))
+    assert ben.take(reader) == 2 and reader.lost == 0
+    # A page that was found, and is replaced before it is read.
+    reader = LogReader(KEYS, place)
+    assert next(reader.news())
+    grow()
+    assert len(list(reader.news())) == 3 and reader.taken == 3
+
+
+def test_two_writers_of_one_feed_do_not_pass_over_a_message(tmp_path: Path) -> None:
+    ann, twin, place = Device(), Device(), folder(tmp_path)
+    other = twin.writer(place)
+    twin.put(b"of a copy")
+    raced = Raced(place.path, lambda: upload(other), 1)
+    ann.put(b"ours")
+    writer = ann.writer(raced)
+    # The copy wrote between our look and our update: its message is taken in first.
+    assert writer.turn(0) == 0 and writer.must_recover
+    assert ann.take(LogReader(KEYS, place)) == 1
+    assert upload(writer) == 1 and writer.count == 2
+
+
+def test_an_update_that_is_refused_is_told_and_not_taken_for_done(tmp_path: Path) -> None:
+    ann, place = Device(), FolderStore(tmp_path)
+    place.update = lambda *_: False  # type: ignore[method-assign]
+    ann.put(b"never through")
+    with pytest.raises(StorageError, match="another device"):
+        ann.writer(place).turn(0)
+
+
+def test_what_is_lost_of_the_own_feed_does_not_end_it(tmp_path: Path) -> None:
+    ann, place = Device(), folder(tmp_path)
+    ann.put(b"short")
+    upload(ann.writer(place))
+    before = set(tmp_path.rglob("*.BLK"))
+    ann.put(b"long" * 1000)
+    upload(ann.writer(place))
+    contents = set(tmp_path.rglob("*.BLK")) - before
+    max(contents, key=lambda path: path.stat().st_size).unlink()  # the long one's own content
+    again = Device()
+    writer = again.writer(place)
+    assert writer.turn(0) == 0 and writer.must_recover
+    assert again.take(LogReader(KEYS, place)) == 1
+    assert writer.turn(0) == 0 and writer.must_recover
+    writer.go_on()
+    again.put(b"after it")
+    assert upload(writer) == 1 and writer.count == 3
+    ben = Device()
+    assert ben.take(LogReader(KEYS, place)) == 2
+
+
+def test_a_writer_that_stays_measures_its_period(tmp_path: Path) -> None:
+    ann, place = Device(), folder(tmp_path)
+    writer, reader = ann.writer(place), LogReader(KEYS, folder(tmp_path))
+    for turn in range(20):
+        ann.put(b"%d" % turn)
+        writer.look_again()
+        assert writer.turn(turn * 600_000) == 1
+    Device().take(reader)
+    assert reader.period_s == 600
+
+
+def test_another_stick_gets_the_whole_log(tmp_path: Path) -> None:
+    ann = Device()
+    place = FolderStore(tmp_path / "stick")
+    place.path.mkdir()
+    writer = ann.writer(place)
+    for number in range(40):
+        ann.put(b"%d" % number)
+    assert upload(writer) == 40
+    place.path.rename(tmp_path / "first")
+    place.path.mkdir()
+    ann.put(b"one more")
+    writer.look_again()
+    assert upload(writer) == 41
+    ben = Device()
+    assert ben.take(LogReader(KEYS, place)) == 41

@@ -1,6 +1,7 @@
 """`drupelet group push` and `pull`: a wiped home gets its log back, and a peer reads it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,14 @@ from typer.testing import CliRunner
 
 from drupelet.errors import StorageError
 from drupelet_host import cli, clock, config, database, mailbox
-from drupelet_host.config import Config, Peer
+from drupelet_host.cas import FolderStore
+from drupelet_host.config import Config, FeedSettings, Peer
+from drupelet_host.feed_agent import AgentFeed
+from drupelet_host.feed_places import Places
+from drupelet_host.lines import Brokers
 from drupelet_host.log_view import LogView
 from drupelet_host.member import Member
-from drupelet_host.remote_log import POLL_MS_MAX
+from drupelet_host.remote_log import POLL_MS_MAX, POLL_MS_MIN, LogReader, take_news
 from drupelet_host.remote_log_home import FeedWatch, open_folder, run_alone
 
 
@@ -23,15 +28,20 @@ def make(folder: Path, name: str, other: str) -> Config:
 
 
 def write(settings: Config, count: int) -> None:
-    connection = database.connect(settings.store_path)
+    member = Member(settings)
+    write_into(member, count)
+    member.close(clock.now_ms())
+
+
+def write_into(member: Member, count: int) -> None:
+    member.commit()  # what it has open would keep the letters out
+    connection = database.connect(member.config.store_path)
     for number in range(count):
         mailbox.post(connection, b"reading %d" % number)
     connection.close()
-    member = Member(settings)
     while member.publish_letters(clock.now_ms()):
         for event in member.events():
             member.took(event)
-    member.close(clock.now_ms())
 
 
 def log(settings: Config) -> list[tuple[str, str]]:
@@ -118,6 +128,58 @@ def test_an_agent_watches_feeds_less_often_while_they_do_not_grow(tmp_path: Path
     place.rename(tmp_path / "gone")
     now_ms += POLL_MS_MAX
     assert watch.turn(now_ms) == 0 and watch.failures == 1
+    member.close(clock.now_ms())
+
+
+def test_members_are_told_of_a_feed_before_its_place_is_there(tmp_path: Path) -> None:
+    """Who hears of it with the first message can follow it when no link is left."""
+    place = tmp_path / "stick"
+    settings = FeedSettings(f"folder:{place}", True, 50)
+    ann = replace(make(tmp_path, "a", "b"), feed=settings)
+    member = Member(ann)
+    told: list[str] = []
+    places = Places(member, Brokers(), lambda: None)
+    feed = AgentFeed(member, settings, places, member.took, lambda _, why: told.append(why), 0)
+    feed.turn(0)
+    known = member.clients.feeds.known()[ann.id]
+    assert known.places == (f"folder:{place}",) and "no such folder" in told[0]
+    write_into(member, 3)
+    feed.turn(50)
+    assert feed.pushed == 0 and len(told) == 1
+    place.mkdir()
+    feed.turn(100)
+    assert feed.pushed == 3 and told[1:] == [""]
+    assert member.clients.feeds.known()[ann.id] == known  # nothing that has to be told anew
+    feed.turn(150)
+    assert feed.pushed == 3
+    member.close(clock.now_ms())
+
+
+def test_a_feed_that_grows_is_looked_at_as_often_whatever_brings_it(tmp_path: Path) -> None:
+    """Messages that links bring first are no reason to look less often: the links may go."""
+    ann, place = make(tmp_path, "a", "b"), tmp_path / "stick"
+    place.mkdir()
+    write(ann, 5)
+    run_alone(ann, "push", place)
+    member = Member(ann)
+    feed = member.clients.feeds.known()[ann.id]
+    member.close(clock.now_ms())
+    ben = make(tmp_path, "b", "a")
+    member = Member(ben)
+    member.clients.feeds.announce(ann.id, feed, bytes(8), 0)
+    watch = FeedWatch(member, member.clients, open_folder)
+    assert watch.turn(0) == 5 and watch.watched == 1
+    now_ms = 0
+    for _ in range(12):
+        write(ann, 1)
+        run_alone(ann, "push", place)
+        # As over a cable: b has it before it looks.
+        reader = LogReader(feed.keys, FolderStore(place))
+        link = member.stick_link(ann.id)
+        assert take_news(reader, member.node, member.readings, link, now_ms) == 1
+        now_ms += watch.wait_ms(now_ms)
+        assert watch.turn(now_ms) == 0
+        assert watch.wait_ms(now_ms) == POLL_MS_MIN
     member.close(clock.now_ms())
 
 

@@ -166,7 +166,7 @@ def test_a_full_pending_area_refuses_and_counts(bench: Bench) -> None:
 
 def test_a_deleted_message_keeps_its_id_and_place(bench: Bench) -> None:
     first, second = bench.put(1, b"one"), bench.put(2, b"two")
-    assert bench.store.delete(first, b"", 0) == OK
+    assert bench.store.entomb(first, b"", 0) == OK
     assert bench.store.barrier() == OK
     store = bench.reboot()
     assert store.find(message_id(1), 0) == first
@@ -233,7 +233,7 @@ def test_a_part_becomes_a_message(bench: Bench, pending: bool) -> None:
     assert bench.body(handle) == body
     assert bytes(store.timestamp) == (77).to_bytes(8)
     assert bench.log() == [handle]
-    assert store.delete(handle, b"", 0) == OK
+    assert store.entomb(handle, b"", 0) == OK
 
 
 def test_an_incomplete_part_goes_on_at_a_whole_piece(bench: Bench) -> None:
@@ -337,7 +337,7 @@ def test_a_deleted_message_keeps_its_edges(bench: Bench, count: int) -> None:
     edges = bytes([count]) + random.Random(count).randbytes(32 * count)
     plain, kept = bench.put(1, b"one"), bench.put_as(2, STATE_PRIVATE, b"two")
     for handle, private in ((plain, False), (kept, True)):
-        assert bench.store.delete(handle, edges + b"not this", len(edges)) == OK
+        assert bench.store.entomb(handle, edges + b"not this", len(edges)) == OK
         for _ in range(2):
             assert bench.state(handle) == STATE_DELETED
             assert bench.store.private == private
@@ -352,7 +352,7 @@ def test_a_deleted_message_keeps_its_edges(bench: Bench, count: int) -> None:
         assert bench.state(kept) == STATE_DELETED and not bench.store.private
         assert bench.store.edges_size == len(edges)
         bench.durable()
-    assert bench.store.delete(kept, b"", 0) == OK
+    assert bench.store.entomb(kept, b"", 0) == OK
     assert bench.state(kept) == STATE_DELETED and bench.store.edges_size == len(edges)
     assert bench.log() == [plain, kept]
 
@@ -388,9 +388,9 @@ def test_what_is_in_the_log_cannot_become_invalid(bench: Bench) -> None:
     assert bench.bury(2, invalid) == invalid == bench.bury(2)
     assert bench.store.duplicates == before + 4
     assert bench.state(entered) == STATE_DELIVERED and bench.body(entered) == b"valid"
-    assert bench.store.delete(entered, b"", 0) == OK
+    assert bench.store.entomb(entered, b"", 0) == OK
     assert bench.bury(1, entered) == entered and bench.state(entered) == STATE_DELETED
-    assert bench.store.delete(invalid, b"\0", 1) == OK and bench.state(invalid) == STATE_INVALID
+    assert bench.store.entomb(invalid, b"\0", 1) == OK and bench.state(invalid) == STATE_INVALID
     assert bench.bury(3, 12345) == E_STORAGE
     assert bench.store.find(message_id(3), 0) == 0
 
@@ -406,7 +406,7 @@ def test_long_bodies_go_with_what_is_buried_or_deleted(bench: Bench, state: int)
     if state == STATE_PENDING:
         assert bench.bury(9, handle) == handle
     else:
-        assert store.delete(handle, b"\0", 1) == OK
+        assert store.entomb(handle, b"\0", 1) == OK
     bench.durable()
     assert bench.state(handle) == (STATE_INVALID if state == STATE_PENDING else STATE_DELETED)
     assert bench.store.read_into(handle, 0, bytearray(9), 0, 9) == bench.store.edges_size
@@ -421,9 +421,9 @@ def test_a_group_that_was_left_is_as_if_it_had_never_been_here(bench: Bench) -> 
     stays = bench.put_as(2, STATE_DELIVERED, b"2", other)
     kept = bench.put_as(3, STATE_PRIVATE, b"3", ours)
     waiting = [bench.put_as(n, STATE_PENDING, b"4", ours) for n in range(4, 4 + PENDING_MAX)]
-    assert bench.store.open_up(kept) == OK and bench.store.delete(kept, b"\0", 1) == OK
+    assert bench.store.open_up(kept) == OK and bench.store.entomb(kept, b"\0", 1) == OK
     bench.store.barrier()
-    assert bench.store.forget(GROUP, ours) == OK
+    assert bench.store.dismiss(GROUP, ours) == OK
     later = [bench.put_as(n, STATE_PENDING, b"", other) for n in range(20, 20 + PENDING_MAX)]
     assert min(later) > 0, "their room is free"
     for _ in range(2):
@@ -450,7 +450,7 @@ def test_a_group_that_was_left_is_as_if_it_had_never_been_here(bench: Bench) -> 
 def test_the_messages_of_a_peer_that_was_removed_stay(bench: Bench) -> None:
     first, other = (bench.store.member(PEER, key, 0, 4) for key in (b"abcd", b"efgh"))
     handle = bench.put_as(1, STATE_DELIVERED, b"1", 1, first)
-    assert bench.store.forget(PEER, first) == OK
+    assert bench.store.dismiss(PEER, first) == OK
     for _ in range(2):
         assert bench.body(handle) == b"1" and bench.store.source == first
         bench.durable()
@@ -470,12 +470,12 @@ def test_a_number_is_given_again_only_when_no_message_carries_it(bench: Bench, k
     carried, free, live = numbers[3], numbers[5], numbers[7]
     group, source = (carried, 9) if kind == GROUP else (1, carried)
     assert bench.put_as(1, STATE_DELIVERED, b"1", group, source) > 0
-    assert bench.store.forget(kind, carried) == OK
+    assert bench.store.dismiss(kind, carried) == OK
     if kind == PEER or isinstance(bench.store, FlashStore):
         assert bench.store.member(kind, b"news", 0, 4) == E_CAPACITY
     else:  # the rows of a group's messages go at once
         assert bench.store.member(kind, b"news", 0, 4) == carried
-    assert bench.store.forget(kind, free) == OK
+    assert bench.store.dismiss(kind, free) == OK
     bench.durable()
     assert bench.store.member(kind, b"more", 0, 4) == free
     bench.durable()
@@ -515,9 +515,9 @@ def test_descriptors_are_kept_with_their_groups(bench: Bench, size: int) -> None
         assert count == 0 and back == descriptor
         assert bench.store.descriptor_size(other) == 5
         bench.durable()
-    assert bench.store.forget(PEER, number) == OK, "a peer of that number has no descriptor"
+    assert bench.store.dismiss(PEER, number) == OK, "a peer of that number has no descriptor"
     assert bench.store.descriptor_size(number) == size
-    assert bench.store.forget(GROUP, number) == OK
+    assert bench.store.dismiss(GROUP, number) == OK
     for _ in range(2):
         assert bench.store.descriptor_size(number) == -1
         assert bench.store.descriptor_size(other) == 5

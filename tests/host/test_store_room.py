@@ -76,8 +76,8 @@ def test_a_deletion_stays_until_all_are_known_to_have_the_message(small: Bench) 
     kept, known = small.put(1, b"one"), small.put(2, b"two")
     small.put(3, b"three")
     edges = b"\1" + bytes(32)
-    assert small.store.delete(kept, edges, 33, 5) == OK
-    assert small.store.delete(known, edges, 33) == OK
+    assert small.store.entomb(kept, edges, 33, 5) == OK
+    assert small.store.entomb(known, edges, 33) == OK
     small.store.settled_handle = 1 << 29
 
     def fill(begin: int) -> None:
@@ -135,7 +135,7 @@ def test_what_made_room_is_known_and_not_taken_in_again(small: Bench) -> None:
     small.put_as(2, STATE_PRIVATE, b"two")
     assert small.store.bury(1, 2, message_id(3), 0, bytes(8), 0, 0) > 0
     deleted = small.put(4, b"four")
-    assert small.store.delete(deleted, b"\0", 1) == OK
+    assert small.store.entomb(deleted, b"\0", 1) == OK
     overflow(small, 1000)
     for _ in range(2):
         for number in (1, 2, 3, 4):
@@ -151,7 +151,7 @@ def test_what_made_room_is_known_and_not_taken_in_again(small: Bench) -> None:
         assert small.put(1, b"one") >= GONE_HANDLE, "known"
         assert small.store.duplicates == before + 1
         assert small.log() == log, "it is not in the log again"
-        assert small.store.delete(found(small, 1), b"", 0) == OK
+        assert small.store.entomb(found(small, 1), b"", 0) == OK
         assert small.store.read_into(found(small, 1), 0, bytearray(8), 0, 8) < 0
         assert found(small, 77777) == 0
         small.durable()
@@ -162,7 +162,7 @@ def test_what_a_group_left_behind_is_taken_in_anew(small: Bench) -> None:
     assert small.put_as(1, STATE_DELIVERED, b"one", group) > 0
     overflow(small, 1000)
     assert found(small, 1) >= GONE_HANDLE
-    assert small.store.forget(GROUP, group) == OK
+    assert small.store.dismiss(GROUP, group) == OK
     assert found(small, 1) == 0, "it was left"
     again = small.store.member(GROUP, message_id(70), 0, 32)
     assert again != group or not isinstance(small.store, FlashStore)

@@ -1,0 +1,155 @@
+"""Where feeds are kept: folders, and agents that serve their SQLite on a broker (SPEC 15.4, 15.5).
+
+    [feed]
+    place = "mqtt://host:1883/prefix"   # kept by a member that serves there ...
+    serve = true                        # ... or by this agent, for all members
+
+Who serves makes the store's id and access key and announces both with its own feed: so all members
+have them, and what a member knew of them outlives its store (`keys/store.key`). An agent connects
+only to brokers that its own configuration names.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from drupelet.errors import DrupeletError, StorageError
+from drupelet_host import private
+from drupelet_host.cas import FolderStore, RemoteStore, SqliteRemoteStore
+from drupelet_host.config import FOLDER_PLACE, Config
+from drupelet_host.feeds import ACCESS_SIZE, Feed
+from drupelet_host.lines import Brokers
+from drupelet_host.member import Member
+from drupelet_host.remote_log_home import open_folder
+from drupelet_host.remote_log_mqtt import MqttService, exchange_over
+from drupelet_host.remote_log_service import StoreClient, StoreService
+from drupelet_transports.url import Url, parse_url
+
+# Id and access key of the store that our feed is in.
+STORE_KEY_NAME = "store.key"
+_ID_SIZE = 4
+# Stores of other agents that one agent asks; more feeds than that are read by those who can.
+STORES_MAX = 8
+
+
+def _broker(url: Url) -> tuple[str, int, str]:
+    return (url.host, url.port, url.path)
+
+
+class Places:
+    """The stores that one agent can reach.
+
+    idle: called again and again while an answer is waited for; StorageError from it ends the
+    wait. Raises PrivateError or StorageError.
+    """
+
+    def __init__(self, member: Member, brokers: Brokers, idle: Callable[[], object]) -> None:
+        settings = member.config
+        assert settings.feed is not None
+        self._member = member
+        self._brokers = brokers
+        self._idle = idle
+        self._place = settings.feed.place
+        self._path = settings.keys_path / STORE_KEY_NAME
+        self._own_id = os.urandom(_ID_SIZE)  # as a client, until the next start
+        self._stores: dict[tuple[str, bytes], RemoteStore] = {}
+        self._tries = 0
+        self._service: MqttService | None = None
+        self.access = b""  # of the store that our feed is in
+        if settings.feed.serve:
+            self._serve(parse_url(self._place))
+
+    def _serve(self, url: Url) -> None:
+        if not self._path.is_symlink() and not self._path.exists():
+            self._keep(os.urandom(ACCESS_SIZE))
+        self.access = private.read(self._path, ACCESS_SIZE)
+        if len(self.access) != ACCESS_SIZE:
+            raise StorageError(f"{self._path}: cut short; put it back, or remove it for a new one")
+        member = self._member
+        # What the node has open is committed first: a write that fails takes nothing of it along.
+        store = SqliteRemoteStore(member.store.connection, settle=member.commit)
+        self._stores[self._place, self.access] = store
+        service = StoreService(store, self.access[_ID_SIZE:], member.commit)
+        client = self._brokers.client(url)
+        self._service = MqttService(client, url.path, self.access[:_ID_SIZE], service)
+
+    def serve(self) -> bool:
+        """Answer who asks our store; True when more may wait."""
+        return self._service is not None and self._service.turn() > 0
+
+    def poll_object(self) -> object | None:
+        """What to wait on for calls."""
+        return self._service.poll_object if self._service is not None else None
+
+    def own(self, known: dict[bytes, Feed]) -> RemoteStore | None:
+        """The store that our feed goes to; None: no member has told of one there yet.
+
+        known: the feeds that were announced. `failed` makes the next call take another one.
+        """
+        if self._place.startswith(FOLDER_PLACE):
+            return FolderStore(Path(self._place.removeprefix(FOLDER_PLACE)))
+        if self._service is None:
+            told = [
+                feed.access
+                for device, feed in sorted(known.items())
+                if self._place in feed.places and device != self._member.config.id
+            ]
+            found = [access for access in dict.fromkeys([*told, self._kept()]) if access]
+            if not found:
+                return None
+            self.access = found[self._tries % len(found)]
+        return self.open(self._place, self.access)
+
+    def failed(self) -> None:
+        """Our store did not answer: another one may be at its place by now."""
+        self._tries += 1
+
+    def works(self) -> None:
+        """Our store answers: it is found again after a loss. Raises StorageError."""
+        if self.access and self._kept() != self.access:
+            self._keep(self.access)
+
+    def _kept(self) -> bytes:
+        try:
+            kept = private.read(self._path, ACCESS_SIZE)
+        except DrupeletError:
+            return b""
+        return kept if len(kept) == ACCESS_SIZE else b""
+
+    def _keep(self, access: bytes) -> None:
+        private.make_folder(self._path.parent)
+        private.replace(self._path, access)
+
+    def open(self, place: str, access: bytes) -> RemoteStore | None:
+        """The store of an announced place; None for one that we do not reach."""
+        if place.startswith(FOLDER_PLACE):
+            return open_folder(place)
+        if (place, access) in self._stores:
+            return self._stores[place, access]
+        if len(access) != ACCESS_SIZE or len(self._stores) == STORES_MAX:
+            return None
+        try:
+            url = parse_url(place)
+        except DrupeletError:
+            return None
+        if url.scheme != "mqtt" or _broker(url) not in self._named(self._member.config):
+            return None
+        self._stores[place, access] = self._client(url, access)
+        return self._stores[place, access]
+
+    def _named(self, settings: Config) -> set[tuple[str, int, str]]:
+        """The brokers of our own configuration, as it is now."""
+        urls = [peer.url for peer in settings.peers]
+        urls += [shared.url for shared in (*settings.topics, *settings.channels)]
+        return {_broker(parse_url(url)) for url in (*urls, self._place) if url.startswith("mqtt:")}
+
+    def _client(self, url: Url, access: bytes) -> RemoteStore:
+        client = self._brokers.client(url)
+        exchange = exchange_over(client, access[:_ID_SIZE], self._own_id, self._idle)
+
+        def ask(frames: list[bytes]) -> list[bytes]:
+            if not client.up:
+                raise StorageError(f"{url.text}: not connected; is the broker running?")
+            return exchange(frames)
+
+        return StoreClient(ask, access[_ID_SIZE:], self._own_id)

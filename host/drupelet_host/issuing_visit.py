@@ -1,0 +1,33 @@
+"""A host's visit of a stick: its bundles also bring what peers are to be told of keys."""
+
+from collections.abc import Callable
+
+from drupelet.errors import OK
+from drupelet.seal import TYPE_CONTROL, Seal
+from drupelet.seal_issue import Issuer
+from drupelet_transports.sealed_visit import SealedVisit
+from drupelet_transports.stick import BundleWriter, Stick
+
+
+class IssuingVisit(SealedVisit):
+    """See `SealedVisit`; `issuers` has, by peer's id, what it is still to be told."""
+
+    def __init__(
+        self, stick: Stick, seals: dict[bytes, Seal], frame: bytearray,
+        now_ms: Callable[[], int], after_frame: Callable[[], None], buf: bytearray,
+    ) -> None:  # fmt: skip
+        super().__init__(stick, seals, frame, now_ms, after_frame, buf)
+        self.issuers: dict[bytes, Issuer] = {}
+
+    def waits(self, peer_id: bytes) -> bool:
+        """See SealedVisit."""
+        issuer = self.issuers.get(peer_id)
+        return issuer is not None and bool(issuer.revoking or not issuer.rekeyed)
+
+    def tell(self, writer: BundleWriter, seal: Seal, peer_id: bytes) -> int:
+        """See SealedVisit."""
+        issuer = self.issuers.get(peer_id)
+        code = OK
+        while issuer is not None and code == OK and (text := issuer.due(self._now_ms())):
+            code = self._put(writer, seal, text, len(text), TYPE_CONTROL)
+        return code

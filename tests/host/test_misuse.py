@@ -1,0 +1,200 @@
+"""What a person gets wrong: one line with the remedy, nothing lost, nothing half done."""
+
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drupelet_host import backup, config, provision
+from drupelet_host.backup import BackupError
+from drupelet_host.config import ConfigError, Peer
+from drupelet_host.keys import KeysError
+from drupelet_host.log_view import last_status
+from drupelet_host.stick_visit import _link
+from drupelet_tools.sim.minimise import parse_spans
+from host.conftest import Home
+from host.test_cli import assert_refused, run
+from host.test_provision import home_keys
+
+MakeHome = Callable[..., Home]
+A, B = 0xA0000001, bytes.fromhex("b0000002")
+
+
+def test_what_init_and_peer_add_refuse(make_home: MakeHome, tmp_path: Path) -> None:
+    new = ["--home", str(tmp_path / "new"), "--group", "g"]
+    assert_refused(run("init", *new, "--name", "a", "--id", "40 00 00 00"), "id: must be 8 hex")
+    with pytest.raises(ConfigError, match="name: must not be empty"):
+        config.add_peer(make_home("c", A + 1).path, Peer("", B, "stick:"))
+    home = make_home("a", A)
+    for url, why in (
+        ("serial:///dev/x?baud=-5", "baud must be a number above 0"),
+        ("loop:", "serial, mqtt and stick reach a peer"),
+        ("udp://239.0.0.1:7447", "serial, mqtt and stick reach a peer"),
+    ):
+        with pytest.raises(ConfigError, match=f"peer 1: url: .*{why}"):
+            config.add_peer(home.path, Peer("b", B, url))
+    assert_refused(home.run("peer", "add", "b", "zz", "stick:"), "8 hex digits (4 bytes), not")
+    assert config.load(home.path).peers == ()
+
+
+def test_an_empty_path_is_not_the_folder_one_stands_in() -> None:
+    for words in (["status", "--home", ""], ["stick", ""]):
+        done = run(*words)
+        assert done.returncode == 2
+        assert "is empty; name a folder" in done.stderr
+
+
+@pytest.mark.parametrize("key", ["name", "id", "epoch_ms", "family", "learn"])
+def test_a_long_value_is_not_told_in_full(tmp_path: Path, key: str) -> None:
+    good = {"name": '"a"', "id": '"a0000001"', "group": '"g"', key: '"' + 5000 * "x" + '"'}
+    (tmp_path / config.CONFIG_NAME).write_text("\n".join(f"{k} = {v}" for k, v in good.items()))
+    with pytest.raises(ConfigError, match=key) as caught:
+        config.load(tmp_path)
+    assert len(str(caught.value)) < len(str(tmp_path)) + 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"peers": 5}',
+        '{"peers": [5]}',
+        '{"peers": [{"id": "b0000002", "seals": 3}]}',
+        '{"said_ms": "x"}',
+        '{"counters": []}',
+        '{"topics": [{}]}',
+        "[]",
+        "{",
+        200_000 * "[",
+    ],
+)
+def test_a_status_of_something_else_is_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "status.json"
+    path.write_text(text)
+    assert last_status(path) == {}
+
+
+def test_status_and_doctor_beside_a_status_of_something_else(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    home.put("one")
+    path = config.load(home.path).status_path
+    path.write_text('{"peers": 5}')
+    assert home.run("status").returncode == 0
+    path.write_text('{"peers": [{"id": "b0000002", "seals": {"live": {}}}]}')
+    assert "live: 0 forged, 0 replayed" in home.run("doctor").stdout
+
+
+def test_a_full_stick_leaves_the_keys_as_they_were(
+    make_home: MakeHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    settings = config.load(home.path)
+    flash = tmp_path / "flash"
+    flash.mkdir()
+    real = provision.FlashKeys.save
+
+    def full(self: provision.FlashKeys, row: int, record: bytes | bytearray) -> int:
+        self.failure = "the stick is full"
+        return real(self, row, record) if row in writable else provision.E_STORAGE
+
+    monkeypatch.setattr(provision.FlashKeys, "save", full)
+    writable: set[int] = set()
+    with pytest.raises(KeysError, match="is full; the keys from before, if any, still hold"):
+        provision.provision_peer(settings, "b", str(flash))
+    assert not provision.has_keys(settings, B)
+    assert not list((home.path / "keys").glob("b0000002.[lb]*[ed]"))
+    # Without --again, as nothing is there.
+    writable = set(range(8))
+    provision.provision_peer(settings, "b", str(flash))
+    ours = home_keys(home, B)
+    writable = set()
+    with pytest.raises(KeysError, match="still hold"):
+        provision.provision_peer(settings, "b", str(flash), again=True)
+    assert home_keys(home, B) == ours
+    # What got half of the new keys cannot go on with the old ones.
+    writable = {0}
+    with pytest.raises(KeysError, match="repeat with --again"):
+        provision.provision_peer(settings, "b", str(flash), again=True)
+    assert home_keys(home, B) != ours
+
+
+def test_a_backup_cut_anywhere_or_changed_is_refused(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    home.put("one")
+    (tmp_path / "flash").mkdir()
+    provision.provision_peer(config.load(home.path), "b", str(tmp_path / "flash"))
+    whole = tmp_path / "whole"
+    backup.back_up(home.path, whole)
+    content = whole.read_bytes()
+    with tarfile.open(whole) as tar:
+        last = tar.getmembers()[-1]
+        inside = [info.offset_data for info in tar.getmembers()]
+        offsets = [info.offset for info in tar.getmembers()]
+    end = last.offset_data + last.size
+    bad, new = tmp_path / "bad", tmp_path / "new"
+    for size in (*offsets, *(at + 512 for at in offsets), *range(100, end, 7919)):
+        bad.write_bytes(content[:size])
+        with pytest.raises(BackupError, match="cannot be restored"):
+            backup.restore(bad, new)
+        assert not new.exists()
+    for at in inside:
+        bad.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(BackupError, match="cannot be restored"):
+            backup.restore(bad, new)
+        assert not new.exists()
+    assert backup.restore(whole, new).name == "a"
+
+
+def test_ctrl_c_in_a_restore_leaves_nothing(
+    make_home: MakeHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_home("a", A)
+    backup.back_up(home.path, tmp_path / "whole")
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backup, "_renew_keys", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        backup.restore(tmp_path / "whole", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_stick_whose_folders_lead_elsewhere(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    (tmp_path / "flash").mkdir()
+    provision.provision_peer(config.load(home.path), "b", str(tmp_path / "flash"))
+    elsewhere, usb = tmp_path / "elsewhere", tmp_path / "usb"
+    elsewhere.mkdir()
+    usb.mkdir()
+    assert _link(usb) is None
+    for inner in ("", "A0000001", "A0000001/B0000002", "B0000002"):
+        link = usb / "DRUPELET" / inner
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(elsewhere)
+        assert _link(usb) == link
+        if inner != "B0000002":
+            link.unlink()
+    assert_refused(home.run("stick", str(usb)), str(link), "leads off the stick; remove it")
+    assert not list(elsewhere.iterdir())
+
+
+def test_damaged_files_on_a_stick_are_told_of(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    (tmp_path / "flash").mkdir()
+    provision.provision_peer(config.load(home.path), "b", str(tmp_path / "flash"))
+    usb = tmp_path / "usb"
+    folder = usb / "DRUPELET" / "A0000001" / "B0000002"
+    folder.mkdir(parents=True)
+    for number in (1, 2):
+        (folder / f"{number:08X}.DRP").write_bytes(bytes(range(number, 90)))
+    done = home.run("stick", str(usb))
+    assert done.returncode == 0
+    assert done.stdout.endswith("safe to unplug\n")
+    assert done.stderr == "drupelet: 2 files are damaged or for another, and were left alone\n"
+
+
+@pytest.mark.parametrize("only", ["nonsense", "5-1", "-1", "1-99999999999", "1,,2", "1e3"])
+def test_steps_that_are_none(only: str) -> None:
+    with pytest.raises(ValueError, match="write steps as 1-4,7"):
+        parse_spans(only)
