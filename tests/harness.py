@@ -223,15 +223,15 @@ def blake2s(request):
 
 
 def cobs_encode(request):
-    from drupelet_transports import framing
+    from drupelet_transports import cobs
 
-    return {"wire": to_hex(framing.cobs_encode(unhexlify(request["data"])))}
+    return {"wire": to_hex(cobs.cobs_encode(unhexlify(request["data"])))}
 
 
 def cobs_decode(request):
-    from drupelet_transports import framing
+    from drupelet_transports import cobs
 
-    return {"data": to_hex(framing.cobs_decode(unhexlify(request["wire"])))}
+    return {"data": to_hex(cobs.cobs_decode(unhexlify(request["wire"])))}
 
 
 DIALECT_VERBS = ("bloom", "hashn", "treq", "tresp")

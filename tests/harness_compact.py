@@ -43,8 +43,8 @@ class Nobody:
         return 0
 
     find = on_ack = on_offer = on_request = on_message = sees = sight = show_all = set_state = (
-        ignore
-    )
+        lose
+    ) = ignore
     count_record = ignore
 
 

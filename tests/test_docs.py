@@ -447,7 +447,13 @@ def test_the_wake_state_is_the_drawn_one() -> None:
     assert device.node.save(0) == OK
     expected = struct.pack(">BBHI", 2, 1, device.boot, first)
     expected += struct.pack(">BIIIB", device.peer, first, 0, 0, 1 << device.group)
-    expected += struct.pack(">IB", first, 0) + struct.pack(">IB", second, 1)
+    assert bytes(device.store.saved[: device.store.saved_size]) == expected + struct.pack(
+        ">IB", second, 1
+    )
+    # The peer offers one and asks for the other: an ACK is owed, the message was not sent since.
+    assert device.take(b"\x40" + record(2, id_of(b"\x00two")) + record(3, id_of(b"\x00one"))) == OK
+    assert device.node.save(0) == OK
+    expected += struct.pack(">IB", second | 1 << 30, 1) + struct.pack(">IB", first | 1 << 31, 1)
     assert bytes(device.store.saved[: device.store.saved_size]) == expected
 
 

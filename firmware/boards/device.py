@@ -16,7 +16,7 @@ from drupelet.blackbox import (
     COUNT_PROGRAMS,
 )
 from drupelet.errors import OK
-from drupelet.limits import DEEP_SLEEP_MS_MIN, FRAME_SIZE_MAX
+from drupelet.limits import DEEP_SLEEP_MS_MIN
 from drupelet.node import EVENT_MESSAGE
 from drupelet.schedule import elapsed_ms
 from drupelet.seal_row import PEER_LOST
@@ -59,6 +59,7 @@ class Device:
     def __init__(
         self, node: "Node", box: "BlackBox", clock: "ClockPort", source: "SourcePort",
         author: "Author", readings: int, telemetry: int, epoch_ms: int, say: "Say",
+        frame: bytearray,
     ) -> None:  # fmt: skip
         self.node = node
         self.box = box
@@ -68,12 +69,12 @@ class Device:
         self.epoch_ms = epoch_ms
         self.own = 0  # readings that we have taken, over all boots
         self.logged = 0  # readings of anybody in the log
-        self._recovered = 0
+        self._recovered = self._millivolts = 0
         self.heap_low = gc.mem_free()
         self._readings = readings
         self._telemetry = telemetry
         self.say = say
-        self.frame = bytearray(FRAME_SIZE_MAX)
+        self.frame = frame  # FRAME_SIZE_MAX bytes
         self._timestamp = bytearray(8)
         clock.timestamp_into(self._timestamp)
         self._live = []
@@ -84,7 +85,6 @@ class Device:
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
         self.events: "Node | BoardCommands" = node  # whose events `consume` takes
         self._totals = [0, 0, 0]  # damaged frames, flash programs and erases that were counted
-        self._millivolts = 0
         self.due_ms = clock.now_ms()
 
     def add_live(self, transport: "Transport", link: "Link") -> None:

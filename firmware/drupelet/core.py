@@ -2,12 +2,7 @@
 to take in, whatever brought it."""
 
 from drupelet._compat import const
-from drupelet.blackbox import (
-    CODE_CREATED,
-    CODE_DELIVERED,
-    COUNT_CREATED,
-    COUNT_DELIVERED,
-)
+from drupelet.blackbox import CODE_CREATED, CODE_DELIVERED, COUNT_CREATED, COUNT_DELIVERED
 from drupelet.errors import E_PEER, E_STORAGE, OK
 from drupelet.graph import Graph
 from drupelet.limits import (
@@ -18,6 +13,7 @@ from drupelet.limits import (
     SCRATCH_SIZE,
 )
 from drupelet.members import FAMILIES, FAMILY_MVDS, GROUP_TELEMETRY, HEAD_PARENTS, Members
+from drupelet.memory import get_u16
 from drupelet.slots import MessageSlots, OfferPool
 from drupelet.window import Window
 
@@ -68,7 +64,7 @@ class Core:
         self.members = Members(groups_max, peers_max)
         self.slots = MessageSlots(messages_max, peers_max, index)
         self.offers = OfferPool(offers_max)
-        self.window = Window(store, self.members, self.slots)
+        self.window = Window(store, self.members, self.slots, self.offers)
         self.graph = Graph(store, self.members, self.slots, self.offers, self.window)
         self.hash: "HashPort" = None  # type: ignore[assignment] # of the message that is looked at
         # By family: each brings its own with its first group.
@@ -135,13 +131,14 @@ class Core:
         self.hash = self._hashes[self.members.families[group]]  # type: ignore[assignment]
         self.hash.start(self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size)
 
-    def head_size(self, group: int, first: int, size: int) -> int:
+    def head_size(self, group: int, first: int, size: int, stamp: int = 0) -> int:
         """Bytes of a stored body that are not hashed, or E_PEER; `first` is its first byte.
 
+        `stamp` is the timestamp's: below zero is none (BSP v1 3), though segments may bring it.
         Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
         """
         if self.members.families[group] != FAMILY_MVDS:
-            return 0
+            return E_PEER if stamp & 0x80 else 0
         count = first & HEAD_PARENTS
         head = 1 + count * ID_SIZE
         return head if count <= DEPENDENCIES_MAX and head <= size else E_PEER
@@ -151,7 +148,7 @@ class Core:
         at: int, size: int,
     ) -> int:  # fmt: skip
         """Compute `id` of a stored body in a buffer; OK or E_PEER."""
-        head = self.head_size(group, body[at] if size else 0, size)
+        head = self.head_size(group, body[at] if size else 0, size, stamp[stamp_at])
         if head < 0:
             return E_PEER
         self.begin_hash(group, stamp, stamp_at, size - head)
@@ -174,7 +171,7 @@ class Core:
         offset = CONTENT_HEADER_SIZE
         if group < 0:
             return E_PEER
-        head = self.head_size(group, scratch[CONTENT_HEADER_SIZE], size - offset)
+        head = self.head_size(group, scratch[offset], size - offset, scratch[ID_SIZE])
         if head < 0:
             return E_PEER
         offset += head
@@ -205,8 +202,9 @@ class Core:
         self.delivered += 1
         if self.is_box(group):
             return
+        tag = get_u16(self.members.group_ids, group * ID_SIZE)
         if source == 0:
             self.box.count(COUNT_CREATED, 1)
-            self.box.log_id(now_ms, CODE_CREATED, 0, 0, ids, at)
+            self.box.log_id(now_ms, CODE_CREATED, 0, tag, ids, at)
         self.box.count(COUNT_DELIVERED, 1)
-        self.box.log_id(now_ms, CODE_DELIVERED, source, 0, ids, at)
+        self.box.log_id(now_ms, CODE_DELIVERED, source, tag, ids, at)

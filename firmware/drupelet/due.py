@@ -7,8 +7,6 @@ epochs and back-off; a stick has no epochs, a visit writes everything that is no
 from drupelet._compat import const
 from drupelet.backoff import counted, interval_epochs
 from drupelet.blackbox import CODE_OFFERED, CODE_REQUESTED, CODE_SENT, COUNT_RETRANSMITS
-from drupelet.errors import OK
-from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import ID_SIZE
 from drupelet.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, SHARED
 from drupelet.memory import copy
@@ -205,12 +203,10 @@ class Dues:
 
     def _look(self, handle: int, slot: int) -> bool:
         core = self.core
-        # The log may have dropped the body of what all had acknowledged.
-        if core.store.load(handle) != OK or core.store.state != STATE_DELIVERED:
-            return False
         core.message_handle = handle
         core.message_slot = slot
-        core.message_group = core.members.group_slot(core.store.group)
+        # The log may have dropped the body of what all had acknowledged.
+        core.message_group = core.window.look(handle)
         return core.message_group >= 0
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
@@ -254,12 +250,10 @@ class Dues:
     def _wants_logged(self, handle: int) -> bool:
         core = self.core
         store = core.store
-        if store.load(handle) != OK or store.state != STATE_DELIVERED:
-            return False
-        group = core.members.group_slot(store.group)
+        group = core.window.look(handle)
         if group < 0 or self.sees(group) != SHARED:
             return False
-        if core.members.peer_slot(store.source) == self.peer:
+        if core.window.gave(self.peer, handle):
             return False
         slot = core.slots.find(store.id, 0)
         return slot < 0 or not core.slots.states[self._cell(slot)] & HOLD
@@ -352,9 +346,8 @@ class Dues:
             self.heard_epoch = -1
         awake = self.heard_epoch >= 0 and silent <= _STALL_EPOCHS * self.every
         if self._stalled_epochs < 0 or not awake:
-            doubled = self._pace * 2
             count = self.core.slots.count
-            self._pace = doubled if awake and doubled < count else count
+            self._pace = min(self._pace * 2, count) if awake else count
             self._stalled_epochs = 0
         elif self._paced:
             self._stalled_epochs += 1

@@ -80,7 +80,7 @@ class Roll(Room):
                 return number
         return E_CAPACITY
 
-    def forget(self, kind: int, number: int) -> int:
+    def dismiss(self, kind: int, number: int) -> int:
         """A group was left: its messages are as if they had never been here; OK or a code.
 
         Or a peer was removed: its number is not given to another one before its messages go.

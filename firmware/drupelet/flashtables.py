@@ -36,6 +36,7 @@ from drupelet.limits import (
     ID_SIZE,
     KEPT_MAX,
     MEMBERS_MAX,
+    OWN_SHARE,
     SEGMENTS_SPARE,
     TIMESTAMP_SIZE,
     WAKE_STATE_SIZE_MAX,
@@ -86,6 +87,10 @@ class Tables(Parts):
         self.refused = 0
         self._marks = -1  # for what marks no segment could go
         self._data_max = log.segments_max - SEGMENTS_SPARE
+        # Of these our own messages leave some to what comes in; two segments at least, for the
+        # peer needs all of one to give one of its own back.
+        kept = min(self._data_max // OWN_SHARE, OWN_SHARE)
+        self._own_max = self._data_max - kept - (kept > 0)
         # The newest wake state.
         self.saved = bytearray(WAKE_STATE_SIZE_MAX)
         self.saved_size = 0

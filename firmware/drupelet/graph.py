@@ -18,7 +18,7 @@ from drupelet.limits import ID_SIZE
 from drupelet.members import FAMILY_MVDS, GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.reader import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
-from drupelet.slots import EPHEMERAL, OWED, PENDING, USED, WANTED
+from drupelet.slots import EPHEMERAL, OWED, PENDING, STICK_LOST, STICK_ROW, USED, WANTED
 from drupelet.states import ACK, ACKING
 
 TYPE_CHECKING = False
@@ -283,6 +283,10 @@ class Graph:
             self._left_out = True  # a full log may have room in the next epoch
             return False
         self.handle = handle
+        # A peer that lost what waited here lacks it under its new handle, too. (No peer: below 0.)
+        lost = self.members.peer_slot(self.reader.source) * STICK_ROW + STICK_LOST
+        if lost >= 0 and self.window.sticks[lost] >= old:
+            self.window.sticks[lost] = handle
         slots.handles[slot] = handle
         slots.flags[slot] = USED
         self._private = private

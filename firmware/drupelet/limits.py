@@ -217,6 +217,9 @@ SEAL_OLD_HOST_MAX = const(64)
 SEAL_TELL_MS = const(2000)
 # While nothing authentic comes, each time after twice as long, up to this: each costs a write.
 SEAL_TELL_MS_MAX = const(1 << 21)
+# That our log is begun anew is told in the epoch that is open: it costs air only, a frame of 40
+# bytes, and who comes back after an absence hears of it about a minute later.
+SEAL_ANEW_MS_MAX = const(1 << 16)
 # A REKEY or REVOKE is told again in each epoch, or after this time.
 SEAL_CONTROL_MS = const(60000)
 # Revoked devices that a host tells of at once.
@@ -256,6 +259,10 @@ FILES_OPEN_MAX = const(9)
 # Segments that new data never takes: wake states go on when the log is full, one segment being
 # written while the one before it is removed.
 SEGMENTS_SPARE = const(2)
+# One segment in so many of the others, so many at most, and one more are kept from our own
+# messages for what peers send: two full members that took nothing would wait for each other. Of
+# fewer than six segments none is.
+OWN_SHARE = const(4)
 # Ids in RAM as bits: 2 KiB keep a search for an unknown id off the flash in 99 of 100 cases with
 # 1,600 messages in the log (4 bits each). A power of two, at most 8,192.
 FILTER_SIZE = const(2048)

@@ -388,7 +388,7 @@ class Link(Bundles):
                 left = 1
             elif self._train:
                 return self.budget.wait_for(now_ms, FRAME_SIZE_MIN) if self.budget else 0
-        elif not window.waits(self.peer):
+        elif not (window.waits(self.peer) or self.core.graph.promoted):
             if self._due_epoch < 0:
                 return WAIT_MS_MAX
             left = epochs_since(self._due_epoch, epoch)

@@ -7,29 +7,22 @@ it is joined again. A removed peer's row is free for another one.
 """
 
 from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.errors import E_STORAGE, OK
 from drupelet.flashread import STATE_PENDING, STATE_PRIVATE
-from drupelet.hashes import GroupHash
-from drupelet.limits import (
-    DEPENDENCIES_MAX,
-    DESCRIPTOR_SIZE_MAX,
-    ID_SIZE,
-    PART_PUBLISH,
-    SCRATCH_SIZE,
-)
+from drupelet.limits import DEPENDENCIES_MAX, ID_SIZE
 from drupelet.memory import copy
-from drupelet.slots import PENDING
-from drupelet.states import HOLD
+from drupelet.slots import PENDING, STICK_ROW
+from drupelet.states import ACK, ACKING, HOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
     from drupelet.graph import Graph
+    from drupelet.window import Window
 
-# Kinds of `store.forget`.
+# Kinds of `store.dismiss`.
 _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
-_COMPOSED_KEY = b"describe"
 
 
 def share(graph: "Graph", group: int, handle: int) -> int:
@@ -69,8 +62,22 @@ def _open_up(graph: "Graph", handle: int) -> int:
     here = store.state == STATE_PRIVATE
     code = store.open_up(handle)
     if code == OK and here:
-        graph.window.show(handle)
+        _show(graph.window, handle)
     return code
+
+
+def _show(window: "Window", handle: int) -> None:
+    """A message in the log is shared from now on: it goes to all who share its group."""
+    store = window.store
+    for peer in range(window.members.peers):
+        # Else the cursor comes to it; where there is no room, it goes back to what is before.
+        if handle <= window.cursors[peer] and window.take_up(handle, peer) == -1:
+            window.cursors[peer] = 0
+            before = store.next(0)
+            while 0 < before < handle:
+                window.cursors[peer] = before
+                before = store.next(before)
+            window.changed(peer)
 
 
 def _private_parent(graph: "Graph", group: int, handle: int, id: bytearray) -> int:
@@ -108,7 +115,7 @@ def delete(graph: "Graph", group: int, handle: int) -> int:
             copy(edges, 1 + row * ID_SIZE, id, 0, ID_SIZE)
     edges[0] = count
     missing = _missing(graph, group, handle, slot)
-    code = store.delete(handle, edges, 1 + count * ID_SIZE, missing)
+    code = store.entomb(handle, edges, 1 + count * ID_SIZE, missing)
     if code == OK and slot >= 0:
         graph.release(slot)
     return code
@@ -156,13 +163,24 @@ def shown(core: "Core", group: int, peer: int) -> None:
         handle = store.next_kept(handle)
 
 
+def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
+    """A peer sees less of a group (rows): of what was on its way only what it knows stays."""
+    kept = HOLD | ACK | ACKING if visibility else HOLD
+    slots = core.slots
+    for slot in range(slots.count):
+        if slots.groups[slot] == group:
+            core.window.set_state(slot, peer, slots.states[peer * slots.count + slot] & kept)
+    if not visibility:
+        core.offers.drop_peer(peer)
+
+
 def leave(core: "Core", group: int) -> int:
     """Leave a group (row): its messages go, and what of it was on its way; OK or a code.
 
     When the store does not take it, nothing has changed.
     """
     members = core.members
-    code = core.store.forget(_MEMBER_GROUP, members.group_numbers[group])
+    code = core.store.dismiss(_MEMBER_GROUP, members.group_numbers[group])
     if code != OK:
         return code
     slots = core.slots
@@ -196,15 +214,20 @@ def _shorten(core: "Core") -> None:
 
 def remove_peer(core: "Core", peer: int) -> int:
     """Forget a peer (row) and all that is known about it; OK or a code: nothing has changed."""
-    code = core.store.forget(_MEMBER_PEER, core.members.peer_numbers[peer])
+    code = core.store.dismiss(_MEMBER_PEER, core.members.peer_numbers[peer])
     if code != OK:
         return code
-    core.window.drop_peer(peer)
+    window = core.window
+    for slot in range(core.slots.count):
+        window.set_state(slot, peer, 0)
+    window.cursors[peer] = 0
+    for row in range(STICK_ROW):
+        window.sticks[peer * STICK_ROW + row] = 0
     core.offers.drop_peer(peer)
     for part in range(len(core.part_owners)):
         if core.part_owners[part] == peer + 1:
             core.part_owners[part] = 0
-    core.members.drop_peer(peer)
+    core.members.remove_peer(peer)
     handle = core.store.next_kept(0)
     while handle:
         held(core, peer, handle)
@@ -216,42 +239,4 @@ def _settle(core: "Core") -> int:
     """Tell the store what may go, now that who is to get it has changed; OK."""
     core.window.dirty = True
     core.window.save()  # tried again before the next sleep
-    return OK
-
-
-# --- descriptors ---
-
-
-def describe_begin(core: "Core", client_id: "bytes | bytearray") -> int:
-    """Begin a group's descriptor, which is handed in piece by piece; OK or a code."""
-    assert len(client_id) == ID_SIZE
-    core.store.part_drop(PART_PUBLISH)
-    code = core.store.part_open(PART_PUBLISH, _COMPOSED_KEY, 0, 0)
-    return code if code < 0 else core.store.part_append(PART_PUBLISH, client_id, 0, ID_SIZE)
-
-
-def describe_append(core: "Core", piece: "bytes | bytearray", at: int, size: int) -> int:
-    """Add `size` bytes to the descriptor; E_CAPACITY when it gets longer than 32 KiB."""
-    if core.store.part_size(PART_PUBLISH) + size > ID_SIZE + DESCRIPTOR_SIZE_MAX:
-        return E_CAPACITY
-    return core.store.part_append(PART_PUBLISH, piece, at, size)
-
-
-def describe_end(core: "Core", id: bytearray) -> int:
-    """Compute the group's id from what was handed in; OK or a code."""
-    store = core.store
-    size = store.part_size(PART_PUBLISH)
-    scratch = core.scratch
-    if store.part_read_into(PART_PUBLISH, 0, scratch, 0, ID_SIZE) != ID_SIZE:
-        return E_STORAGE
-    hashing = GroupHash()
-    hashing.start(scratch, 0, size - ID_SIZE)
-    at = ID_SIZE
-    while at < size:
-        count = store.part_read_into(PART_PUBLISH, at, scratch, 0, SCRATCH_SIZE)
-        if count <= 0:
-            return E_STORAGE
-        hashing.update(scratch, 0, count)
-        at += count
-    hashing.digest_into(id, 0)
     return OK

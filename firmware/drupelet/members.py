@@ -75,7 +75,7 @@ class Members:
         self.peer_numbers[slot] = number
         return slot
 
-    def drop_peer(self, slot: int) -> None:
+    def remove_peer(self, slot: int) -> None:
         """Empty a peer's row: nothing is visible to it any more."""
         self.peer_numbers[slot] = 0
         for group in range(self.groups):

@@ -53,7 +53,6 @@ from drupelet.profiles import (
 )
 from drupelet.publish import Publisher
 from drupelet.schedule import EpochClock
-from drupelet.states import ACK, ACKING, HOLD
 from drupelet.telemetry import Recorder
 
 TYPE_CHECKING = False
@@ -127,19 +126,19 @@ class Node:
 
     def join_begin(self, client_id: bytes) -> None:
         """Join a group whose descriptor comes piece by piece: `join_append`, then `join_end`."""
-        from drupelet.manage import describe_begin
+        from drupelet.describe import describe_begin
 
         check(describe_begin(self.core, client_id), "no room for a descriptor")
 
     def join_append(self, piece: "bytes | bytearray", at: int, size: int) -> None:
         """Add `size` bytes to the descriptor. Raises CapacityError beyond 32 KiB."""
-        from drupelet.manage import describe_append
+        from drupelet.describe import describe_append
 
         check(describe_append(self.core, piece, at, size), "no room for a descriptor")
 
     def join_end(self, flags: int = 0, client: "ClientPort | None" = None) -> int:
         """Become a member; returns the group's number."""
-        from drupelet.manage import describe_end
+        from drupelet.describe import describe_end
 
         id = bytearray(ID_SIZE)
         check(describe_end(self.core, id), "the descriptor cannot be read back")
@@ -208,10 +207,9 @@ class Node:
 
                 shown(self.core, group, peer)
         elif visibility < before:
-            kept = HOLD | ACK | ACKING if visibility else HOLD
-            self.core.window.hide(group_slot, peer_slot, kept)
-            if not visibility:
-                self.core.offers.drop_peer(peer_slot)
+            from drupelet.manage import hidden
+
+            hidden(self.core, group_slot, peer_slot, visibility)
 
     def boot(self, now_ms: int, resumed: bool = False) -> int:
         """Take up where the store left off; returns the number of this boot (1..65535).
@@ -220,7 +218,9 @@ class Node:
         the flash is not written.
         """
         core = self.core
-        core.window.restore()
+        from drupelet.waking import restore
+
+        restore(core.window)
         window = core.window
         core.graph.recover()
         core.promote(now_ms)

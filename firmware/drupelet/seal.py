@@ -28,11 +28,11 @@ from drupelet.memory import copy, equal, fill, get_u16, put_u16
 # isort: off
 # fmt: off
 from drupelet.seal_row import (
-    AGE_AT, ANSWERED_AT, BUNDLE, CLOSED, FORGED_AT, FORGED_HERE_AT, FRAME_SIZE_AT, GENERATION_AT,
-    GENERATION_IN_AT, HEARD, IN_AT, IN_EPOCH_AT, IN_OPEN, IN_SALT_AT, ISSUER, KID_AT, MUTED,
-    OLD_SIZE, OUT_AT, OUT_EPOCH_AT, OUT_OPEN, OUT_SALT_AT, OWES, PEER_GEN_AT, PEER_LOST, RENEW,
-    REPLAYED_AT, ROW_SIZE, SECOND_AT, SEQ_AT, STATUS_FLAGS, STATUS_SEQ_AT, TAG_SIZE_AT, TOKENS_AT,
-    TOLD, UNCONFIRMED, URGENT, WINDOW, get_u24, put_u24,
+    AGE_AT, ANEW, ANSWERED_AT, BUNDLE, CLOSED, FORGED_AT, FORGED_HERE_AT, FRAME_SIZE_AT,
+    GENERATION_AT, GENERATION_IN_AT, HEARD, IN_AT, IN_EPOCH_AT, IN_OPEN, IN_SALT_AT, ISSUER,
+    KID_AT, MUTED, OLD_SIZE, OUT_AT, OUT_EPOCH_AT, OUT_OPEN, OUT_SALT_AT, OWES, PEER_GEN_AT,
+    PEER_LOST, RENEW, REPLAYED_AT, ROW_SIZE, SECOND_AT, SEQ_AT, STATUS_FLAGS, STATUS_SEQ_AT,
+    TAG_SIZE_AT, TOKENS_AT, TOLD, UNCONFIRMED, URGENT, WINDOW, get_u24, put_u24,
 )
 # fmt: on
 # isort: on
@@ -345,6 +345,8 @@ class Seal(Named):
                 context.rows[status_at] = buf[6]
                 self.flags |= TOLD
                 self._take_status(buf, head)
+                if text == STATUS_SIZE and self.flags & OWES:
+                    self.flags |= URGENT  # who has nothing else to say waits for ours
             context.at += STATUS_SIZE
             return text - STATUS_SIZE
         if kind == TYPE_CONTROL and self.flags & ISSUER:
@@ -362,6 +364,8 @@ class Seal(Named):
         if not equal(buf, at + 4, rows, row + PEER_GEN_AT, 4):
             if not equal(rows, row + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
                 self.flags |= PEER_LOST
+                # What left before the loss speaks of what is lost: it comes too late.
+                self.context.epochs.old_of(self, True)
             copy(rows, row + PEER_GEN_AT, buf, at + 4, 4)
         if caps & _ASK:
             self.flags |= OWES
@@ -373,12 +377,14 @@ class Seal(Named):
             return  # further than we could follow
         put_u24(rows, row + ANSWERED_AT, seen)
         if self.flags & BUNDLE:
+            if seen == ours and self.flags & OUT_OPEN:
+                self.flags &= ~ANEW
             return
         same = buf[at] == rows[row + OUT_SALT_AT]
         same = same and not (caps ^ rows[row + OUT_SALT_AT + 1]) & _SALT_BITS
         if seen == ours and caps & _OPEN and same:
             if caps & _TOLD:
-                self.flags &= ~UNCONFIRMED
+                self.flags &= ~(UNCONFIRMED | ANEW)
             else:
                 self.flags |= OWES
         elif seen >= ours or not self.flags & UNCONFIRMED:

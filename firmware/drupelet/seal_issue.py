@@ -31,7 +31,7 @@ def rekey(keys: "KeyPort", root: bytes, kid: int, generation: int, flags: int) -
 
 
 class Issuer:
-    """What one seal's peer is still to be told; `Sealed.issuer` and `SealedVisit` ask for it."""
+    """What one seal's peer is still to be told; `Sealed.issuer` and `IssuingVisit` ask for it."""
 
     def __init__(self, seal: "Seal") -> None:
         self._seal = seal

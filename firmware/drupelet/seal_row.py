@@ -52,6 +52,7 @@ ISSUER = const(512)  # the peer may re-key and revoke
 CLOSED = const(1024)  # revoked
 MUTED = const(2048)  # too many wrong tags
 PEER_LOST = const(4096)  # the peer's store is another one: show it everything again
+ANEW = const(8192)  # our own log is begun anew: told alone until the peer has heard of it
 STATUS_FLAGS = const(7)
 
 

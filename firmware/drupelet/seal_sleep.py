@@ -18,6 +18,7 @@ from drupelet.errors import E_PEER, OK
 from drupelet.memory import copy, equal, fill
 from drupelet.seal_row import (
     AGE_AT,
+    ANEW,
     GENERATION_AT,
     GENERATION_IN_AT,
     IN_EPOCH_AT,
@@ -29,6 +30,7 @@ from drupelet.seal_row import (
     RENEW,
     STATUS_FLAGS,
     STATUS_SEQ_AT,
+    UNCONFIRMED,
 )
 
 TYPE_CHECKING = False
@@ -102,5 +104,6 @@ def import_from(seal: "Seal", buf: bytearray, at: int, size: int) -> int:
             rows[row + IN_WINDOW_AT + (seq >> 3)] |= 1 << (seq & 7)
     rows[row + STATUS_SEQ_AT] = 0
     flags = seal.flags & ~(STATUS_FLAGS | OWES | RENEW) | OUT_OPEN
-    seal.flags = flags | buf[at + 1] & STATUS_FLAGS
+    flags |= buf[at + 1] & STATUS_FLAGS
+    seal.flags = flags if flags & UNCONFIRMED else flags & ~ANEW
     return OK

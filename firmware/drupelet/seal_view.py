@@ -51,6 +51,7 @@ class Named:
     closed = _bit(row.CLOSED)
     muted = _bit(row.MUTED)
     peer_lost = _bit(row.PEER_LOST)
+    anew = _bit(row.ANEW)
     generation = _number(row.GENERATION_AT, 2)
     generation_in = _number(row.GENERATION_IN_AT, 2)
     kid_in = _number(row.KID_AT, 2)

@@ -18,7 +18,7 @@ from drupelet.limits import (
 )
 from drupelet.memory import copy, crc32_into, equal, fill, get_u16, get_u32, put_u16, put_u32
 from drupelet.schedule import elapsed_ms, epochs_since
-from drupelet.states import HOLD, QUEUED
+from drupelet.states import HOLD, QUEUED, REQUEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,7 +165,8 @@ class Snapshot:
             if self._whole(buf, size) and self._fits(buf, store):
                 code = OK
                 if form == _LONG:
-                    self._take_state(buf, store)
+                    store.saved_size = get_u16(buf, _SIZE_AT)
+                    copy(store.saved, 0, buf, _ROWS_AT + buf[1] * _ROW_SIZE, store.saved_size)
                 else:
                     copy(store.saved, 4, buf, 12, 4)
             buf[0] = _USED
@@ -181,8 +182,8 @@ class Snapshot:
             if size < _ROWS_AT + _CRC_SIZE:
                 return False
             end = _ROWS_AT + buf[1] * _ROW_SIZE + get_u16(buf, _SIZE_AT)
-        elif form != _SHORT:
-            return False
+        elif form != _SHORT or buf[1]:
+            return False  # the short form has no rows of peers
         if end + _CRC_SIZE > size:
             return False
         crc32_into(self._crc, 0, buf, 0, end, True)
@@ -196,11 +197,6 @@ class Snapshot:
             return False
         newest = get_u32(buf, 8)
         return (not newest or store.load(newest) == OK) and store.next(newest) == 0
-
-    def _take_state(self, buf: bytearray, store: "StorePort") -> None:
-        size = get_u16(buf, _SIZE_AT)
-        copy(store.saved, 0, buf, _ROWS_AT + buf[1] * _ROW_SIZE, size)
-        store.saved_size = size
 
     def apply(
         self, buf: bytearray, core: "Core", links: "list[Link]", plan: "WakePlan | None",
@@ -251,6 +247,7 @@ class Snapshot:
         newest = get_u32(buf, at + 6)
         for slot in range(slots.count):
             cell = peer * slots.count + slot
-            queued = slots.states[cell] & (QUEUED | HOLD) == QUEUED
+            # What the peer asked for is due at once.
+            queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
             if queued and slots.handles[slot] <= newest:
                 slots.sent(cell, buf[at + 1], sent)

@@ -173,7 +173,7 @@ class FlashStore(Shelf):
         full = pending and self._find_row(self._pending, 0) < 0
         if full or self._free_body() < 0:
             return self._refuse(E_CAPACITY)
-        code = self._room(MESSAGE_PAYLOAD + 4, self._data_max, group)
+        code = self._room(MESSAGE_PAYLOAD + 4, self._data_max if source else self._own_max, group)
         if code != OK:
             return code
         self.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
@@ -214,7 +214,7 @@ class FlashStore(Shelf):
         self._move_body(place, entered)
         return entered
 
-    def delete(
+    def entomb(
         self, handle: int, edges: "bytes | bytearray | memoryview", size: int, missing: int = 0
     ) -> int:  # fmt: skip
         """Keep the id, the place in the log and `size` bytes of edges; the body goes.
@@ -317,8 +317,9 @@ class FlashStore(Shelf):
     ) -> int:  # fmt: skip
         log = self._log
         payload = MESSAGE_PAYLOAD + stored + edges_size
+        own = not source and KIND_MESSAGE <= kind <= KIND_MESSAGE_FILE
         for _ in range(_TRIES):
-            code = self._room(payload, self._data_max, group)
+            code = self._room(payload, self._own_max if own else self._data_max, group)
             if code != OK:
                 return code
             handle = log.begin(kind, group, payload)

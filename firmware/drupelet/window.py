@@ -9,34 +9,41 @@ A message leaves its slot when no peer needs it there; its id stays known to the
 from drupelet._compat import const
 from drupelet.errors import OK
 from drupelet.flashread import STATE_DELIVERED
-from drupelet.limits import RESERVED_SLOTS
+from drupelet.limits import GONE_HANDLE, ID_SIZE, RESERVED_SLOTS
 from drupelet.members import FAMILY_MVDS, GROUP_TELEMETRY, HEAD_EPHEMERAL, SHARED
-from drupelet.memory import get_u16, get_u32, put_u16, put_u32
-from drupelet.slots import EPHEMERAL, PENDING, STICK_HOLDS, STICK_LOST, STICK_OUT, STICK_ROW, USED
+from drupelet.memory import fill, put_u16, put_u32
+from drupelet.slots import EPHEMERAL, OWED, PENDING, STICK_HOLDS, STICK_LOST, STICK_OUT, STICK_ROW
 from drupelet.states import ACK, ACKING, BUNDLED, HOLD, QUEUED, REQUEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.members import Members
     from drupelet.ports import StorePort
-    from drupelet.slots import MessageSlots
+    from drupelet.slots import MessageSlots, OfferPool
 
 _BUSY = ACK | ACKING | REQUEST
 # What is saved before sleep (docs/SPEC.md 5): version, boot, consumed handle, peer rows, messages.
-_VERSION = const(2)
-_HEADER_SIZE = const(8)
-_LOST = const(0x80)  # of the first byte of `low`: the peer may lack even what came from it
-_PEER_SIZE = const(14)
+STATE_FORM = const(2)
+STATE_HEAD_SIZE = const(8)
+STATE_LOST = const(0x80)  # of the first byte of `low`: the peer may lack even what came from it
+STATE_PEER_SIZE = const(14)
+# What a message row says of its peers, first what counts most: who is owed an ACK, who asked for
+# the message, who holds it. The flags ACK and REQUEST stand above the handle.
+_ROWS = bytes((HOLD | ACK, REQUEST, HOLD))
+STATE_SHIFT = const(5)
 _head = bytearray(1)  # the first byte of the body that is looked at
 
 
 class Window:
     """Slots, log cursors and what of them survives a reboot."""
 
-    def __init__(self, store: "StorePort", members: "Members", slots: "MessageSlots") -> None:
+    def __init__(
+        self, store: "StorePort", members: "Members", slots: "MessageSlots", offers: "OfferPool"
+    ) -> None:
         self.store = store
         self.members = members
         self.slots = slots
+        self.offers = offers
         peers_max = len(members.peer_numbers)
         self.cursors = [0] * peers_max  # the handle up to which the log is queued for the peer
         self.queued = [0] * peers_max  # messages in slots that the peer is not known to hold
@@ -54,44 +61,10 @@ class Window:
             self.store.settled[row] = 0
         self.dirty = self.dirty or self.boot != 0
         self.cursors[peer] = 0
-        self._changed(peer)
+        self.changed(peer)
 
-    def show(self, handle: int) -> None:
-        """A message in the log is shared from now on: it goes to all who share its group."""
-        store = self.store
-        for peer in range(self.members.peers):
-            if not self.members.peer_numbers[peer] or handle > self.cursors[peer]:
-                continue  # the cursor comes to it
-            slot = self.fetch(handle, peer) if self.queued[peer] < self._share() else -1
-            if slot >= 0:
-                self._queue(slot, peer)
-            elif slot == -1:
-                # No room: the cursor goes back to what is before it in the log.
-                before = 0
-                after = store.next(0)
-                while after and after < handle:
-                    before = after
-                    after = store.next(after)
-                self.cursors[peer] = before
-                self._changed(peer)
-
-    def drop_peer(self, peer: int) -> None:
-        """Forget what is known about a peer; its row is free for another one."""
-        for slot in range(self.slots.count):
-            self.set_state(slot, peer, 0)
-        self.cursors[peer] = 0
-        for row in range(STICK_ROW):
-            self.sticks[peer * STICK_ROW + row] = 0
-        self.dirty = True
-
-    def hide(self, group: int, peer: int, kept: int) -> None:
-        """A peer sees less of a group: of its states there only the flags `kept` stay."""
-        slots = self.slots
-        for slot in range(slots.count):
-            if slots.groups[slot] == group:
-                self.set_state(slot, peer, slots.states[peer * slots.count + slot] & kept)
-
-    def _changed(self, peer: int) -> None:
+    def changed(self, peer: int) -> None:
+        """The peer's links have to look again."""
         self.changes[peer] = (self.changes[peer] + 1) & 0xFF
 
     def waits(self, peer: int) -> bool:
@@ -109,7 +82,7 @@ class Window:
         now = state & (QUEUED | HOLD) == QUEUED
         if was != now:
             self.queued[peer] += 1 if now else -1
-        if (before ^ state) & HOLD:
+        if (before ^ state) & (HOLD | ACK):
             self.dirty = True
 
     def reset_slot(self, slot: int) -> None:
@@ -135,17 +108,15 @@ class Window:
         """
         slots = self.slots
         wanted = RESERVED_SLOTS if pending else 0
-        found = -1
         for step in range(slots.count):
             slot = (slots.oldest + step) % slots.count
             if not slots.flags[slot] or self.settled(slot):
                 if not wanted:
-                    found = slot
-                    break
+                    if slots.flags[slot]:
+                        self.reset_slot(slot)
+                    return slot
                 wanted -= 1
-        if found >= 0 and slots.flags[found]:
-            self.reset_slot(found)
-        return found
+        return -1
 
     def admit(
         self, id: "bytes | bytearray", at: int, handle: int, group: int, source: int,
@@ -158,9 +129,9 @@ class Window:
         self.slots.take(slot, id, at, handle)
         self.slots.groups[slot] = group
         if pending:
-            self.slots.flags[slot] = USED | PENDING
+            self.slots.flags[slot] |= PENDING
         peer = self.members.peer_slot(source)
-        if peer >= 0:
+        if peer >= 0 and handle > self.sticks[peer * STICK_ROW + STICK_LOST]:
             self.set_state(slot, peer, HOLD)
         return slot
 
@@ -168,9 +139,7 @@ class Window:
         """A message entered the log: peers that were up to date move on with it."""
         before = self.newest
         self.newest = handle
-        if slot < 0:
-            return
-        for peer in range(self.members.peers):
+        for peer in range(self.members.peers if slot >= 0 else 0):
             if self.cursors[peer] == before and self.queued[peer] < self._share():
                 self._queue(slot, peer)
                 self.cursors[peer] = handle
@@ -181,7 +150,7 @@ class Window:
             if self.slots.handles[slot] <= self.sticks[peer * STICK_ROW + STICK_HOLDS]:
                 state |= BUNDLED
             self.set_state(slot, peer, state | QUEUED)
-            self._changed(peer)
+            self.changed(peer)
 
     def _share(self) -> int:
         """Slots that one peer's queue may fill: one that never comes by starves no other."""
@@ -190,37 +159,45 @@ class Window:
     def refill(self, peer: int) -> bool:
         """Walk the peer's cursor on while there is room; True when something was queued."""
         moved = False
-        while self.cursors[peer] != self.newest and self.queued[peer] < self._share():
-            handle = self.store.next(self.cursors[peer])
-            if not handle:
-                self.cursors[peer] = self.newest
-                break
-            slot = self.fetch(handle, peer)
+        while self.waits(peer):
+            handle = self.store.next(self.cursors[peer]) or self.newest
+            slot = self.take_up(handle, peer)
             if slot == -1:
                 break
-            if slot >= 0:
-                self._queue(slot, peer)
-                moved = True
+            moved = moved or slot >= 0
             self.cursors[peer] = handle
         return moved
+
+    def take_up(self, handle: int, peer: int) -> int:
+        """Queue a log message for a peer; its slot, -1: no room, -2: it is not for this peer."""
+        slot = self.fetch(handle, peer) if self.queued[peer] < self._share() else -1
+        if slot >= 0:
+            self._queue(slot, peer)
+        return slot
+
+    def gave(self, peer: int, handle: int) -> bool:
+        """True if the message that was loaded came from a peer, which has not lost it since."""
+        came = self.members.peer_slot(self.store.source) == peer
+        return came and handle > self.sticks[peer * STICK_ROW + STICK_LOST]
+
+    def look(self, handle: int) -> int:
+        """Load a message of the log that is delivered; its group's row, or -1."""
+        if self.store.load(handle) != OK or self.store.state != STATE_DELIVERED:
+            return -1
+        return self.members.group_slot(self.store.group)
 
     def fetch(self, handle: int, peer: int) -> int:
         """The slot of a log message for this peer; -1: no room, -2: it is not for this peer."""
         store = self.store
-        if store.load(handle) != OK or store.state != STATE_DELIVERED:
-            return -2
-        group = self.members.group_slot(store.group)
+        group = self.look(handle)
         if group < 0 or self.members.visibility(group, peer) != SHARED:
             return -2
         slot = self.slots.find(store.id, 0)
         if slot >= 0:
             return slot
-        came = self.members.peer_slot(store.source) == peer
-        if came and handle > self.sticks[peer * STICK_ROW + STICK_LOST]:
+        if self.gave(peer, handle):
             return -2
         slot = self.admit(store.id, 0, handle, group, store.source, False)
-        if came and slot >= 0:
-            self.set_state(slot, peer, 0)  # it does not count as held by who gave it
         headed = slot >= 0 and self.members.families[group] == FAMILY_MVDS
         if headed and store.read_into(handle, 0, _head, 0, 1) == 1:
             self.slots.flags[slot] |= EPHEMERAL if _head[0] & HEAD_EPHEMERAL else 0
@@ -240,7 +217,7 @@ class Window:
                 sharers += 1
                 if not self.slots.states[peer * self.slots.count + slot] & HOLD:
                     return False
-        if not sharers or handle > self.consumed or self.store.delete(handle, _head, 0) != OK:
+        if not sharers or handle > self.consumed or self.store.entomb(handle, _head, 0) != OK:
             return False
         self.reset_slot(slot)
         return True
@@ -258,7 +235,7 @@ class Window:
         """Put the wake state (docs/SPEC.md 5.1) into `store.saved`; its size, at most `limit`."""
         members = self.members
         state = self.store.saved  # read at boot only
-        state[0] = _VERSION
+        state[0] = STATE_FORM
         state[1] = members.peers
         put_u16(state, 2, self.boot)
         put_u32(state, 4, self.consumed)
@@ -270,14 +247,15 @@ class Window:
             lowest = min(low, lowest)
             state[at] = members.peer_numbers[peer]
             put_u32(state, at + 1, low)
-            if self.sticks[peer * STICK_ROW + STICK_LOST] >= low:
-                state[at + 1] |= _LOST
+            lost = self.sticks[peer * STICK_ROW + STICK_LOST]
+            if lost and (lost >= low or 0 < self.store.next_pending(0) <= lost):
+                state[at + 1] |= STATE_LOST
             put_u32(state, at + 5, self.sticks[peer * STICK_ROW])
             put_u32(state, at + 9, self.sticks[peer * STICK_ROW + STICK_OUT])
             state[at + 13] = members.shares(peer)
-            at += _PEER_SIZE
+            at += STATE_PEER_SIZE
         self.store.settled_handle = lowest
-        return self._save_holders(state, at, lowest, limit)
+        return self._save_rows(state, at, lowest, limit)
 
     def _settle_groups(self) -> None:
         """Tell the store for each group what everybody has by cursor; `_low` takes back slots."""
@@ -308,89 +286,44 @@ class Window:
                 settled[row] = min(settled[row], handle)
         return low
 
-    def _save_holders(self, state: bytearray, at: int, lowest: int, limit: int) -> int:
+    def _save_rows(self, state: bytearray, at: int, lowest: int, limit: int) -> int:
         slots = self.slots
-        mask_size = (self.members.peers + 7) // 8
-        for slot in range(slots.count):
-            if slots.flags[slot] != USED or slots.handles[slot] < lowest:
-                continue
-            if at + 4 + mask_size > limit:
-                break  # what does not fit is offered again: bytes, never a message
-            put_u32(state, at, slots.handles[slot])
-            for byte in range(mask_size):
-                state[at + 4 + byte] = 0
-            for peer in range(self.members.peers):
-                if slots.states[peer * slots.count + slot] & HOLD:
-                    state[at + 4 + peer // 8] |= 1 << peer % 8
-            at += 4 + mask_size
+        offers = self.offers
+        for entry in range(offers.count):
+            if offers.kinds[entry] == OWED:
+                handle = self.store.find(offers.ids, entry * ID_SIZE)
+                if 0 < handle < GONE_HANDLE:
+                    at = self._save_row(state, at, at, handle, offers.peers[entry], ACK, limit)
+        for kind in _ROWS:
+            for slot in range(slots.count):
+                handle = slots.handles[slot]
+                if kind == HOLD and (slots.flags[slot] & (EPHEMERAL | PENDING) or handle < lowest):
+                    continue
+                row = at
+                for peer in range(self.members.peers):
+                    cell = peer * slots.count + slot
+                    sent = kind == REQUEST and slots.send_counts[cell]
+                    if slots.states[cell] & (HOLD | ACK | REQUEST) == kind and not sent:
+                        at = self._save_row(state, row, at, handle, peer, kind, limit)
         return at
 
-    def restore(self) -> None:
-        """Take up the saved state after `store.open()`; call once groups and peers are known."""
-        saved = self.store.saved
-        size = self.store.saved_size
-        peers = 0
-        at = _HEADER_SIZE
-        if size >= _HEADER_SIZE and saved[0] == _VERSION:
-            peers = saved[1]
-            self.boot = get_u16(saved, 2)
-            self.consumed = get_u32(saved, 4)
-            at += peers * _PEER_SIZE
-            self._restore_holders(saved, peers, at, size)
-        for row in range(peers):
-            at = _HEADER_SIZE + row * _PEER_SIZE
-            peer = self.members.peer_slot(saved[at])
-            if peer >= 0:
-                self.sticks[peer * STICK_ROW] = get_u32(saved, at + 5)
-                self.sticks[peer * STICK_ROW + STICK_OUT] = get_u32(saved, at + 9)
-                lost = saved[at + 1] & _LOST
-                saved[at + 1] -= lost
-                if not self.members.shares(peer) & ~saved[at + 13]:
-                    self.cursors[peer] = get_u32(saved, at + 1)
-                self.sticks[peer * STICK_ROW + STICK_LOST] = -1 if lost else 0
-        self._walk()
-        for peer in range(self.members.peers):
-            if self.sticks[peer * STICK_ROW + STICK_LOST]:
-                self.sticks[peer * STICK_ROW + STICK_LOST] = self.newest
+    def _save_row(
+        self, state: bytearray, row: int, at: int, handle: int, peer: int, kind: int, limit: int
+    ) -> int:
+        """Add a peer to a message row, which begins if `at` is still there; where it ends."""
+        if at == row:
+            at += 4 + (self.members.peers + 7) // 8
+            if at > limit:
+                return row  # bytes, never a message
+            fill(state, row, at - row, 0)
+            put_u32(state, row, handle)
+            state[row] |= (kind & (ACK | REQUEST)) << STATE_SHIFT
+        state[row + 4 + peer // 8] |= 1 << peer % 8
+        return at
 
-    def _walk(self) -> None:
-        """Find the newest message, and for each peer the last one before what it may miss.
-
-        Cursors hold where that begins. It may be no handle by now, so the log is walked: as far
-        as possible from `consumed` on, which is one.
-        """
-        lows = self.cursors
-        self.cursors = [0] * len(lows)
-        handle = self.consumed
-        for peer in range(self.members.peers):
-            if lows[peer] <= handle:
-                handle = 0
-        while True:
-            self.newest = handle
-            for peer in range(self.members.peers):
-                if handle < lows[peer]:
-                    self.cursors[peer] = handle
-            handle = self.store.next(handle)
-            if not handle:
-                break
-
-    def _restore_holders(self, saved: bytearray, peers: int, at: int, size: int) -> None:
-        store = self.store
-        mask_size = (peers + 7) // 8
-        while at + 4 + mask_size <= size:
-            handle = get_u32(saved, at)
-            if store.load(handle) == OK and store.state == STATE_DELIVERED:
-                group = self.members.group_slot(store.group)
-                if group >= 0 and self.slots.find(store.id, 0) < 0:
-                    self._restore_holder(saved, peers, at + 4, group, handle)
-            at += 4 + mask_size
-
-    def _restore_holder(
-        self, saved: bytearray, peers: int, at: int, group: int, handle: int
-    ) -> None:
-        store = self.store
-        slot = self.admit(store.id, 0, handle, group, store.source, False)
-        for row in range(peers if slot >= 0 else 0):
-            peer = self.members.peer_slot(saved[_HEADER_SIZE + row * _PEER_SIZE])
-            if peer >= 0 and saved[at + row // 8] & 1 << row % 8:
-                self.set_state(slot, peer, HOLD)
+    def lose(self, peer: int) -> None:
+        """All that came from a peer so far, what is pending too, is not with it any more."""
+        mark = self.newest
+        while self.store.next_pending(mark):
+            mark = self.store.next_pending(mark)
+        self.sticks[peer * STICK_ROW + STICK_LOST] = mark

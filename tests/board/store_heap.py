@@ -93,7 +93,7 @@ def walk() -> None:
 
 def delete() -> None:
     put()
-    assert store.delete(store.find(ids, 0), edges, 257) == 0
+    assert store.entomb(store.find(ids, 0), edges, 257) == 0
     handle = store.find(ids, 0)
     assert store.load(handle) == 0 and store.edges_size == 257
     assert store.read_into(handle, 0, out, 0, 300) == 257
@@ -111,7 +111,7 @@ def keep_and_open_up() -> None:
 def delete_kept() -> None:
     next_id()
     handle = store.put(1, 2, ids, 0, timestamp, 0, body, 0, 60, 5)
-    assert store.delete(handle, edges, 33) == 0
+    assert store.entomb(handle, edges, 33) == 0
     assert store.load(handle) == 0 and store.private
 
 
@@ -202,7 +202,7 @@ assert store.member(2, b"peer", 0, 4) == 1
 assert store.member(1, ids, 0, 32) == 1
 group = store.member(1, left_id, 0, 32)
 left_handle = store.put(group, 2, left_id, 0, timestamp, 0, body, 0, 60, 1)
-assert left_handle > 0 and store.forget(1, group) == 0
+assert left_handle > 0 and store.dismiss(1, group) == 0
 assert store.member(1, left_id, 0, 32) == group + 1
 assert store.part_open(0, ids, 0, 0) == 0
 allocating = []

@@ -104,13 +104,13 @@ def play(store: FlashStore, sure: "dict[int, int]", maybe: "dict[int, int]") -> 
             else:
                 maybe[number] = BECOMES[verb]
                 if verb == "delete":
-                    code = store.delete(handles[number], EDGES, 33)
+                    code = store.entomb(handles[number], EDGES, 33)
                 elif verb == "open":
                     code = store.open_up(handles[number])
                 elif verb == "bury":
                     code = store.bury(1, 2, identity(number), 0, bytes(8), 0, handles[number])
                 elif verb == "leave":
-                    code = store.forget(1, 2)
+                    code = store.dismiss(1, 2)
                 elif verb == "promote":
                     code = handles[number] = store.promote(handles[number], 1)
                 else:

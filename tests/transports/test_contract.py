@@ -201,11 +201,14 @@ def test_a_burst_is_carried_or_refused_but_never_cut(ends: Ends) -> None:
 
 def test_nothing_there_is_zero_at_once(ends: Ends) -> None:
     frame = bytearray(ends.here.frame_size_max)
-    started = time.monotonic()
-    for _ in range(100):
-        assert ends.here.receive_into(frame) == 0
-        assert ends.there.receive_into(frame) == 0
-    assert time.monotonic() - started < 1.0
+    took_s = []
+    for _ in range(3):  # who waits does so each time; a busy machine does not
+        started = time.monotonic()
+        for _ in range(100):
+            assert ends.here.receive_into(frame) == 0
+            assert ends.there.receive_into(frame) == 0
+        took_s.append(time.monotonic() - started)
+    assert min(took_s) < 1.0
 
 
 def test_closed_is_closed(ends: Ends) -> None:

@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drupelet.errors import PeerError
-from drupelet_transports.framing import (
-    Decoder,
-    cobs_decode,
-    cobs_encode,
-    encode_into,
-    wire_size_max,
-)
+from drupelet_transports.cobs import cobs_decode, cobs_encode
+from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 
 VECTORS = Path(__file__).parents[3] / "shared/vectors/cobs/cobs_vectors.json"
 needs_vectors = pytest.mark.skipif(not VECTORS.is_file(), reason="../shared is not here")

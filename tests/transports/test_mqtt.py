@@ -241,5 +241,5 @@ def test_a_broker_ends_with_its_starter() -> None:
     assert process is not None
     assert process.stdin is not None
     process.stdin.close()  # what the kernel does when the starter is killed
-    assert process.wait(2) == 0
+    assert process.wait(DEADLINE_S) == 0
     broker.stop()

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.limits import SEAL_TELL_MS
+from drupelet.limits import SEAL_ANEW_MS_MAX, SEAL_TELL_MS
 from drupelet.seal import Seal, SealContext
 from drupelet.seal_issue import Issuer
 from drupelet_host.aead import Aead
+from drupelet_host.issuing_visit import IssuingVisit
 from drupelet_transports.base import E_CLOSED
 from drupelet_transports.loop import pair as loop_pair
 from drupelet_transports.sealed import Sealed
@@ -215,6 +216,49 @@ def test_two_that_were_set_back_find_each_other(ends):
     assert passed == [b"?", b"!"]
 
 
+@pytest.mark.parametrize("lost", [0, 1, 5])
+def test_a_log_begun_anew_is_told_until_the_peer_has_heard_and_then_no_more(ends, lost):
+    """Neither has anything else to say; `lost`: so many of its first frames."""
+    b = ends.b
+    ends.ends[0].store_gen = b"past"
+    ends.a = reboot(ends, 0)
+    ends.meet()
+    ends.ends[0].store_gen = b"anew"
+    ends.a = a = reboot(ends, 0)
+    a.seal.anew = True
+    saves = ends.ends[0].keys.saves
+    told = answers = 0
+    for _ in range(400):
+        ends.clock.ms += SEAL_TELL_MS // 2
+        assert receive(a) == 0
+        sealed = bytearray(1024)
+        size = ends.carriers[1].receive_into(sealed)
+        told += size > 0
+        if size and told > lost:
+            ends.carriers[0].send(sealed, size)
+        assert receive(b) == 0
+        size = ends.carriers[0].receive_into(sealed)
+        answers += size > 0
+        if size:
+            ends.carriers[1].send(sealed, size)
+    assert b.seal.peer_lost and not a.seal.anew and a.seal.confirmed
+    assert lost < told <= lost + 2 and 0 < answers <= 2
+    assert ends.ends[0].keys.saves == saves + 2, "one epoch, and the peer's record"
+
+
+def test_a_log_begun_anew_is_told_for_ever_to_nobody_but_seldom(ends):
+    ends.a.seal.anew = True
+    sealed = bytearray(1024)
+    told = 0
+    for _ in range(1800):
+        ends.clock.ms += SEAL_TELL_MS
+        receive(ends.a)
+        while ends.carriers[1].receive_into(sealed):
+            told += 1
+    assert 3600_000 // SEAL_ANEW_MS_MAX < told <= 3600_000 // SEAL_ANEW_MS_MAX + 8
+    assert ends.ends[0].seal.out_epoch == 1
+
+
 def test_control_frames_do_not_reach_the_link(ends):
     ends.meet()
     issuer = Issuer(ends.a.seal)
@@ -320,6 +364,26 @@ def test_bundles_there_and_back(members, tmp_path):
     assert a.link.limits == {1001}
     for path in bundles(tmp_path):
         assert b"one" not in path.read_bytes() and b"back" not in path.read_bytes()
+
+
+def test_a_log_begun_anew_is_told_once_on_each_stick_until_the_peer_has_read_it(members, tmp_path):
+    a, b = members
+    a.end.store_gen = b"past"
+    a.end.boot()
+    a.go([b"before"])
+    assert b.go() == OK and not b.end.seal.peer_lost
+    a.end.store_gen = b"anew"
+    a.end.boot()
+    a.end.seal.anew = True
+    a.link = FakeLink()
+    for _ in range(3):
+        assert a.go() == OK
+    assert [path.name[:8] for path in bundles(tmp_path)] == ["00000001", "00000002"]
+    assert b.go() == OK
+    assert b.end.seal.peer_lost and b.visit.bundles_in == 1 and b.visit.bundles_out == 0
+    assert a.go() == OK and a.visit.bundles_out == 0
+    b.go([b"again"])
+    assert a.go() == OK and a.link.got == [b"again"] and not a.end.seal.anew
 
 
 def test_each_bundle_is_readable_in_any_boot(members):
@@ -433,7 +497,7 @@ def test_a_peer_without_keys_is_left_alone(members):
     visit = SealedVisit(a.stick, {}, bytearray(1024), a.clock, lambda: None, bytearray(1024))
     visit.take_in(a.link, B_ID)
     assert visit.hand_out(a.link, B_ID) == E_PEER
-    assert visit.unsealed == 2 and visit.bundles_out == 0
+    assert visit.failed == 2 and visit.bundles_out == 0
 
 
 def test_keys_that_cannot_be_saved_leave_no_bundle(members, tmp_path):
@@ -460,7 +524,7 @@ def test_a_revocation_goes_alone_if_it_must(members):
     issuer.revoke(b"CCCC")
     a.stick.present()
     seals = {B_ID: a.end.seal}
-    visit = SealedVisit(a.stick, seals, bytearray(1024), a.clock, lambda: None, bytearray(1024))
+    visit = IssuingVisit(a.stick, seals, bytearray(1024), a.clock, lambda: None, bytearray(1024))
     visit.issuers[B_ID] = issuer
     assert visit.hand_out(a.link, B_ID) == OK
     b.go()

@@ -31,6 +31,7 @@ def make_store(files: Files) -> FlashStore:
         filter_size=64, salt=SALT,
     )  # fmt: skip
     store._members = bytearray(8 * MEMBERS)
+    store._own_max = store._data_max  # all that is put here is our own
     return store
 
 
@@ -203,7 +204,7 @@ class Run(Model):
             handle = self.handles[number]
             self.change(
                 number, STATE_DELETED,
-                lambda: self.store.delete(handle, EDGES, len(EDGES), missing),
+                lambda: self.store.entomb(handle, EDGES, len(EDGES), missing),
             )  # fmt: skip
             if self.now[number] != STATE_DELETED:
                 self.kept.pop(number, 0)
@@ -252,7 +253,7 @@ class Run(Model):
             self.becomes(number, ABSENT)
         self.leaving = group
         had = self.durable_members.pop((kind, key), 0)
-        code = self.attempt(lambda: self.store.forget(kind, self.members[kind, key]))
+        code = self.attempt(lambda: self.store.dismiss(kind, self.members[kind, key]))
         if self.code(code):
             self.members.pop((kind, key))
             self.descriptors.pop(group, None)

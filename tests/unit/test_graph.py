@@ -200,7 +200,7 @@ def test_children_of_a_deleted_message_are_delivered() -> None:
     assert first and second
     pair.give(first)
     core = pair.receiver.node.core
-    assert pair.receiver.store.delete(core.slots.handles[core.slots.find(first, 0)], b"", 0) == 0
+    assert pair.receiver.store.entomb(core.slots.handles[core.slots.find(first, 0)], b"", 0) == 0
     core.window.reset_slot(core.slots.find(first, 0))
     pair.give(second)
     assert pair.receiver.node.delivered == 2

@@ -105,7 +105,7 @@ def bytes_in(mode, both_have_it):
     edges = [("a", "b"), ("b", "c"), ("a", "c")] if both_have_it else [("a", "b")]
     network = Network(draw, made if both_have_it else made[:2], edges, mode=mode)
     for index in range(300):
-        made[index % 2].publish(bytes((index & 255,)) * 600, network.now_ms)
+        assert made[index % 2].publish(bytes((index & 255,)) * 560, network.now_ms)
         network.round()
     network.run(lambda: network.complete(300), 4000)
     links = [link for member in network.members.values() for link in member.links.values()]

@@ -93,6 +93,38 @@ def test_jumps_of_a_sender_that_nobody_answers_are_two_in_all(ends):
     assert b.take(frame) == b"x"  # and still within what a board follows
 
 
+def test_who_was_set_back_to_the_epoch_that_is_kept_for_stragglers_hears_of_ours(ends):
+    a, b = ends
+    image = dict(a.keys.rows)
+    assert b.take(a.send(b"x")) == b"x"
+    a.boot()
+    assert b.take(a.send(b"y")) == b"y"  # so the first one is the one before
+    a.keys.rows = dict(image)
+    a.boot()
+    a.send(b"lost")  # a number that B has opened under the other salt
+    b.seal.owes = b.seal.urgent = False
+    assert b.take(a.send(b"?")) == E_PEER
+    assert b.seal.urgent and b.seal.closed_epoch == 1
+    a.take(b.send(b""))
+    assert b.take(a.send(b"back")) == b"back"
+
+
+def test_what_left_before_a_store_was_lost_comes_too_late_after_it(ends):
+    a, b = ends
+    a.store_gen = b"\x00\x00\x00\x07"
+    a.boot()
+    meet(a, b)
+    late = [a.send(b"acknowledged"), a.send(b"mine")]
+    a.boot()
+    assert b.take(a.send(b"x")) == b"x"
+    assert b.take(late[0]) == b"acknowledged", "a reboot has lost nothing"
+    a.store_gen = b"\x00\x00\x00\x08"
+    late.append(a.send(b"of the second life"))
+    a.boot()
+    assert b.take(a.send(b"wiped")) == b"wiped" and b.seal.peer_lost
+    assert [b.take(frame) for frame in late[1:]] == [E_PEER, E_PEER]
+
+
 def test_two_salts_under_one_epoch_raise_the_clone_alarm_once_authentic(ends):
     a, b = ends
     image = dict(a.keys.rows)

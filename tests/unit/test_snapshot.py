@@ -6,7 +6,9 @@ from drupelet.duty import WakePlan
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.limits import SNAPSHOT_KEYS_SIZE, SNAPSHOT_SHORT_SIZE, WAKE_STATE_SIZE_MAX
 from drupelet.node import BATCH, INTERACTIVE
+from drupelet.slots import OWED
 from drupelet.snapshot import Snapshot
+from drupelet.states import ACK, HOLD, QUEUED, REQUEST
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal
 
 DEVICE = b"A___"
@@ -266,6 +268,116 @@ def test_the_room_that_is_promised() -> None:
     network.off()
     assert snapshot.read(network.rtc, network.size, network.a.store) == OK
     assert network.rtc[at : at + SNAPSHOT_KEYS_SIZE] == bytes(range(SNAPSHOT_KEYS_SIZE))
+
+
+# --- what is owed ---
+
+
+def busy_wakes(network: Sleepy, wakes: int) -> None:
+    """A sends something new at each wake, before anything comes, and sleeps again."""
+    for number in range(wakes):
+        network.a.publish(b"wake %d" % number, network.now_ms)
+        network.round()
+        network.sleep()
+        assert network.wake(EPOCH_MS) == OK
+
+
+def test_who_always_has_something_to_send_acknowledges_all_the_same() -> None:
+    network = Sleepy(11)
+    b = network.members["B"]
+    b.publish(b"for the sleeper")
+    busy_wakes(network, 16)
+    assert b.node.outstanding(b.numbers["A"]) == 0
+
+
+def test_who_always_has_something_to_offer_sends_what_was_asked_for() -> None:
+    network = Sleepy(11, INTERACTIVE)
+    busy_wakes(network, 16)
+    assert len(network.members["B"].log()) > 8
+
+
+def owing(network: Sleepy) -> tuple[list[int], list[bytes]]:
+    """B's messages at A, each in its own state; handles and ids."""
+    a, b = network.members.values()
+    for number in range(3):
+        b.publish(b"%d" % number)
+    network.run(lambda: network.complete(3), 200)
+    ids = a.log()
+    window, slots = a.node.core.window, a.node.core.slots
+    at = [slots.find(id, 0) for id in ids]
+    window.set_state(at[0], 0, HOLD)
+    window.set_state(at[1], 0, REQUEST | QUEUED)
+    window.set_state(at[2], 0, HOLD | ACK)
+    return [slots.handles[slot] for slot in at], ids
+
+
+def test_what_is_owed_comes_first_in_the_wake_state() -> None:
+    network = Sleepy(12)
+    (_, asked, owed), _ = owing(network)
+    core = network.a.node.core
+    core.slots.send_counts[core.slots.handles.index(asked)] = 0
+    # docs/SPEC.md 5.1: bit 30 an ACK is owed, bit 31 it was asked for; the holder of the first
+    # is below the lowest `low`, and of `limit` the rows after it may be cut.
+    rows = [
+        (owed | 1 << 30).to_bytes(4, "big") + b"\1",
+        (asked | 1 << 31).to_bytes(4, "big") + b"\1",
+    ]
+    for limit, count in ((22, 0), (26, 0), (27, 1), (31, 1), (32, 2), (345, 2)):
+        size = core.window.pack(limit)
+        assert bytes(core.store.saved[22:size]) == b"".join(rows[:count])
+    core.slots.send_counts[core.slots.handles.index(asked)] = 1
+    assert core.window.pack(345) == 27, "it was sent already"
+
+
+@pytest.mark.parametrize("form", ["long", "short"])
+def test_what_is_owed_is_owed_after_the_sleep(form: str) -> None:
+    network = Sleepy(13)
+    handles, ids = owing(network)
+    member = network.a
+    core = member.node.core
+    core.slots.send_counts[core.slots.handles.index(handles[1])] = 0
+    # One that came again has no slot any more, and was deleted since.
+    core.window.reset_slot(core.slots.handles.index(handles[0]))
+    core.offers.add(ids[0], 0, 0, OWED, 0)
+    assert member.node.delete(handles[0]) == OK
+    if form == "short":
+        network.rtc = short(network)
+        network.size = len(network.rtc)
+    else:
+        network.sleep()
+    assert network.wake(300) == OK
+    core = member.node.core
+    found = [core.slots.states[core.slots.find(id, 0)] & 7 for id in ids[1:]]
+    assert found == [REQUEST, HOLD | ACK]
+    owed = [
+        core.offers.ids[32 * at : 32 * at + 32]
+        for at, kind in enumerate(core.offers.kinds)
+        if kind
+    ]
+    assert owed == [ids[0]]
+    assert core.slots.send_counts[core.slots.find(ids[1], 0)] == 0, "due at once"
+    for _ in range(8):
+        network.round()
+    assert not any(core.offers.kinds), "it is said once"
+    assert not any(state & (ACK | REQUEST) for state in core.slots.states)
+
+
+def test_a_pending_message_is_acknowledged_after_the_sleep() -> None:
+    network = Sleepy(14)
+    a, b = network.members.values()
+    parent, child = b.publish(b"parent"), b.publish(b"child")
+    frame = bytearray(1024)
+    slots = b.node.core.slots
+    slots.states[slots.find(parent, 0)] = HOLD  # only the child goes
+    size = b.links["A"].poll_into(frame, network.now_ms)
+    a.links["B"].receive(frame, size, network.now_ms)
+    assert a.node.pending_count() == 1 and a.log() == []
+    network.sleep()
+    assert network.wake(300) == OK
+    core = a.node.core
+    assert a.node.pending_count() == 1
+    entry = core.offers.kinds.index(OWED)
+    assert core.offers.ids[32 * entry : 32 * entry + 32] == child
 
 
 # --- 28 bytes ---

@@ -184,7 +184,7 @@ class StoreMachine(RuleBasedStateMachine):
     def delete(self, data: st.DataObject, count: int) -> None:
         row = self.model[data.draw(st.sampled_from(sorted(self.model)))]
         edges = bytes([count]) + message_id(count) * count
-        assert self.store.delete(row.handle, edges, len(edges)) == OK
+        assert self.store.entomb(row.handle, edges, len(edges)) == OK
         if row.state not in (STATE_DELETED, STATE_INVALID):
             row.state, row.size, row.edges = STATE_DELETED, 0, edges
 
@@ -192,7 +192,7 @@ class StoreMachine(RuleBasedStateMachine):
     def leave(self, odd: int) -> None:
         group = self.members.pop((1, message_id(odd)), 0)
         if group:
-            assert self.store.forget(1, group) == OK
+            assert self.store.dismiss(1, group) == OK
             gone = [number for number, row in self.model.items() if row.group == group]
             for number in gone:
                 handle = self.model.pop(number).handle
@@ -334,7 +334,7 @@ def test_a_full_log_refuses_counts_and_still_saves() -> None:
         count += 1
     assert count > 20 and store.refused == 1
     assert put(store, 1000) == E_CAPACITY and store.refused == 2
-    codes = [store.delete(store.find(message_id(number), 0), b"", 0) for number in range(20, 30)]
+    codes = [store.entomb(store.find(message_id(number), 0), b"", 0) for number in range(20, 30)]
     assert codes[-1] == E_CAPACITY and store.refused > 2, "a tombstone is data, too"
     # The wake state has room for ever: its old copies make room for it.
     for number in range(200):
@@ -507,18 +507,18 @@ def test_the_drawn_bytes() -> None:
     store.part_open(1, b"part key", 0, len(content))
     store.part_append(1, content, 0, len(content))
     assert store.put_part(1, 1, 0, ids[3], 0, 2) == 4096 + 201
-    assert store.delete(4096 + 29, b"", 0) == OK
+    assert store.entomb(4096 + 29, b"", 0) == OK
     assert store.save(b"wake", 4) == OK
     head = sealed(b"part key".hex() + "2c00 0000")
     assert bytes(files._data["B0000001.BOD"]) == head + content
     assert store.member(1, ids[4], 0, 32) == 1
     assert store.put(1, 2, ids[5], 0, ts, 0, b"", 0, 0, STATE_PRIVATE) == 4096 + 374
     assert store.open_up(4096 + 374) == OK
-    assert store.delete(4096 + 374, b"\1" + ids[1], 33) == OK
+    assert store.entomb(4096 + 374, b"\1" + ids[1], 33) == OK
     assert store.bury(1, 2, ids[6], 0, ts, 0, 0) == 4096 + 579
     assert store.put(1, 2, ids[7], 0, ts, 0, b"", 0, 0, STATE_PRIVATE) == 4096 + 639
-    assert store.delete(4096 + 639, b"", 0) == OK
-    assert store.forget(1, 1) == OK
+    assert store.entomb(4096 + 639, b"", 0) == OK
+    assert store.dismiss(1, 1) == OK
     one, two, three, four, five, six, seven = (i.hex() for i in ids[1:])
     stamp = ts.hex()
     assert bytes(files._data["S0000001.LOG"]) == (

@@ -278,7 +278,7 @@ def test_what_is_about_a_message_does_not_go_before_it() -> None:
     waiting = put(store, 3, state=STATE_PENDING, group=1)
     for number in range(10, 20):
         put(store, number, group=1)
-    assert store.delete(deleted, b"", 0) == OK
+    assert store.entomb(deleted, b"", 0) == OK
     entered = store.promote(waiting, STATE_DELIVERED)
     store.settled[1] = SETTLED
     for number in range(100, 280):
@@ -298,7 +298,7 @@ def test_a_deletion_is_kept_until_all_are_known_to_have_the_message() -> None:
     store.settled_handle = SETTLED
     edges = b"\1" + message_id(7)
     kept, known = put(store, 1), put(store, 2)
-    assert store.delete(kept, edges, 33, 0b101) == OK and store.delete(known, edges, 33) == OK
+    assert store.entomb(kept, edges, 33, 0b101) == OK and store.entomb(known, edges, 33) == OK
     number = 100
     for missing in (0b101, 0b100):
         for _ in range(70):
@@ -326,12 +326,12 @@ def test_a_deletion_is_kept_until_all_are_known_to_have_the_message() -> None:
 def test_too_many_kept_deletions_are_refused_and_counted() -> None:
     store = reboot(RamFiles())
     handles = [put(store, number) for number in range(KEPT_MAX + 2)]
-    codes = [store.delete(handle, b"", 0, 1) for handle in handles[: KEPT_MAX + 1]]
+    codes = [store.entomb(handle, b"", 0, 1) for handle in handles[: KEPT_MAX + 1]]
     assert codes == [OK] * KEPT_MAX + [E_CAPACITY] and store.refused == 1
     assert store.load(handles[KEPT_MAX]) == OK and store.state == STATE_DELIVERED
-    assert store.delete(handles[-1], b"", 0) == OK, "one that all have"
+    assert store.entomb(handles[-1], b"", 0) == OK, "one that all have"
     assert store.keep(handles[0], 0) == OK
-    assert store.delete(handles[KEPT_MAX], b"", 0, 1) == OK
+    assert store.entomb(handles[KEPT_MAX], b"", 0, 1) == OK
 
 
 def test_the_count_of_what_is_gone_is_exact() -> None:

@@ -153,6 +153,7 @@ def test_what_found_no_room_to_enter_enters_once_there_is_some() -> None:
         network.round()
     child = peer.publish(b"child" + bytes(400))
     network.run(lambda: board.node.pending_count() == 1, 80)
+    board.store._own_max = board.store._data_max
     while board.publish(bytes(300), network.now_ms):
         pass  # nothing of it is settled
     held = b""
@@ -225,7 +226,7 @@ def test_what_a_new_sharer_lacks_is_not_settled() -> None:
     board.node.save(network.now_ms)
     assert board.store.settled_handle > board.store.find(first, 0), "all have it"
     kept = board.store.find(deleted, 0)
-    assert board.store.delete(kept, b"\0", 1, 1 << 1) == OK
+    assert board.store.entomb(kept, b"\0", 1, 1 << 1) == OK
     other = board.node.add_peer(b"late")
     board.node.share(board.group, other, SHARED)
     assert board.store.next_kept(0) == kept and board.store.load(kept) == OK

@@ -61,7 +61,7 @@ def test_the_room_of_a_left_group_in_the_pending_table_is_free_at_boot_too() -> 
         assert put(store, number, state=STATE_PENDING, group=left) > 0
     assert put_long(store, 3, STATE_PENDING, left) > 0
     store.barrier()
-    assert store.forget(GROUP, left) == OK
+    assert store.dismiss(GROUP, left) == OK
     assert names_of(files, ".BOD") == []
     waiting = [put(store, 10 + n, state=STATE_PENDING, group=other) for n in range(4)]
     assert min(waiting) > 0
@@ -81,7 +81,7 @@ def test_making_the_filter_anew_brings_nothing_of_a_left_group_back() -> None:
         put(store, number, state=STATE_PENDING, group=left)
     put_long(store, 50, STATE_DELIVERED, other)
     store.barrier()
-    assert store.forget(GROUP, left) == OK
+    assert store.dismiss(GROUP, left) == OK
     rejoined = join(store, 0)[0]
     kept = [put(store, n, state=STATE_PENDING, group=rejoined) for n in range(3)]
     kept.append(put_long(store, 51, STATE_PENDING, rejoined))
@@ -106,7 +106,7 @@ def test_messages_of_a_left_group_hold_no_room() -> None:
     while len(store._files.names()) < 4:
         assert put(store, number, group=left) > 0
         number += 1
-    assert store.forget(GROUP, left) == OK
+    assert store.dismiss(GROUP, left) == OK
     handles = [put(store, 2000 + n, group=other) for n in range(60)]
     kept = [handle for handle in handles if handle > 0]
     assert store.erases >= 2 and len(kept) > 20
@@ -120,7 +120,7 @@ def test_a_number_is_free_once_its_messages_are_gone() -> None:
     store = reboot(files, **options)
     left, other = join(store, 0, 1)
     put(store, 1, group=left)
-    assert store.forget(GROUP, left) == OK
+    assert store.dismiss(GROUP, left) == OK
     peers = 0
     while store.member(PEER, peers.to_bytes(4), 0, 4) > 0:
         peers += 1
@@ -154,10 +154,10 @@ def test_forgetting_leaves_the_wake_states_their_room() -> None:
     while put(store, number, 10) > 0:
         number += 1
     assert put(store, number, 0) == E_CAPACITY
-    assert [store.forget(PEER, peer) for peer in peers] == [OK] * 8
+    assert [store.dismiss(PEER, peer) for peer in peers] == [OK] * 8
     for n in range(60):
         assert store.save(bytes(400), 400) == OK and store.barrier() == OK
-        assert store.forget(PEER, peers[n % 8]) == OK
+        assert store.dismiss(PEER, peers[n % 8]) == OK
     assert store.find(message_id(0), 0), "nothing unsettled went for it"
 
 
@@ -173,6 +173,7 @@ def full_node() -> tuple[Node, FlashStore, int, int, list[int]]:
     """A log full of what a peer that never comes is to get; all is taken in by the client."""
     files = RamFiles()
     store = reboot(files, segment_size=1024, segments_max=8)
+    store._own_max = store._data_max  # nothing comes in here
     node = Node(store, lambda: 0)
     group = node.join(bytes(32), b"readings")
     other = node.join(bytes(32), b"others")
@@ -212,6 +213,7 @@ def test_a_group_that_nobody_fetches_can_be_left_with_a_full_log() -> None:
 def test_a_full_log_that_the_client_has_not_read_can_be_left() -> None:
     files = RamFiles()
     store = reboot(files, **SMALL)
+    store._own_max = store._data_max
     node = Node(store, lambda: 0)
     group, other = node.join(bytes(32), b"readings"), node.join(bytes(32), b"others")
     node.boot(0)
@@ -279,7 +281,7 @@ def test_a_descriptor_stands_for_a_durable_member_only() -> None:
     other = join(store, 5)[0]
     assert store.descriptor_size(other) == -1 and other != group
     assert store.descriptor_size(group) == 4 and join(store, 0) == [group]
-    assert store.forget(GROUP, group) == OK
+    assert store.dismiss(GROUP, group) == OK
     assert names_of(files, ".DSC") == []
     assert join(store, 0)[0] not in (group, other)
 
@@ -298,7 +300,7 @@ def test_a_descriptor_goes_after_its_group(cut_at: int) -> None:
     store = FlashStore(files)
     store.open()
     with suppress(PowerCut):
-        assert store.forget(GROUP, group) == OK
+        assert store.dismiss(GROUP, group) == OK
         store.barrier()
     assert files.off or cut_at > 4
     files.power_on()
@@ -323,7 +325,7 @@ def test_boot_removes_the_descriptors_of_what_is_no_group() -> None:
     for name in strange:
         files.close(files.open(name, True))
     keep, files.remove = files.remove, lambda _name: E_STORAGE  # type: ignore[method-assign]
-    assert store.forget(GROUP, left) == OK, "what is left goes at the next boot"
+    assert store.dismiss(GROUP, left) == OK, "what is left goes at the next boot"
     files.remove = keep  # type: ignore[method-assign]
     assert len(names_of(files, ".DSC")) == 6
     store = reboot(files)
@@ -354,7 +356,7 @@ def test_a_message_whose_record_went_before_its_opening_is_deleted() -> None:
         assert (store.state, store.size, store.edges_size) == (STATE_DELETED, 0, 0)
         assert not store.private and left not in log_of(store)
         assert store.read_into(left, 0, bytearray(4), 0, 4) == 0
-        assert store.delete(left, b"", 0) == OK and store.open_up(left) == OK
+        assert store.entomb(left, b"", 0) == OK and store.open_up(left) == OK
         assert put(store, 1) == left, "it is not taken in again"
         store = reboot(files, **SMALL)
 
@@ -366,7 +368,7 @@ def test_a_deleted_private_message_stays_private_without_its_record() -> None:
     for number in range(100, 120):
         put(store, number)
     edges = b"\1" + message_id(7)
-    assert store.delete(handle, edges, 33) == OK
+    assert store.entomb(handle, edges, 33) == OK
     store.settled_handle = SETTLED
     number = 200
     while store.load(handle) == OK:

@@ -133,6 +133,31 @@ def test_everything_is_acknowledged_and_then_it_is_quiet() -> None:
     assert all(member.topic.wake_ms(bus.now_ms) > EPOCH_MS for member in bus.members)
 
 
+def queued(member: Member) -> list[int]:
+    return [member.node.core.window.queued[link.peer] for link in member.links]
+
+
+def test_who_goes_before_it_acknowledged_is_waited_for_until_it_is_back() -> None:
+    """That nothing of its own is outstanding says nothing of what it owes the others."""
+    bus = Bus(3, 7, 0.0)
+    first, second, third = bus.members
+    first.topic._random_byte = lambda: 3  # its acknowledgement waits the longest
+    second.topic._random_byte = third.topic._random_byte = lambda: 0
+    third.publish(b"one", 0)
+    for _ in range(20):
+        bus.turn()
+        if first.node.delivered and not any(queued(first)):
+            break
+    bus.members.remove(first)
+    for _ in range(200):
+        bus.turn()
+    assert (queued(first), queued(second), queued(third)) == ([0, 0], [1, 0], [1, 0])
+    bus.members.append(first)
+    for _ in range(300):
+        bus.turn()
+    assert not any(map(any, map(queued, bus.members)))
+
+
 def test_an_acknowledgement_that_was_overheard_teaches_an_id() -> None:
     bus = Bus(3, 4, 0.0)
     first, second, third = bus.members

@@ -9,11 +9,11 @@ latest is read again. The CRC is CRC-16/CCITT-FALSE (polynomial 0x1021, initial 
 """
 
 from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, OK, PeerError
+from drupelet.errors import E_CAPACITY, OK
 from drupelet.memory import copy, crc16, put_u16
 from drupelet_transports.base import E_CLOSED, Transport
 
-_BLOCK_SIZE = const(254)  # the longest run that one code byte covers
+BLOCK_SIZE = const(254)  # the longest run that one code byte covers
 _CODE_FULL = const(255)  # code of a block of 254 that no zero follows
 _CRC_SIZE = const(2)
 _CRC_START = const(0xFFFF)
@@ -25,7 +25,7 @@ RX_SIZE = const(64)
 
 def wire_size_max(frame_size: int) -> int:
     """Return the most bytes that a frame of this size takes on the wire, delimiter included."""
-    return frame_size + _CRC_SIZE + (frame_size + _CRC_SIZE) // _BLOCK_SIZE + 2
+    return frame_size + _CRC_SIZE + (frame_size + _CRC_SIZE) // BLOCK_SIZE + 2
 
 
 def encode_into(out: bytearray, frame: "bytes | bytearray", size: int, at: int = 0) -> int:
@@ -34,15 +34,15 @@ def encode_into(out: bytearray, frame: "bytes | bytearray", size: int, at: int =
     `out` needs room for `wire_size_max(size)` bytes from `at`.
     """
     assert size > 0
-    raw = at + 1 + (size + _CRC_SIZE) // _BLOCK_SIZE
+    raw = at + 1 + (size + _CRC_SIZE) // BLOCK_SIZE
     copy(out, raw, frame, 0, size)
     put_u16(out, raw + size, crc16(frame, 0, size, _CRC_START))
-    at = _stuff(out, at, raw, raw + size + _CRC_SIZE)
+    at = stuff(out, at, raw, raw + size + _CRC_SIZE)
     out[at] = 0
     return at + 1
 
 
-def _stuff(out: bytearray, at: int, raw: int, end: int) -> int:
+def stuff(out: bytearray, at: int, raw: int, end: int) -> int:
     """Write COBS of out[raw:end] to out[at:]; return the end.
 
     Works in place: `raw` is so far ahead that no code byte falls on data not yet moved.
@@ -51,11 +51,11 @@ def _stuff(out: bytearray, at: int, raw: int, end: int) -> int:
         zero = out.find(_ZERO, raw, end)
         stop = zero if zero >= 0 else end
         full = False
-        while stop - raw >= _BLOCK_SIZE:
-            copy(out, at + 1, out, raw, _BLOCK_SIZE)
+        while stop - raw >= BLOCK_SIZE:
+            copy(out, at + 1, out, raw, BLOCK_SIZE)
             out[at] = _CODE_FULL
             at += _CODE_FULL
-            raw += _BLOCK_SIZE
+            raw += BLOCK_SIZE
             full = True
         size = stop - raw
         if zero < 0 and size == 0 and full:
@@ -143,33 +143,6 @@ class Decoder:
             self.damaged += 1
         self._seen = 0
         self._reset()
-
-    def plain(self) -> bytes:
-        """Return what the blocks so far hold, without any CRC; PeerError if one is cut off."""
-        if self._left or self._lost:
-            raise PeerError("COBS block is cut off: the wire ends inside it")
-        return bytes(self.frame[: self._fill])
-
-    def whole(self, rx: bytearray) -> None:
-        """Take in all of `rx`, which is one stuffed string without delimiter."""
-        self._take(rx, 0, len(rx))
-
-
-def cobs_encode(data: "bytes | bytearray") -> bytes:
-    """Return `data` stuffed, without CRC and delimiter. Allocates."""
-    raw = 1 + len(data) // _BLOCK_SIZE
-    out = bytearray(raw + len(data) + 1)
-    copy(out, raw, data, 0, len(data))
-    return bytes(out[: _stuff(out, 0, raw, raw + len(data))])
-
-
-def cobs_decode(wire: "bytes | bytearray") -> bytes:
-    """Return what `cobs_encode` was given; PeerError if a block is cut off or holds a zero."""
-    if _ZERO in wire:
-        raise PeerError("a zero byte inside COBS")
-    decoder = Decoder(len(wire))
-    decoder.whole(bytearray(wire))
-    return decoder.plain()
 
 
 class StreamTransport(Transport):

@@ -100,6 +100,11 @@ class MqttClient:
         """Whether frames can be sent and received now."""
         return self._state == "up"
 
+    @property
+    def connecting(self) -> bool:
+        """Whether somebody took our call and has not answered yet; it ends by itself."""
+        return self._state == "connecting"
+
     def maintain(self, now_ms: int) -> int:
         """Connect, keep alive, reconnect; OK when the connection is up, else E_CLOSED."""
         self._now_ms = now_ms

@@ -6,11 +6,11 @@ only its own frames. Boards and hosts.
 
 from drupelet._compat import const
 from drupelet.errors import E_STORAGE, OK
-from drupelet.limits import SEAL_TELL_MS, SEAL_TELL_MS_MAX
+from drupelet.limits import SEAL_ANEW_MS_MAX, SEAL_TELL_MS, SEAL_TELL_MS_MAX
 from drupelet.memory import copy, put_u16
 from drupelet.schedule import elapsed_ms, later_ms
 from drupelet.seal import STATUS_SIZE, TYPE_CONTROL, TYPE_DATA
-from drupelet.seal_row import FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
+from drupelet.seal_row import ANEW, FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
 from drupelet_transports.base import Transport
 
 TYPE_CHECKING = False
@@ -105,15 +105,17 @@ class Sealed(Transport):
         """Send our status now, alone: a code of `send`.
 
         If nothing authentic came since the last time, then in a new epoch: the peer may have been
-        set back, so that it is closed to us and we to it. Such a wait doubles each time.
+        set back, so that it is closed to us and we to it. The wait doubles each time until
+        something comes; that a log is begun anew needs no new epoch, and so shorter waits.
         """
         self._told_ms = self._now_ms()
         seal = self.seal
-        if seal.flags & HEARD:
-            self._wait_ms = SEAL_TELL_MS
-        else:
-            self._wait_ms = min(2 * self._wait_ms, SEAL_TELL_MS_MAX)
+        longest = SEAL_ANEW_MS_MAX
+        if seal.flags & (HEARD | URGENT) == URGENT:
+            longest = SEAL_TELL_MS_MAX
             seal.flags |= RENEW
+        if seal.flags & (HEARD | ANEW) != HEARD:
+            self._wait_ms = min(2 * self._wait_ms, longest)
         seal.flags &= ~HEARD
         code = seal.prepare()
         if code == OK:
@@ -140,6 +142,8 @@ class Sealed(Transport):
                 break
             self.last_wire_size += self.carrier.last_wire_size
             size = seal.open(buf, size, self._now_ms())
+            if size >= 0 and not seal.flags & ANEW:
+                self._wait_ms = SEAL_TELL_MS
             if size > 0:
                 copy(frame, 0, buf, seal.context.at, size)
                 return size
@@ -147,7 +151,7 @@ class Sealed(Transport):
                 self.refused += 1
             if size == E_STORAGE:
                 break
-        if seal.flags & URGENT and not self.carrier.pending_size and self._may_tell():
+        if seal.flags & (URGENT | ANEW) and not self.carrier.pending_size and self._may_tell():
             self.tell()
         return size if size < 0 and tries and size != E_STORAGE else 0
 

@@ -8,8 +8,8 @@ after the node's state is durable: until then a bundle that was read can be read
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.memory import copy, get_u32, put_u32
-from drupelet.seal import FINAL, TYPE_CONTROL, TYPE_DATA
-from drupelet.seal_row import IN_EPOCH_AT, RENEW, WHOLE_EPOCH_AT
+from drupelet.seal import FINAL, TYPE_DATA
+from drupelet.seal_row import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
 from drupelet_transports.stick import NUMBER_MAX
 
 TYPE_CHECKING = False
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from drupelet.link import Link
     from drupelet.seal import Seal
-    from drupelet.seal_issue import Issuer
     from drupelet_transports.stick import BundleReader, BundleWriter, Stick
 
 _FINAL_SIZE = const(8)  # number u32, seen u32
@@ -28,8 +27,7 @@ class SealedVisit:
     """See `visit.Visit`; `seals` has the seal (class 1, loaded) of every peer's id.
 
     `frame` is what links are handed, 1,001 bytes or longer; `buf` holds sealed frames, 1,024.
-    `unsealed` counts peers without a seal: nothing is read from or written for them. `issuers` is
-    a host's: what peers are to be told.
+    Nothing is read from or written for a peer without one: that counts in `failed`.
     """
 
     def __init__(
@@ -42,7 +40,6 @@ class SealedVisit:
         self._buf = buf
         self._now_ms = now_ms
         self._after_frame = after_frame  # the owner's turn: a visit is long
-        self.issuers: dict[bytes, Issuer] = {}
         self.bundles_in = 0
         self.frames_in = 0
         self.truncated = 0
@@ -50,13 +47,12 @@ class SealedVisit:
         self.frames_out = 0
         self.failed = 0
         self.refused = 0
-        self.unsealed = 0
 
     def take_in(self, link: "Link", peer_id: bytes) -> None:
         """Read the peer's bundles that we have not read whole before, oldest first."""
         seal = self._seals.get(peer_id)
         if seal is None:
-            self.unsealed += 1
+            self.failed += 1
             return
         reader = self._stick.reader(peer_id, link.bundle_in)
         while reader.next():
@@ -102,14 +98,15 @@ class SealedVisit:
         """Write one bundle for the peer if anything is due, and remove what it has read."""
         seal = self._seals.get(peer_id)
         if seal is None:
-            self.unsealed += 1
+            self.failed += 1
             return E_PEER
         stick = self._stick
         stick.clean(peer_id, link.peer_seen)
         newest = stick.newest_own(peer_id)
         link.visit(self._now_ms(), newest < link.bundle_out)
-        # A power cut between the rename and the save leaves a bundle that we do not remember.
-        number = max(link.bundle_out, newest, link.peer_seen) + 1
+        # A cut leaves a bundle, a wipe all of them forgotten; keys stay, and each had an epoch.
+        epoch = get_u24(seal.context.rows, seal.at + OUT_EPOCH_AT)
+        number = max(link.bundle_out, newest, link.peer_seen, epoch) + 1
         if number > NUMBER_MAX:  # somebody put such a name there, and it is not ours to remove
             link.abort(self._now_ms())
             self.failed += 1
@@ -117,16 +114,13 @@ class SealedVisit:
         limit = seal.room()
         frame = self._frame if len(self._frame) == limit else memoryview(self._frame)[:limit]
         size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
-        issuer = self.issuers.get(peer_id)
-        if not size and (issuer is None or (issuer.rekeyed and not issuer.revoking)):
+        anew = seal.flags & ANEW and not 0 < newest == link.bundle_out
+        if not (size or anew or self.waits(peer_id)):
             return OK
         writer = stick.writer(peer_id, number, link.bundle_in)
         seal.flags |= RENEW
         code = self._put(writer, seal, b"", 0, TYPE_DATA)  # status alone: the rest has its room
-        text = issuer.due(self._now_ms()) if issuer is not None else b""
-        while text and code == OK:
-            code = self._put(writer, seal, text, len(text), TYPE_CONTROL)
-            text = issuer.due(self._now_ms()) if issuer is not None else b""
+        code = code or self.tell(writer, seal, peer_id)
         while size and code == OK:
             code = self._put(writer, seal, self._frame, size, TYPE_DATA)
             link.sent(writer.last_wire_size)
@@ -135,9 +129,7 @@ class SealedVisit:
         if code == OK:
             put_u32(self._frame, 0, number)
             put_u32(self._frame, 4, link.bundle_in)
-            code = self._put(writer, seal, self._frame, _FINAL_SIZE, FINAL)
-        if code == OK:
-            code = writer.finish()
+            code = self._put(writer, seal, self._frame, _FINAL_SIZE, FINAL) or writer.finish()
         if code == OK:
             link.commit(self._now_ms(), number)
             self.bundles_out += 1
@@ -146,6 +138,14 @@ class SealedVisit:
             link.abort(self._now_ms())
             self.failed += 1
         return code
+
+    def waits(self, _peer_id: bytes) -> bool:
+        """Whether a host has something to tell the peer of keys."""
+        return False
+
+    def tell(self, _writer: "BundleWriter", _seal: "Seal", _peer_id: bytes) -> int:
+        """Write it, after the status: OK, or a code."""
+        return OK
 
     def _put(
         self,

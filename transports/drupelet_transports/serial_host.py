@@ -64,11 +64,12 @@ def open_serial(url: Url | str, frame_size_max: int = FRAME_SIZE_MAX) -> SerialH
             exclusive=True,
         )
     except (OSError, ValueError, serial.SerialException) as error:
-        raise TransportError(f"{url.text}: {_remedy(url.path, error)}") from None
+        raise TransportError(f"{url.text}: {remedy(url.path, error)}") from None
     return SerialHost(port, frame_size_max)
 
 
-def _remedy(path: str, error: Exception) -> str:
+def remedy(path: str, error: Exception) -> str:
+    """Why a line cannot be opened, and what to do."""
     number = getattr(error, "errno", None)
     if isinstance(error, ValueError):
         return "the device does not take this speed; try ?baud=115200"

@@ -32,7 +32,7 @@ from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
 from drupelet.memory import get_u16
 from drupelet.node import Node
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet.seal_row import KID_AT, URGENT
+from drupelet.seal_row import ANEW, KID_AT
 from drupelet.store import FlashStore
 
 TYPE_CHECKING = False
@@ -73,6 +73,7 @@ class _Setup:
 
     def __init__(self, config: dict) -> None:
         self.config = config
+        self.frame = bytearray(FRAME_SIZE_MAX)  # before everything that splits the heap
         self.id = bytes.fromhex(config["id"])
         self.console = Console()
         self.keys: "dict[str, BoardKeys]" = {}
@@ -97,8 +98,9 @@ class _Setup:
             config["offers_max"], self.box,
         )  # fmt: skip
         commands = self._join()
-        self._let_go()
+        self._let_go("describe")
         self._boot()
+        self._let_go("waking")
         self._make_board()
         if commands:
             commands.recover(self.board.device)
@@ -148,7 +150,7 @@ class _Setup:
         if code == OK:
             keys.seals.append(seal)
             if not self.node.store.next(0):
-                seal.flags |= URGENT  # whoever knew another log of ours should hear of it
+                seal.flags |= ANEW  # whoever knew another log of ours should hear of it
             return seal
         why = "revoked" if code == E_PEER else "no keys: see `drupelet provision`"
         self.console.say('{"event":"refused","peer":"%s","why":"%s"}' % (peer["id"], why))
@@ -205,13 +207,10 @@ class _Setup:
         return sleeper
 
     @staticmethod
-    def _let_go() -> None:
-        """Free what keeps descriptors: it has done its work, and code is heap."""
-        if "drupelet.manage" in sys.modules:
-            import drupelet
-
-            del drupelet.manage
-            del sys.modules["drupelet.manage"]
+    def _let_go(name: str) -> None:
+        """Free a module that has done its work: code is heap."""
+        if sys.modules.pop("drupelet." + name, None):
+            delattr(sys.modules["drupelet"], name)
         gc.collect()
 
     def _join(self) -> "BoardCommands | None":
@@ -267,7 +266,7 @@ class _Setup:
         epoch_ms = config["epoch_ms"]
         device = Device(
             node, self.box, clock, self._source(), Author(node, self.readings),
-            self.readings, self.telemetry, epoch_ms, console.say,
+            self.readings, self.telemetry, epoch_ms, console.say, self.frame,
         )  # fmt: skip
         if config.get("battery"):
             from boards.unix.sensors import Battery

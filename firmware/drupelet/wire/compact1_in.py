@@ -10,7 +10,6 @@ from drupelet._compat import const
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import BODY_SIZE_MAX, COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
 from drupelet.memory import copy, equal, fill, find, get_u16
-from drupelet.slots import STICK_LOST, STICK_ROW
 from drupelet.states import HOLD, QUEUED
 from drupelet.wire.hello import SUM_SIZE, Contact, outstanding_into
 from drupelet.wire.numbering import FOLD_SIZE, NUMBER_MAX, Cover, Numbering
@@ -374,7 +373,7 @@ class CompactReader:
         for slot in range(core.slots.count):
             state = core.slots.states[base + slot]
             core.window.set_state(slot, link.peer, state & ~(HOLD | QUEUED))
-        core.window.sticks[link.peer * STICK_ROW + STICK_LOST] = core.window.newest
+        core.window.lose(link.peer)
         core.window.show_all(link.peer)
         core.window.dirty = link.attention = True
 

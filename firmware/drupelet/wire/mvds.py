@@ -240,10 +240,7 @@ class Encoder:
         self._fields = profile
         self._buf = bytearray(0)
         self._limit = 0
-        self._list = 0
-        self._list_at = 0
-        self._list_size = 0
-        self.at = 0
+        self._list = self._list_at = self._list_size = self.at = 0
         # An id at the beginning of a list of its own, whose length then takes a byte more.
         self.id_size_max = bytes_size(profile[OFFER], _ENTRY_SIZE) + 1
 
@@ -258,15 +255,14 @@ class Encoder:
     def put_id(self, what: int, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
         """Add an ACK, OFFER or REQUEST of ids[id_at:id_at+32]; the new end, or E_CAPACITY."""
         field = self._fields[what]
-        if self._fields[_NESTED]:
-            if self._list == what:
-                return self._add(_LIST_ID, ids, id_at)
-            if self.at + bytes_size(field, _ENTRY_SIZE) > self._limit:
-                return E_CAPACITY
+        nested = self._fields[_NESTED]
+        if nested and self._list == what:
+            return self._add(_LIST_ID, ids, id_at)
+        if self.at + bytes_size(field, _ENTRY_SIZE if nested else _ID_SIZE) > self._limit:
+            return E_CAPACITY
+        if nested:
             self._begin(what, 0)
             return self._add(_LIST_ID, ids, id_at)
-        if self.at + bytes_size(field, _ID_SIZE) > self._limit:
-            return E_CAPACITY
         self._list = 0
         self.at = put_bytes(self._buf, self.at, field, ids, id_at, _ID_SIZE)
         return self.at

@@ -236,8 +236,10 @@ class Cover:
         return 0 <= number - self.origin < self.size_max * 8
 
     def add(self, number: int, ids: bytearray, at: int) -> None:
-        """Add a number and its id."""
+        """Add a number and its id, once: it may be owed for a slot and in the offered pool."""
         offset = number - self.origin
+        if self.bits[offset >> 3] & 1 << (offset & 7):
+            return
         self.bits[offset >> 3] |= 1 << (offset & 7)
         self.count += 1
         if number > self.last:

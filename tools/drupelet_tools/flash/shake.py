@@ -1,9 +1,9 @@
 """Takes out of a closed set of modules what no code in it mentions: functions, methods, imports.
 
-A name counts as mentioned wherever any code that stays reads it, as a name, an attribute or a
-string that could be one, in whatever module: a method stays because another of the same name is
-called. So nothing that is used can go; some that is not stays. What a board's owner calls from a
-program of his own is not seen here: he names it in `keep`.
+A name counts as mentioned wherever any code that stays reads it, or a string that could be one, in
+whatever module; a method's only where it is an attribute: it stays because another of the same
+name is called, not because of a variable. So nothing that is used can go; some that is not stays.
+What a board's owner calls from a program of his own is not seen here: he names it in `keep`.
 
 Lines stay where they are, as in `fold`.
 """
@@ -16,20 +16,22 @@ _CALLED_FROM_C = frozenset(
     ("readinto", "read", "readline", "write", "ioctl", "close", "readblocks", "writeblocks")
 )
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign
+_METHOD = "."  # before the name of what was read as an attribute
 
 
 def shake(texts: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
     """Module name -> its text without what nothing mentions; as many lines as before."""
     trees = {name: ast.parse(text) for name, text in texts.items()}
-    live = set(keep) | _CALLED_FROM_C
+    live = {mark + name for name in (*keep, *_CALLED_FROM_C) for mark in ("", _METHOD)}
     waiting: list[Definition] = []
     for tree in trees.values():
         _read_body(tree.body, live, waiting)
+    inner = {id(part) for tree in trees.values() for part in _parts_of_classes(tree)}
     grown = True
     while grown:
         grown = False
         for node in list(waiting):
-            if _name(node) in live:
+            if _METHOD * (id(node) in inner) + _name(node) in live:
                 waiting.remove(node)
                 grown = True
                 if isinstance(node, ast.ClassDef):
@@ -62,6 +64,13 @@ def _may_go(node: Definition) -> bool:
     return True
 
 
+def _parts_of_classes(tree: ast.Module) -> Iterator[ast.stmt]:
+    """What is reached through an instance or a class, not by its name alone."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield from node.body
+
+
 def _name(node: Definition) -> str:
     return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else node.name
 
@@ -77,9 +86,11 @@ def _mentions(top: ast.AST) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.Attribute):
             yield node.attr
+            yield _METHOD + node.attr
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if node.value.isidentifier():
                 yield node.value
+                yield _METHOD + node.value
         elif isinstance(node, ast.Global | ast.Nonlocal):
             yield from node.names
         children = list(ast.iter_child_nodes(node))

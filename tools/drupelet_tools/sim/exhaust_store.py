@@ -155,7 +155,7 @@ class LedgerStore:
         """Nothing goes for room here."""
         return 0
 
-    def delete(self, handle: int, edges: Buffer, size: int, missing: int = 0) -> int:  # noqa: ARG002
+    def entomb(self, handle: int, edges: Buffer, size: int, missing: int = 0) -> int:  # noqa: ARG002
         """Keep the id, the place in the log and the edges."""
         row = self.rows[handle]
         if row[3] in (STATE_DELETED, STATE_INVALID):

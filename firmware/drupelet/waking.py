@@ -1,0 +1,86 @@
+"""What a node knew before a reboot: its wake state (docs/SPEC.md 5.1) is taken up once, at boot.
+
+Boards let this go when it is done: code is heap.
+"""
+
+from drupelet.errors import OK
+from drupelet.flashread import STATE_DELIVERED
+from drupelet.limits import GONE_HANDLE
+from drupelet.memory import get_u16, get_u32
+from drupelet.slots import OWED, STICK_LOST, STICK_OUT, STICK_ROW
+from drupelet.states import ACK, HOLD, REQUEST
+from drupelet.window import STATE_FORM, STATE_HEAD_SIZE, STATE_LOST, STATE_PEER_SIZE, STATE_SHIFT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.window import Window
+
+
+def restore(window: "Window") -> None:
+    """Take up the saved state after `store.open()`; call once groups and peers are known."""
+    saved = window.store.saved
+    size = window.store.saved_size
+    peers = 0
+    if saved[0] == STATE_FORM and size >= STATE_HEAD_SIZE + saved[1] * STATE_PEER_SIZE:
+        peers = saved[1]
+        window.boot = get_u16(saved, 2)
+        window.consumed = get_u32(saved, 4)
+    for row in range(peers):
+        at = STATE_HEAD_SIZE + row * STATE_PEER_SIZE
+        peer = window.members.peer_slot(saved[at])
+        if peer >= 0:
+            window.sticks[peer * STICK_ROW] = get_u32(saved, at + 5)
+            window.sticks[peer * STICK_ROW + STICK_OUT] = get_u32(saved, at + 9)
+            lost = saved[at + 1] & STATE_LOST
+            saved[at + 1] -= lost
+            if not window.members.shares(peer) & ~saved[at + 13]:
+                window.cursors[peer] = get_u32(saved, at + 1)
+            window.sticks[peer * STICK_ROW + STICK_LOST] = GONE_HANDLE if lost else 0
+    _restore_rows(window, saved, peers, STATE_HEAD_SIZE + peers * STATE_PEER_SIZE, size)
+    _walk(window)
+    for peer in range(window.members.peers):
+        if window.sticks[peer * STICK_ROW + STICK_LOST]:
+            window.lose(peer)
+
+
+def _walk(window: "Window") -> None:
+    """Find the newest message, and for each peer the last one before what it may miss.
+
+    Cursors hold where that begins. It may be no handle by now, so the log is walked: as far
+    as possible from `consumed` on, which is one.
+    """
+    lows = window.cursors
+    window.cursors = [0] * len(lows)
+    handle = window.consumed
+    for peer in range(window.members.peers):
+        if lows[peer] <= handle:
+            handle = 0
+    while True:
+        window.newest = handle
+        for peer in range(window.members.peers):
+            if handle < lows[peer]:
+                window.cursors[peer] = handle
+        handle = window.store.next(handle)
+        if not handle:
+            break
+
+
+def _restore_rows(window: "Window", saved: bytearray, peers: int, at: int, size: int) -> None:
+    store = window.store
+    while peers and at + 4 + (peers + 7) // 8 <= size:
+        flags = saved[at] >> STATE_SHIFT & (ACK | REQUEST)
+        saved[at] -= flags << STATE_SHIFT
+        handle = get_u32(saved, at)
+        at += 4
+        group = window.members.group_slot(store.group) if store.load(handle) == OK else -1
+        slot = window.slots.find(store.id, 0)
+        if slot < 0 and group >= 0 and store.state == STATE_DELIVERED:
+            slot = window.admit(store.id, 0, handle, group, store.source, False)
+        for row in range(peers if group >= 0 else 0):
+            peer = window.members.peer_slot(saved[STATE_HEAD_SIZE + row * STATE_PEER_SIZE])
+            if peer >= 0 and saved[at + row // 8] & 1 << row % 8:
+                if slot >= 0:
+                    window.set_state(slot, peer, flags if flags & REQUEST else flags | HOLD)
+                elif flags == ACK:
+                    window.offers.add(store.id, 0, peer, OWED, 0)
+        at += (peers + 7) // 8
