@@ -126,7 +126,7 @@ class Member:
 
 
 def stick_visits() -> "dict":
-    """The dearest of some visits that each read and wrote a bundle, and the ids that it computed."""
+    """The dearest of some visits that read and wrote a bundle each, and what ids it computed."""
     stamp = bytes.fromhex(config["stamp"])
     body = bytearray(100)
     ends = (Member(b"AAAA", b"BBBB"), Member(b"BBBB", b"AAAA"))
