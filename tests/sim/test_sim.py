@@ -90,6 +90,12 @@ def test_a_book_adds_up_what_soaks_came_to(tmp_path: Path) -> None:
     assert done.exit_code == 2 and "line 3 is not of a soak" in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.parametrize("words", [["run"], ["replay", "1"], ["soak"]])
+def test_an_unknown_kind_is_refused(words: list[str]) -> None:
+    done = CliRunner().invoke(app, [*words, "--kind", "nonsense"])
+    assert done.exit_code == 2 and "no kind nonsense: one of field, " in done.stderr
+
+
 def test_a_deep_sleeper_is_cut_and_nothing_is_lost() -> None:
     world = World(5, save_ms=QUARTER_MS)
     world.add_node("host", Spec(store="sqlite", pool=16))

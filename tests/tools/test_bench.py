@@ -75,6 +75,7 @@ def test_help_explains_each_column(verb: str, columns: tuple[object, ...]) -> No
     [
         "ram --config 5/5/5", "ram --profile bsp-9", "ram --interpreter pypy", "wire --mode eager",
         "wire --scenario warm", "wire --messages 0", "wire --seeds many", "cpu --profile x",
+        "wire --missing 100 --held 100",
     ],
 )  # fmt: skip
 def test_a_bad_argument_is_one_line(words: str) -> None:

@@ -129,6 +129,8 @@ def wire(
         missing=missing or wire_bench.MISSING, seeds=seeds, body=body, mqtt=anchors,
         published=anchors,
     )  # fmt: skip
+    if min(plan.missing) >= max(plan.held):
+        raise typer.BadParameter("must be below what A holds (--held)", param_hint="--missing")
     rows = [row for found in wire_bench.measure(plan, _progress) for row in found]
     show(wire_bench.tables(rows), rows, as_json)
 

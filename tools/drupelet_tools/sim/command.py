@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +24,24 @@ register_channel(app)
 register_fleet(app)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Kind = Annotated[
-    str,
-    typer.Option(help="One of docs/simulator.md 1; else the seed's own."),
-]
+# As docs/simulator.md 1 has them; `cuts` has a command of its own, and a soak.
+KINDS = (
+    "field", "drops", "yearly", "week", "storm", "small", "sticks", "plans", "resets", "channel",
+)  # fmt: skip
+
+
+def _one_of(kinds: tuple[str, ...]) -> Callable[[str], str]:
+    def check(kind: str) -> str:
+        if kind and kind not in kinds:
+            raise typer.BadParameter(f"no kind {kind}: one of {', '.join(kinds)}")
+        return kind
+
+    return check
+
+
+_HELP = "One of docs/simulator.md 1; else the seed's own."
+Kind = Annotated[str, typer.Option(help=_HELP, callback=_one_of(KINDS))]
+SoakKind = Annotated[str, typer.Option(help=_HELP, callback=_one_of((*KINDS, "cuts")))]
 
 
 @app.command()
@@ -87,7 +102,7 @@ def replay(
 def soak(
     minutes: Annotated[float, typer.Option(min=0.01, help="How long to go on.")] = 1.0,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 1_000_000,
-    kind: Kind = "",
+    kind: SoakKind = "",
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
     seeds_max: Annotated[int, typer.Option(min=0, help="Stop after so many; 0: never.")] = 0,
     book: Annotated[
