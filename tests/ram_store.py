@@ -48,7 +48,7 @@ class RamStore:
             self.members[key] = self.numbers
         return self.members[key]
 
-    def forget(self, kind, number):
+    def dismiss(self, kind, number):
         self.members = {key: n for key, n in self.members.items() if n != number}
         if kind == 1:
             self.descriptors.pop(number, None)
@@ -144,7 +144,7 @@ class RamStore:
             row["state"] = STATE_DELIVERED
         return OK
 
-    def delete(self, handle, edges, size, missing=0):  # noqa: ARG002 - a port's
+    def entomb(self, handle, edges, size, missing=0):  # noqa: ARG002 - a port's
         row = self.rows[handle]
         row["private"] = row["state"] == STATE_PRIVATE
         row["state"] = STATE_DELETED

@@ -87,7 +87,8 @@ class Graph:
         """Take in a message whose body is in a buffer; what became of it.
 
         REFUSED, ENTERED, WAITING, TOO_EARLY or BURIED. `group`: row; `source`: peer number, 0 is
-        ourselves; `id`: 32 bytes at 0. What we publish ourselves is never buried: E_PEER.
+        ourselves; `id`: 32 bytes at 0. What we publish ourselves is never buried (E_PEER), and
+        never waits (TOO_EARLY).
         """
         self.reader.open_buffer(group, source, timestamp, ts_at, body, at, size)
         return self._take(group, source, id, _FROM_BUFFER, body, at)
@@ -103,6 +104,8 @@ class Graph:
     ) -> int:  # fmt: skip
         self.slot = -1
         missing = self._missing(group)
+        if missing > 0 and not source:
+            return TOO_EARLY  # and not kept: who publishes is told that it was refused
         if missing > 0 and self.members.families[group] == FAMILY_MVDS:
             from drupelet.circle import waits_for_itself
 

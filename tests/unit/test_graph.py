@@ -231,6 +231,25 @@ def test_pending_survives_a_reboot_and_its_parent_is_asked_for_again() -> None:
     assert pair.receiver.log() == [first, second, third], "also with a smaller table than before"
 
 
+def test_what_we_publish_never_waits() -> None:
+    """After a parent that waits itself, or that nobody has, it is refused, and not kept."""
+    pair = Pair()
+    first, second = pair.sender.publish(b"1"), pair.sender.publish(b"2")
+    assert first and second
+    pair.give(second)
+    receiver = pair.receiver
+    node = receiver.node
+    for parent in (second, bytes(32)):
+        body = b"\1" + parent + b"ours"
+        assert node.publish(receiver.group, body, len(body), stamp(0), 0) < 0
+    assert node.pending_count() == 1 and node.delivered == 0
+    pair.give(first)
+    assert node.delivered == 2
+    body = b"\1" + second + b"ours"
+    assert node.publish(receiver.group, body, len(body), stamp(0), 0) > 0
+    assert len(receiver.log()) == 3
+
+
 def test_a_parent_that_came_before_the_cut_is_found_at_boot() -> None:
     pair = Pair()
     first, second = pair.sender.publish(b"1"), pair.sender.publish(b"2")
