@@ -21,6 +21,8 @@ FRAME_SIZE_MAX = 1024
 class Device:
     def __init__(self, port: int, speed: int) -> None:
         self.speed = speed
+        # From here on: 20 times what the machine is up may be no small int, and cost heap.
+        self.began_ms = time.ticks_ms()
         self.client = MqttClient("127.0.0.1", port, "t", lambda: 7)
         self.link = self.client.transport(INBOX, OUTBOX)
         self.frame = bytearray(FRAME_SIZE_MAX)
@@ -28,7 +30,7 @@ class Device:
         self.refused = 0
 
     def now_ms(self) -> int:
-        return (time.ticks_ms() * self.speed) & 0x3FFFFFFF
+        return time.ticks_diff(time.ticks_ms(), self.began_ms) * self.speed
 
     def step(self) -> int:
         """Maintain the connection and echo at most one frame; its size."""
