@@ -22,7 +22,7 @@ class IssuingVisit(SealedVisit):
     def waits(self, peer_id: bytes) -> bool:
         """See SealedVisit."""
         issuer = self.issuers.get(peer_id)
-        return issuer is not None and bool(issuer.revoking or not issuer.rekeyed)
+        return issuer is not None and (not issuer.rekeyed or issuer.revoking > 0)
 
     def tell(self, writer: BundleWriter, seal: Seal, peer_id: bytes) -> int:
         """See SealedVisit."""
