@@ -11,7 +11,7 @@ from drupelet.memory import copy, put_u16
 from drupelet.schedule import elapsed_ms, later_ms
 from drupelet.seal import STATUS_SIZE, TYPE_CONTROL, TYPE_DATA
 from drupelet.seal_row import ANEW, FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
-from drupelet_transports.base import Transport
+from drupelet_transports.behind import Behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
     from drupelet.seal import Seal
     from drupelet.seal_issue import Issuer
+    from drupelet_transports.base import Transport
 
 # Frames without anything for the link that one call reads: a flood does not keep a board busy.
 _REFUSED_MAX = const(32)
 
 
-class Sealed(Transport):
+class Sealed(Behind):
     """`carrier` behind `seal`, which is loaded; `buf` has room for the carrier's longest frame.
 
     All sealed carriers of a device may share one `buf`. `refused` counts frames that were not the
@@ -34,7 +35,7 @@ class Sealed(Transport):
     issuer: "Issuer | None" = None  # a host's: what the peer is to be told
 
     def __init__(
-        self, carrier: Transport, seal: "Seal", now_ms: "Callable[[], int]", buf: bytearray
+        self, carrier: "Transport", seal: "Seal", now_ms: "Callable[[], int]", buf: bytearray
     ) -> None:
         self.carrier = carrier
         self.seal = seal
@@ -49,23 +50,6 @@ class Sealed(Transport):
         size = min(carrier.frame_size_max, len(buf))
         put_u16(seal.context.rows, seal.at + FRAME_SIZE_AT, size)
         self.frame_size_max = seal.room()
-
-    # What the owner's loop looks at is the carrier's.
-
-    @property
-    def poll_object(self) -> "object | None":  # type: ignore[override]
-        """See Transport."""
-        return self.carrier.poll_object
-
-    @property
-    def pending_size(self) -> int:  # type: ignore[override]
-        """See Transport."""
-        return self.carrier.pending_size
-
-    @property
-    def damaged(self) -> int:  # type: ignore[override]
-        """See Transport."""
-        return self.carrier.damaged
 
     def send(self, frame: bytearray, size: int) -> int:
         """Seal and send one frame of the link's; see Transport."""
@@ -154,7 +138,3 @@ class Sealed(Transport):
         if seal.flags & (URGENT | ANEW) and not self.carrier.pending_size and self._may_tell():
             self.tell()
         return size if size < 0 and tries and size != E_STORAGE else 0
-
-    def close(self) -> None:
-        """See Transport."""
-        self.carrier.close()

@@ -8,26 +8,27 @@ from drupelet._compat import const
 from drupelet.channel_seal import OVERHEAD
 from drupelet.errors import OK
 from drupelet.memory import copy
-from drupelet_transports.base import Transport
+from drupelet_transports.behind import Behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drupelet.channel_seal import SenderKeys
+    from drupelet_transports.base import Transport
 
 # Frames of nobody that one call reads: a flood does not keep a board busy.
 _REFUSED_MAX = const(32)
 
 
-class SealedTopic(Transport):
+class SealedTopic(Behind):
     """`carrier` behind `keys`; `buf` has room for the carrier's longest frame.
 
     `send` may return E_STORAGE, too: the keys could not be made durable.
     """
 
     def __init__(
-        self, carrier: Transport, keys: "SenderKeys", now_ms: "Callable[[], int]", buf: bytearray
+        self, carrier: "Transport", keys: "SenderKeys", now_ms: "Callable[[], int]", buf: bytearray
     ) -> None:
         self.carrier = carrier
         self.keys = keys
@@ -36,21 +37,6 @@ class SealedTopic(Transport):
         self._now_ms = now_ms
         self._buf = buf
         self.frame_size_max = min(carrier.frame_size_max, len(buf)) - OVERHEAD
-
-    @property
-    def poll_object(self) -> "object | None":  # type: ignore[override]
-        """See Transport."""
-        return self.carrier.poll_object
-
-    @property
-    def pending_size(self) -> int:  # type: ignore[override]
-        """See Transport."""
-        return self.carrier.pending_size
-
-    @property
-    def damaged(self) -> int:  # type: ignore[override]
-        """See Transport."""
-        return self.carrier.damaged
 
     def send(self, frame: bytearray, size: int) -> int:
         """Seal and send one frame to all who listen; see Transport."""
@@ -76,7 +62,3 @@ class SealedTopic(Transport):
                 copy(frame, 0, buf, self.keys.at, size)
                 return size
         return 0
-
-    def close(self) -> None:
-        """See Transport."""
-        self.carrier.close()

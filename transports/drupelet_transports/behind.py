@@ -1,0 +1,28 @@
+"""A carrier in front of another one: what the owner's loop looks at is that one's."""
+
+from drupelet_transports.base import Transport
+
+
+class Behind(Transport):
+    """Base of what seals the frames of `carrier`."""
+
+    carrier: Transport
+
+    @property
+    def poll_object(self) -> "object | None":  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.poll_object
+
+    @property
+    def pending_size(self) -> int:  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.pending_size
+
+    @property
+    def damaged(self) -> int:  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.damaged
+
+    def close(self) -> None:
+        """See Transport."""
+        self.carrier.close()
