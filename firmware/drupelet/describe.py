@@ -8,14 +8,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
 
-_COMPOSED_KEY = b"describe"
+_KEY = b"describe"
 
 
 def describe_begin(core: "Core", client_id: "bytes | bytearray") -> int:
     """Begin a group's descriptor, which is handed in piece by piece; OK or a code."""
     assert len(client_id) == ID_SIZE
     core.store.part_drop(PART_PUBLISH)
-    code = core.store.part_open(PART_PUBLISH, _COMPOSED_KEY, 0, 0)
+    code = core.store.part_open(PART_PUBLISH, _KEY, 0, 0)
     return code if code < 0 else core.store.part_append(PART_PUBLISH, client_id, 0, ID_SIZE)
 
 

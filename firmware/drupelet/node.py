@@ -217,11 +217,11 @@ class Node:
         `resumed`: from a snapshot of a deep sleep (docs/SPEC.md 10.3), so this boot goes on and
         the flash is not written.
         """
-        core = self.core
         from drupelet.waking import restore
 
-        restore(core.window)
+        core = self.core
         window = core.window
+        restore(window)
         core.graph.recover()
         core.promote(now_ms)
         # What recovery delivers may have been given before the cut, which took only its delivery.

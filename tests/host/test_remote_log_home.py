@@ -13,6 +13,7 @@ from drupelet_host.cas import FolderStore
 from drupelet_host.config import Config, FeedSettings, Peer
 from drupelet_host.feed_agent import AgentFeed
 from drupelet_host.feed_places import Places
+from drupelet_host.feeds import Feed
 from drupelet_host.lines import Brokers
 from drupelet_host.log_view import LogView
 from drupelet_host.member import Member
@@ -80,14 +81,20 @@ def test_a_wiped_home_gets_every_message_back_in_order(tmp_path: Path) -> None:
     assert all(b"reading" not in path.read_bytes() for path in place.rglob("*.*"))
 
 
+def pushed(home: Config, place: Path, count: int) -> Feed:
+    """A member's feed with so many readings, in a place that is made for it."""
+    place.mkdir()
+    write(home, count)
+    run_alone(home, "push", place)
+    member = Member(home)
+    feed = member.clients.feeds.known()[home.id]
+    member.close(clock.now_ms())
+    return feed
+
+
 def test_a_peer_that_knows_the_feed_reads_it(tmp_path: Path) -> None:
     ann, ben, place = make(tmp_path, "a", "b"), make(tmp_path, "b", "a"), tmp_path / "stick"
-    place.mkdir()
-    write(ann, 20)
-    run_alone(ann, "push", place)
-    member = Member(ann)
-    feed = member.clients.feeds.known()[ann.id]
-    member.close(clock.now_ms())
+    feed = pushed(ann, place, 20)
     assert feed.places == (f"folder:{place}",)
     assert run_alone(ben, "pull", place)["pulled"] == 0  # it knows of no feed yet
     member = Member(ben)
@@ -101,12 +108,7 @@ def test_a_peer_that_knows_the_feed_reads_it(tmp_path: Path) -> None:
 
 def test_an_agent_watches_feeds_less_often_while_they_do_not_grow(tmp_path: Path) -> None:
     ann, ben, place = make(tmp_path, "a", "b"), make(tmp_path, "b", "a"), tmp_path / "stick"
-    place.mkdir()
-    write(ann, 5)
-    run_alone(ann, "push", place)
-    member = Member(ann)
-    feed = member.clients.feeds.known()[ann.id]
-    member.close(clock.now_ms())
+    feed = pushed(ann, place, 5)
     member = Member(ben)
     groups = member.clients
     watch = FeedWatch(member, groups, open_folder)
@@ -158,12 +160,7 @@ def test_members_are_told_of_a_feed_before_its_place_is_there(tmp_path: Path) ->
 def test_a_feed_that_grows_is_looked_at_as_often_whatever_brings_it(tmp_path: Path) -> None:
     """Messages that links bring first are no reason to look less often: the links may go."""
     ann, place = make(tmp_path, "a", "b"), tmp_path / "stick"
-    place.mkdir()
-    write(ann, 5)
-    run_alone(ann, "push", place)
-    member = Member(ann)
-    feed = member.clients.feeds.known()[ann.id]
-    member.close(clock.now_ms())
+    feed = pushed(ann, place, 5)
     ben = make(tmp_path, "b", "a")
     member = Member(ben)
     member.clients.feeds.announce(ann.id, feed, bytes(8), 0)
