@@ -228,7 +228,9 @@ class Outlet(Intake):
         out.at = head
         self._put_rest(now_ms)
         copy(frame, out.at, work, head, content_at)
-        self._sent(now_ms)
+        self._sent()
+        if not self.again:  # else only a sync message says that we have it
+            self._plan_sync(now_ms)
         return out.at + content_at
 
     def _put_rest(self, now_ms: int) -> None:
@@ -242,10 +244,9 @@ class Outlet(Intake):
         if asks:
             self.repairs.put_requests(out, now_ms)
 
-    def _sent(self, now_ms: int) -> None:
+    def _sent(self) -> None:
         self.frames += 1
         self.changed = True
-        self._plan_sync(now_ms)
 
     def _repair(self, frame: bytearray, now_ms: int) -> int:
         """A message that somebody misses and nobody has sent yet."""
@@ -257,8 +258,7 @@ class Outlet(Intake):
         if size:
             copy(frame, 0, self.keeper.work, 0, size)
             self.repaired += 1
-            self.frames += 1
-            self.changed = True
+            self._sent()
         return size
 
     # --- sync messages ---
@@ -285,7 +285,8 @@ class Outlet(Intake):
         self.put_causal(_REQUEST_SIZE if asks else 0, False)
         self._put_rest(now_ms)
         self.syncs += 1
-        self._sent(now_ms)
+        self._sent()
+        self._plan_sync(now_ms)
         return out.at
 
     def _wait_ms(self, now_ms: int) -> int:

@@ -57,6 +57,13 @@ def test_everybody_online_and_nothing_lost_costs_little() -> None:
     assert result.bytes_sent < plan.messages * 2500, "sync messages included"
 
 
+@pytest.mark.parametrize("seed", [3, 5])
+def test_who_only_sends_again_says_what_came_again(seed: int) -> None:
+    """All have sixteen messages out, so nothing new names what came: sync messages must."""
+    plan = Plan(participants=3, messages=200, online=1.0, seed=seed, publish_ms=300_000)
+    assert check(plan).syncs
+
+
 def test_a_seed_replays() -> None:
     plan = Plan(participants=6, messages=10, online=0.5, loss=0.3, seed=5, publish_ms=600_000)
     first, again = run(plan), run(plan)
