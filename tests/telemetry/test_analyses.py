@@ -533,3 +533,18 @@ def test_a_broken_fleet_file_is_one_clear_line(old, new, complaint):
 def test_lengths_of_time_read_well():
     told = [analyses.span(ms) for ms in (1_500, 200_000, 9_000_000, 4_194_662_895)]
     assert told == ["1.5 s", "3.3 min", "2.5 h", "48.5 days"]
+
+
+@pytest.mark.parametrize(
+    ("waits_ms", "told", "unit"),
+    [([200, 300, 400], "0.300 / 0.400", "s"), ([HOUR, 3 * HOUR, 9 * HOUR], "3.00 / 9.00", "h")],
+)
+def test_a_fleets_latency_is_told_in_a_unit_of_its_size(tmp_path, waits_ms, told, unit):
+    rows = [message(A, turn, "created", START_MS) for turn in range(3)]
+    rows += [message(B, at, "delivered", START_MS + ms) for at, ms in enumerate(waits_ms)]
+    report.write_report(lake_of(tmp_path, messages=rows).root, tmp_path / "page.html", None)
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert f"<dt>Latency p50 / p90</dt><dd>{told} <small>{unit}</small></dd>" in page
+    assert f"Created to delivered ({unit})" in page, "the chart's axis"
+    for head in (f"Latency p50 ({unit})", f"p99 ({unit})"):
+        assert head in page

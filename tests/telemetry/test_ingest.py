@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -361,9 +362,24 @@ def old_manifest(root):
     (root / "manifest.json").write_text(json.dumps({"schema_version": 1, "parts": []}))
 
 
+def strange_manifest(root):
+    told = json.loads((root / "manifest.json").read_text())
+    told["parts"][0]["colour"] = "blue"
+    (root / "manifest.json").write_text(json.dumps(told))
+
+
+def bare_manifest(root):
+    (root / "manifest.json").write_text(json.dumps({"schema_version": schemas.SCHEMA_VERSION}))
+
+
 @pytest.mark.parametrize(
     ("spoil_lake", "remedy"),
-    [(cut_manifest, "ingest into a new folder"), (old_manifest, "into a new folder")],
+    [
+        (cut_manifest, "cannot read the manifest"),
+        (old_manifest, f"of schema version 1, and this is {schemas.SCHEMA_VERSION}"),
+        (strange_manifest, "not as it was written"),
+        (bare_manifest, "not as it was written"),
+    ],
 )
 def test_a_bad_manifest(tmp_path, spoil_lake, remedy):
     fleet.write(tmp_path, only=["A"])
@@ -373,6 +389,7 @@ def test_a_bad_manifest(tmp_path, spoil_lake, remedy):
     assert told.exit_code == 1
     assert told.stderr.count("\n") == 1
     assert "manifest.json" in told.stderr and remedy in told.stderr
+    assert f"and {tmp_path / 'lake' / 'packs'} into a new folder" in told.stderr
 
 
 def test_bad_paths_and_files(tmp_path):
@@ -421,6 +438,28 @@ def test_a_part_that_is_gone_is_named(tmp_path):
         lake.open_lake(tmp_path / "lake").read("health")
 
 
+@pytest.mark.parametrize("table", [*schemas.TABLES, "clocks"])
+def test_an_ingest_tells_of_a_part_that_is_gone_or_cut(boxes, tmp_path, table):
+    """Also with nothing new, and of tables that only the next ingest would read."""
+    root = tmp_path / "lake"
+    shutil.copytree(boxes / "lake", root)
+    parts = sorted((root / "parts").glob(f"*-{table}.parquet"))
+    if not parts:
+        assert table in ("renewed",), "the corpus has rows in every other table"
+        return
+    whole = parts[0].read_bytes()
+    for spoilt in (lambda: parts[0].write_bytes(whole[:-7]), parts[0].unlink):
+        spoilt()
+        before = sorted(path.name for path in root.rglob("*"))
+        told = run("ingest", boxes / "in", "--lake", root)
+        assert told.exit_code == 1
+        assert told.stderr.count("\n") == 1
+        assert parts[0].name in told.stderr and "put it back" in told.stderr
+        assert sorted(path.name for path in root.rglob("*")) == before
+    parts[0].write_bytes(whole)
+    assert ingest(boxes / "in", root)["new"] == 0
+
+
 def test_decoding_imports_no_spark():
     program = (
         "import sys; from drupelet_tools.telemetry import job, worker, summary, lake;"
@@ -458,3 +497,19 @@ def test_what_a_killed_session_left_is_removed_by_the_next(tmp_path, monkeypatch
         f"drupelet-spark-{os.getpid()}-x",
         "drupelet-spark-y",
     ]
+
+
+def test_why_spark_did_not_start_is_the_jvms_own_word(tmp_path):
+    running = object.__new__(session.Session)
+    running._folder = tmp_path
+    running.master = "spark://nowhere:7077"
+    (tmp_path / "jvm.log").write_text(
+        'Setting Spark log level to "ERROR".\n'
+        "26/11/21 18:20:00 ERROR Backend: All masters are unresponsive! Giving up.\n"
+    )
+    told = running._not_started(RuntimeError("An error occurred while calling None"))
+    assert told.startswith("Spark did not start: 26/11/21 18:20:00 ERROR Backend: All masters")
+    assert told.endswith("is --master spark://nowhere:7077 right?")
+    running.master = session.LOCAL_MASTER
+    (tmp_path / "jvm.log").unlink()
+    assert running._not_started(RuntimeError("no gateway")).endswith(": no gateway")

@@ -6,7 +6,9 @@ from drupelet.amnesty import forget_holds
 from drupelet.errors import OK
 from drupelet.files import RamFiles
 from drupelet.limits import WAKE_STATE_SIZE_MAX
+from drupelet.members import FAMILY_MVDS
 from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
+from drupelet.profiles import PROFILE_MVDS_1
 from drupelet.states import HOLD, QUEUED
 from helpers import Draw, Line, Member, Network, check_causal
 
@@ -228,3 +230,26 @@ def test_that_a_peer_lost_what_came_from_it_survives_a_reboot() -> None:
     net.run(lambda: b.log() == wanted and not a.node.outstanding(1), ROUNDS_MAX)
     assert a.node.save(0) == OK
     assert not a.store.saved[9] & 0x80, "it has all of it again"
+
+
+def test_what_was_asked_for_and_sent_gives_way_to_what_is_asked_for_next() -> None:
+    """A peer that cannot take in a child asks for its parent: the child must not hold the slot.
+
+    MVDS sends what was asked for until it is acknowledged, which a refused child never is.
+    """
+    draw = Draw(3)
+    members = [Member(name, draw, pool=1, family=FAMILY_MVDS) for name in "AB"]
+    net = Network(draw, members, ["AB"], profile=PROFILE_MVDS_1)
+    a = net.members["A"]
+    parent, child, _ = (bytes(a.publish(body)) for body in (b"parent", b"child", b"last"))
+    net.run(lambda: net.complete(3), ROUNDS_MAX)
+    net.lines["A", "B"].loss = 1000
+    core, link = a.node.core, a.links["B"]
+    for id in (child, parent):
+        link.on_request(bytearray(id), 0)
+        assert core.slots.find(child, 0) == 0, "not before it was sent"
+    for _ in range(4):
+        net.round()
+    assert core.slots.find(child, 0) == 0, "nor without need"
+    link.on_request(bytearray(parent), 0)
+    assert core.slots.find(parent, 0) == 0

@@ -16,6 +16,7 @@ import altair as alt
 import vl_convert
 
 from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry.analyses import wait_unit
 from drupelet_tools.telemetry.analyses_sync import BYTE_KINDS, OPERATION_NAMES
 from drupelet_tools.telemetry.figures import Figures
 
@@ -229,17 +230,18 @@ def _latency_chart(figures: Figures) -> Chart | None:
     curves = [(row["label"], row["latency"]["curve"]) for row in devices]
     if len(curves) > 1:
         curves.insert(0, ("all", figures["fleet"]["latency"]["curve"]))
+    unit, unit_ms = wait_unit(figures["fleet"]["latency"])
     rows = [
-        {"device": name, "seconds": seconds, "share": share}
+        {"device": name, "wait": float(f"{seconds * 1000 / unit_ms:.5g}"), "share": share}
         for name, curve in curves
         for seconds, share in curve
     ]
     if not rows:
         return None
-    return _lines(rows, "seconds", "Created to delivered (s)", [name for name, _ in curves])
+    return _waits(rows, unit, [name for name, _ in curves])
 
 
-def _lines(rows: list[Row], unit: str, title: str, names: list[str]) -> alt.Chart:
+def _waits(rows: list[Row], unit: str, names: list[str]) -> alt.Chart:
     # One legend for colour and dash.
     legend = alt.Legend(title="At device", orient="bottom", columns=4, symbolSize=300)
     scale = alt.Scale(range=list(COLOURS))
@@ -248,7 +250,7 @@ def _lines(rows: list[Row], unit: str, title: str, names: list[str]) -> alt.Char
         alt.Chart(alt.InlineData(values=rows))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=alt.X(f"{unit}:Q", title=title),
+            x=alt.X("wait:Q", title=f"Created to delivered ({unit})"),
             y=alt.Y(
                 "share:Q",
                 title="Share of messages delivered",
@@ -260,7 +262,7 @@ def _lines(rows: list[Row], unit: str, title: str, names: list[str]) -> alt.Char
             opacity=alt.condition(picked, alt.value(1.0), alt.value(0.15)),
             tooltip=[
                 alt.Tooltip("device:N", title="At device"),
-                alt.Tooltip(f"{unit}:Q", title="Within (s)", format=".3~f"),
+                alt.Tooltip("wait:Q", title=f"Within ({unit})", format=".3~f"),
                 alt.Tooltip("share:Q", title="Delivered", format=".1%"),
             ],
         )

@@ -10,6 +10,7 @@ exchanges; nothing is assumed about how long a message takes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +90,12 @@ def _boots(lake: Lake) -> Boots:
     """All boots of the lake, with what their anchors say."""
     names = ["device", "boot", "first_ms", "last_ms", "wall_offset_ms", "wall_uncertainty_ms"]
     wanted = [("low", "min"), ("high", "max"), ("first_ms", "min"), ("last_ms", "max")]
-    pieces = [TABLES["segments"].empty_table().select(names), *lake.each("segments", names)]
-    found = pa.concat_tables([_by_boot(piece).aggregate(wanted) for piece in pieces])
+    none = TABLES["segments"].empty_table().select(names)
+    # One part at a time: of all segments only their boots are kept.
+    told = (
+        _by_boot(piece).aggregate(wanted) for piece in chain([none], lake.each("segments", names))
+    )
+    found = pa.concat_tables(list(told))
     found = found.sort_by([("device", "ascending"), ("boot", "ascending")])
     encoded = found["device"].combine_chunks().dictionary_encode()
     known = pc.is_valid(found["low_min"]).to_numpy()
@@ -132,8 +137,12 @@ def _exchanges(lake: Lake, boots: Boots, devices: list[str]) -> Bounds:
     columns = ["device", "boot", "message", "event", "boot_ms"]
     event = pc.field("event")
     mine = pc.field("device").isin(devices)
-    births = lake.read("messages", columns, event == "created")
-    arrivals = lake.read("messages", columns, event.isin(["received", "delivered"]))
+    born, came = event == "created", event.isin(["received", "delivered"])
+    # Of all messages only those that these devices wrote or got are held.
+    wanted = pc.unique(lake.read("messages", ["message"], mine & (born | came))["message"])
+    among = pc.field("message").isin(wanted)
+    births = lake.read("messages", columns, born & among)
+    arrivals = lake.read("messages", columns, came & among)
     # Two creators of one number are two messages whose ids begin alike.
     once = births.group_by("message").aggregate([("boot_ms", "count"), ("boot_ms", "min")])
     once = once.filter(pc.equal(once["boot_ms_count"], 1)).select(["message"])

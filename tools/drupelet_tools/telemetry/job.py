@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from drupelet_tools.telemetry import clocks, inputs, worker
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import Lake, Part, create_lake, locked, publish, write_table
 from drupelet_tools.telemetry.lake import sweep as sweep_lake
+from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.plan import ENTRY, Unnamed, make_plan
 from drupelet_tools.telemetry.schemas import TABLES
 
@@ -138,7 +140,7 @@ def ingest(
         news the `events` and the `quarantined` places.
 
     Raises:
-        TelemetryError: a path or the lake is missing, unreadable or not writable.
+        TelemetryError: a path, the lake or a part of it is missing, unreadable or not writable.
     """
     root = lake.resolve()
     given = [Path(path) for path in paths]
@@ -146,6 +148,7 @@ def ingest(
     state = create_lake(root)
     with locked(root):
         state = create_lake(root)
+        state.check()
         sweep_lake(state)
         run = secrets.token_hex(6)
         folders = inputs.export_agents(given, root / "plans" / run)
@@ -166,8 +169,9 @@ def _ingest_batches(
     found = repeated = 0
     devices: set[str] = set()
     fresh: list[Part] = []
-    for at, listing in enumerate(inputs.scan_batches(files, BATCH_SEGMENTS)):
-        step = replace(task, run=f"{task.run}-{at}")
+    batches = count()  # `enumerate` would hold on to each listing until the next one
+    for listing in inputs.scan_batches(files, BATCH_SEGMENTS):
+        step = replace(task, run=f"{task.run}-{next(batches)}")
         size = int(listing.size.sum())
         plan = make_plan(listing, state, runner.parallelism)
         del listing
@@ -276,7 +280,7 @@ def _run(root: Path, groups: list[pa.Table], task: Task, runner: Runner) -> list
         raise TelemetryError(f"{root}: cannot write the lake: {refused.strerror}") from None
     plans = len(groups)
     groups.clear()  # what the workers read is in the files
-    pa.default_memory_pool().release_unused()
+    give_back()
     answers = [json.loads(answer) for answer in runner(task, plans)]
     for answer in answers:
         if "error" in answer:

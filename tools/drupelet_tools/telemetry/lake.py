@@ -41,6 +41,7 @@ from drupelet_tools.telemetry.schemas import (
 
 MANIFEST = "manifest.json"
 FOLDERS = ("parts", "packs", "plans")
+PARQUET_END = b"PAR1"
 
 
 @dataclass(slots=True)
@@ -131,18 +132,30 @@ class Lake:
         try:
             return pq.read_table(self.root / path, columns=columns, filters=where)
         except (OSError, pa.ArrowInvalid) as broken:
-            first = str(broken).splitlines()[0]
-            raise TelemetryError(
-                f"{self.root / path}: cannot read this part of the lake: {first};"
-                f" ingest the segments into a new folder"
-            ) from None
+            raise self._unreadable(path, str(broken).splitlines()[0]) from None
 
     def check(self) -> None:
-        """Raise TelemetryError for the first file that is gone or no Parquet."""
-        for part in self.parts:
-            for table in TABLES:
-                if part.has(table):
-                    self._file(part.path(table), [], None)
+        """Look at the ends of all files: those of Parquet say what they are.
+
+        Raises:
+            TelemetryError: the first one that is gone, cut or something else.
+        """
+        named = [part.path(table) for part in self.parts for table in TABLES if part.has(table)]
+        for path in [*named, self.clocks] if self.clocks else named:
+            try:
+                with open(self.root / path, "rb") as file:
+                    file.seek(-len(PARQUET_END), os.SEEK_END)
+                    end = file.read()
+            except OSError as broken:
+                raise self._unreadable(path, str(broken.strerror)) from None
+            if end != PARQUET_END:
+                raise self._unreadable(path, "not a whole Parquet file")
+
+    def _unreadable(self, path: str, reason: str) -> TelemetryError:
+        return TelemetryError(
+            f"{self.root / path}: cannot read this part of the lake: {reason};"
+            f" put it back, or {_anew(self.root)}"
+        )
 
     def read_devices(self) -> pa.Table:
         """One row per device: id, name, carriers, board; the board's own word where no names
@@ -213,14 +226,25 @@ def open_lake(root: Path) -> Lake:
         ) from None
     except (OSError, ValueError) as broken:
         raise TelemetryError(
-            f"{path}: cannot read the manifest: {broken}; ingest into a new folder"
+            f"{path}: cannot read the manifest: {broken}; {_anew(root)}"
         ) from None
-    if not isinstance(told, dict) or told.get("schema_version") != SCHEMA_VERSION:
+    version = told.get("schema_version") if isinstance(told, dict) else None
+    if version != SCHEMA_VERSION:
         raise TelemetryError(
-            f"{path}: written by another version; ingest the segments into a new folder"
+            f"{path}: of schema version {version}, and this is {SCHEMA_VERSION}; {_anew(root)}"
         )
-    parts = [Part(**part) for part in told["parts"]]
-    return Lake(root, parts, dict(told["names"]), told["clocks"])
+    try:
+        parts = [Part(**part) for part in told["parts"]]
+        return Lake(root, parts, dict(told["names"]), told["clocks"])
+    except (KeyError, TypeError, ValueError) as broken:
+        raise TelemetryError(f"{path}: not as it was written: {broken}; {_anew(root)}") from None
+
+
+def _anew(root: Path) -> str:
+    """What to do with a lake that cannot be used; its packs may be all there is of an inbox."""
+    packs = root / "packs"
+    kept = f" and {packs}" if packs.is_dir() and any(packs.iterdir()) else ""
+    return f"ingest the segments{kept} into a new folder"
 
 
 def create_lake(root: Path) -> Lake:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from drupelet_tools.telemetry import sections_energy
-from drupelet_tools.telemetry.analyses import span
+from drupelet_tools.telemetry.analyses import span, wait_unit
 from drupelet_tools.telemetry.analyses_sync import BYTE_KINDS
 from drupelet_tools.telemetry.figures import Figures
 from drupelet_tools.telemetry.sections_device import devices as device_pages
@@ -21,6 +21,7 @@ from drupelet_tools.telemetry.sections_html import (
     seconds,
     significant,
     table,
+    time_in,
 )
 
 LINES_MAX = 3  # of one kind, before the rest is folded
@@ -77,7 +78,8 @@ def body(found: Figures, pictures: dict[str, str]) -> str:
 def _tiles(found: Figures) -> str:
     fleet = found["fleet"]
     wait = fleet["latency"]
-    both = f"{seconds(wait['p50_ms'])} / {seconds(wait['p90_ms'])}"
+    unit, unit_ms = wait_unit(wait)
+    both = f"{time_in(wait['p50_ms'], unit_ms)} / {time_in(wait['p90_ms'], unit_ms)}"
     expected = " / expected" if fleet["expected"] is not None else ""
     tiles = [
         (f"Delivered{expected}", delivered(fleet), ""),
@@ -88,12 +90,12 @@ def _tiles(found: Figures) -> str:
         ("Charge per delivered kB", significant(fleet["mah_per_kb"]), "mAh"),
         ("Shortest life, modelled", number(fleet["shortest_life_days"]), "days"),
         ("Fall of charge, measured", significant(fleet["soc_pct_per_day"]), "%/day"),
-        ("Latency p50 / p90", both if wait["timed"] else DASH, "s"),
+        ("Latency p50 / p90", both if wait["timed"] else DASH, unit),
         ("Silent now", number(fleet["silent"]), ""),
     ]
     cells = "".join(
-        f"<div><dt>{escape(what)}</dt><dd>{value} <small>{unit}</small></dd></div>"
-        for what, value, unit in tiles
+        f"<div><dt>{escape(what)}</dt><dd>{value} <small>{of}</small></dd></div>"
+        for what, value, of in tiles
         if value != DASH
     )
     return f'<dl class="tiles">{cells}</dl>'
@@ -130,10 +132,12 @@ def _lines(level: int, lines: list[Row]) -> str:
 
 
 def _summary(found: Figures) -> str:
+    unit, unit_ms = wait_unit(found["fleet"]["latency"])
     heads = ["Device", "<Carrier", "Delivered / expected", "Repeats stopped",
              "Bytes per message (B)", "Overhead per message (B)", "Multiplier by records",
              "Multiplier by bytes", "Charge, modelled (mAh)", "Charge per day, modelled (mAh)",
-             "Charge per delivered kB (mAh)", "Latency p50 (s)", "Latency p90 (s)"]  # fmt: skip
+             "Charge per delivered kB (mAh)", f"Latency p50 ({unit})",
+             f"Latency p90 ({unit})"]  # fmt: skip
     rows = [
         (
             link(row),
@@ -147,8 +151,8 @@ def _summary(found: Figures) -> str:
             significant(row["mah_modelled"]),
             significant(row["mah_per_day"]),
             significant(row["mah_per_kb"]),
-            seconds(row["latency"]["p50_ms"]),
-            seconds(row["latency"]["p90_ms"]),
+            time_in(row["latency"]["p50_ms"], unit_ms),
+            time_in(row["latency"]["p90_ms"], unit_ms),
         )
         for row in found["devices"]
     ]
@@ -193,9 +197,11 @@ def _bytes(found: Figures, picture: str) -> str:
 
 
 def _latency(found: Figures, picture: str) -> str:
+    whole = found["fleet"]["latency"]
+    unit, unit_ms = wait_unit(whole)
     heads = ["At device", "Messages of others", "Delivered, timed", "No delivery on record",
-             "No clock", "p50 (s)", "p90 (s)", "p99 (s)", "p50 (epochs)", "p90 (epochs)",
-             "Uncertainty (± s)"]  # fmt: skip
+             "No clock", f"p50 ({unit})", f"p90 ({unit})", f"p99 ({unit})", "p50 (epochs)",
+             "p90 (epochs)", "Uncertainty (± s)"]  # fmt: skip
 
     def cells(first: str, wait: Row) -> tuple[str, ...]:
         spread = wait["uncertainty_ms"]
@@ -205,13 +211,12 @@ def _latency(found: Figures, picture: str) -> str:
             number(wait["timed"]),
             number(wait["undelivered"]),
             number(wait["no_clock"]),
-            *(seconds(wait[f"{name}_ms"]) for name in ("p50", "p90", "p99")),
+            *(time_in(wait[f"{name}_ms"], unit_ms) for name in ("p50", "p90", "p99")),
             *(number(wait[f"{name}_epochs"], 1) for name in ("p50", "p90")),
             seconds(spread) if spread is not None else "unknown",
         )
 
     rows = [cells(link(row), row["latency"]) for row in found["devices"]]
-    whole = found["fleet"]["latency"]
     chart = figure("latency", picture, "Share of messages delivered within a time, by device")
     sampled = ""
     if whole["every"] > 1:

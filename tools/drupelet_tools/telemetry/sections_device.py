@@ -17,7 +17,6 @@ from drupelet_tools.telemetry.sections_html import (
     name,
     number,
     percent,
-    seconds,
     significant,
     table,
     trend,
@@ -81,7 +80,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
         ("Client bytes, both directions (B)", number(row["client_bytes"])),
         ("Telemetry bytes, both directions (B)", number(row["telemetry_bytes"])),
         ("Charge, modelled (mAh)", f"{significant(row['mah_modelled'])}"),
-        ("Latency p50, 95 % interval (s)", _wait(row["latency"])),
+        ("Latency p50, 95 % interval", _wait(row["latency"])),
         ("Segments missing", number(health["segments_missing"])),
         ("Segments missing, share", percent(row["integrity"]["missing_share"], 2)),
         ("Flash programs", number(health["flash_programs"])),
@@ -95,7 +94,8 @@ def _wait(wait: Row) -> str:
     low, high = (wait[f"p50_{end}_ms"] for end in ("low", "high"))
     if wait["p50_ms"] is None:
         return DASH
-    return f"{seconds(wait['p50_ms'])} ({seconds(low)} to {seconds(high)})"
+    ends = (DASH if ms is None else span(ms) for ms in (low, high))
+    return f"{span(wait['p50_ms'])} ({' to '.join(ends)})"
 
 
 def _power(row: Row) -> list[tuple[str, str]]:

@@ -41,6 +41,11 @@ def seconds(ms: float | None) -> str:
     return DASH if ms is None else f"{ms / 1000:,.2f}"
 
 
+def time_in(ms: float | None, unit_ms: float) -> str:
+    """Milliseconds in a unit of so many, three digits, or a dash."""
+    return DASH if ms is None else significant(ms / unit_ms)
+
+
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as a percentage, or a dash."""
     return DASH if share is None else f"{share:.{digits}%}"

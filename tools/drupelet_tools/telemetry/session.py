@@ -40,6 +40,9 @@ LOCAL_CLUSTER = "local-cluster"
 STOP_TIMEOUT_S = 10
 FOLDER_PREFIX = "drupelet-spark-"
 
+# Lines of the JVM's that name what went wrong; it also says that its log level is "ERROR".
+_TELLING = re.compile(r"ERROR \w|Exception|Error:")
+
 LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -183,7 +186,7 @@ class Session:
         except TelemetryError as told:
             self._error = told
         except (PySparkException, Py4JError, OSError, ValueError, RuntimeError) as broken:
-            self._error = TelemetryError(f"Spark did not start: {self._reason(broken)}")
+            self._error = TelemetryError(self._not_started(broken))
 
     def _launch(self, conf: SparkConf) -> tuple[str, str]:
         """Start the JVM and return the port and the secret of its gateway.
@@ -218,7 +221,11 @@ class Session:
                     return str(read_int(file)), UTF8Deserializer().loads(file)
             if self._process.poll() is not None:
                 break
-        raise TelemetryError(f"Spark did not start: {self._reason(RuntimeError('no gateway'))}")
+        raise TelemetryError(self._not_started(RuntimeError("no gateway")))
+
+    def _not_started(self, broken: BaseException) -> str:
+        told = f"Spark did not start: {self._reason(broken)}"
+        return told if self.master == LOCAL_MASTER else f"{told}; is --master {self.master} right?"
 
     def _reason(self, broken: BaseException) -> str:
         """The most telling single line: the JVM's own, else the exception's."""
@@ -226,7 +233,7 @@ class Session:
             log = (self._folder / "jvm.log").read_text("utf-8", "replace")
         except OSError:
             log = ""
-        lines = [line for line in log.splitlines() if re.search(r"ERROR|Exception|Error:", line)]
+        lines = [line for line in log.splitlines() if _TELLING.search(line)]
         return (lines or str(broken).splitlines() or [type(broken).__name__])[0][:300]
 
 

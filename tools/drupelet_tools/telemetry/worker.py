@@ -26,6 +26,7 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.fold import fold
 from drupelet_tools.telemetry.held import Held
 from drupelet_tools.telemetry.lake import Part, open_lake
+from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.partials import Sums, add_up, join_boots, split_sums
 
 # Blocks that are looked at together: their arrays stay in a processor's cache.
@@ -51,8 +52,10 @@ def run_group(lake: str, plan: str, attempt: str, events: bool = False) -> dict[
     root = Path(lake)
     with pa.OSFile(str(root / plan)) as file:
         entries = pa.ipc.open_file(file).read_all()
-    group = Group(root, attempt, entries, events)
-    return asdict(group.run())
+    part = Group(root, attempt, entries, events).run()
+    del entries
+    give_back()  # the next group of this worker finds what this one found
+    return asdict(part)
 
 
 class Plain:
