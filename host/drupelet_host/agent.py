@@ -88,6 +88,7 @@ class Agent:
         self._mailbox_version = -1
         self._letters_wait = True
         self._sticks_seen: dict[Path, tuple[int, ...]] = {}
+        self._stick_heard_ms: dict[str, int] = {}  # by the peer's name
         self._delivered = 0
 
     @staticmethod
@@ -271,7 +272,7 @@ class Agent:
         )  # fmt: skip
 
     def _channel_told(self, fields: dict[str, Any]) -> None:
-        whom = fields.get("from", "somebody")
+        whom = self.config.names().get(fields.get("from", ""), fields.get("from", "somebody"))
         self.output.event("channel", f"{fields['channel']} {whom}: {fields['text']}", **fields)
 
     def _learned(self, name: str, url: str, why: str) -> None:
@@ -280,7 +281,8 @@ class Agent:
         )
 
     def _feed_told(self, place: str, reason: str) -> None:
-        self.output.event("feed", f"{place} {reason or 'is there'}", place=place, reason=reason)
+        text = reason if reason.startswith(place) else f"{place}: {reason or 'is there'}"
+        self.output.event("feed", text, place=place, reason=reason)
 
     # --- mailbox and sticks ---
 
@@ -383,6 +385,7 @@ class Agent:
         except stick_visit.StickError as error:
             self.output.event("stick", str(error), path=str(path), error=str(error))
             return {"error": str(error)}
+        self._stick_heard_ms |= dict.fromkeys(report.heard, clock.wall_ms())
         self._events()
         self.member.save(clock.now_ms())
         self.output.event("stick", report.text, **report.fields)
@@ -489,7 +492,7 @@ class Agent:
                     "id": peer.id.hex(),
                     "state": line.state if line else "by stick",
                     "reason": line.reason if line else "",
-                    "heard_ms": line.heard_ms if line else 0,
+                    "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(peer.name, 0),
                     "outstanding": node.outstanding(self.member.numbers[peer.id]),
                     **(line.live.status() if line else STICK_STATUS),
                     "seals": self.member.sealing.status(peer.id),

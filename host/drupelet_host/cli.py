@@ -175,6 +175,9 @@ def log(
             if not follow:
                 return
             time.sleep(LOOK_EVERY_S)
+            if not view.begun:
+                view.close()
+                view = LogView(home_of(home))
     except sqlite3.Error as error:
         raise StorageError(database.explain(view.config.store_path, error)) from error
     finally:
@@ -225,6 +228,8 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
         f" {said['pending']} wait for a parent, {said['outbox']} in the outbox,"
         f" store {said['store_bytes'] / 1024:.0f} KiB"
     )
+    if not view.begun:
+        print("no store yet: `drupelet agent` makes one")
     if said["counters"]:
         print("since its start: " + ", ".join(f"{n} {k}" for k, n in said["counters"].items()))
     rows: list[tuple[str, ...]] = []
@@ -242,6 +247,18 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
         shared.append((row["name"], row["state"], have, row["reason"] or row["url"]))
     if shared:
         table(("topic", "carrier", "have our key", "where"), shared)
+    for line in _beside(said):
+        print(line)
+
+
+def _beside(said: dict[str, Any]) -> list[str]:
+    """The remote log, and members that could not be taken as peers."""
+    feed = said["feed"]
+    lines = [f"not learned: {row['id']}: {row['reason']}" for row in said["not_learned"]]
+    if feed:
+        text = f"feed {feed['place'] or '(none of ours)'}: {feed['pushed']} uploaded"
+        lines.append(f"{text}, {feed['pulled']} taken in; {feed['reason'] or 'no trouble'}")
+    return lines
 
 
 def _spoken(peer: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -366,7 +383,8 @@ def _reload(settings: config.Config, done: str, as_json: bool) -> None:
 @app.command("export-telemetry")
 def export_telemetry(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where to write.", show_default=False)
+        Path,
+        typer.Argument(metavar="DIR", parser=path, help="Where to write.", show_default=False),
     ],
     home: Home = None,
     as_json: AsJson = False,

@@ -21,7 +21,8 @@ _CONFIG = """
 | `name` | this member's name: letters, digits, `.`, `-`, `_` |
 | `id` | 8 hex digits, unique among the members |
 | `group` | the group's descriptor: the same text at every member |
-| `client` | `"readings"` (default), or 64 hex digits of another client's id |
+| `client` | `"readings"` (default); `"public"`: `group` is a topic, and whoever says the same is \
+in (`drupelet group topic` shows its id); or 64 hex digits of another client's id |
 | `epoch_ms` | default of every peer; 1000 if not given |
 | `[[peers]]` | one table for each member that this one has a carrier to |
 | `name`, `id` | of the peer |

@@ -1,16 +1,17 @@
 """`drupelet command` and `drupelet group`: the clients on this host."""
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from drupelet.errors import DrupeletError
+from drupelet.errors import DrupeletError, StorageError
 from drupelet.hashes import group_id_into
 from drupelet.limits import ID_SIZE
-from drupelet_host import clock, config, output
-from drupelet_host.commands import AsJson, Home, ask_agent, home_of, path
+from drupelet_host import clock, config, database, output
+from drupelet_host.commands import AsJson, Home, ask_agent, home_of, path, table
 
 Folder = Annotated[
     Path,
@@ -28,7 +29,9 @@ def register(app: typer.Typer) -> None:
 
 
 def command(
-    board: Annotated[str, typer.Argument(help="The board's name, or its id.", show_default=False)],
+    board: Annotated[
+        str, typer.Argument(help="The board's name, or its id.", show_default=False)
+    ] = "",
     operation: Annotated[
         str, typer.Argument(help="epoch, sleep, flush or report.", show_default=False)
     ] = "",
@@ -36,23 +39,31 @@ def command(
     key_to: Annotated[
         Path | None,
         typer.Option(
-            "--key-to", metavar="DIR", help="Write the board's command key there instead.",
-            show_default=False,
+            "--key-to", metavar="DIR", parser=path, show_default=False,
+            help="Write the board's command key there instead.",
         ),
     ] = None,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Tell a board to do something; it answers when it has. Its key comes from `--key-to` once."""
+    """Tell a board to do something; it answers when it has. Its key comes from `--key-to` once.
+
+    Without an operation: what was told so far, to this board or to all, and the answers.
+    """
     from drupelet_host.clients.home import checked, find_peer, write_key
 
+    if key_to is not None and (operation or not board):
+        raise typer.BadParameter("--key-to takes the board alone")
     settings = config.load(home_of(home))
+    if not operation and key_to is None:
+        _show_told(settings, board, as_json)
+        return
     if key_to is not None:
-        path = write_key(settings, board, key_to)
+        written = str(write_key(settings, board, key_to))
         if as_json:
-            output.print_json({"key": str(path)})
+            output.print_json({"key": written})
         else:
-            print(f"{path}: command key written")
+            print(f"{written}: command key written")
         return
     find_peer(settings, board)
     checked(operation, value)
@@ -65,8 +76,40 @@ def command(
         done = _command_alone(settings, asked)
     if as_json:
         output.print_json(done)
-    else:
-        print(f"command {done['counter']} for {board} is on its way")
+        return
+    print(f"command {done['counter']} is on its way; `drupelet command {board}` shows the answer")
+
+
+def _show_told(settings: config.Config, board: str, as_json: bool) -> None:
+    from drupelet_host.clients.home import commands_told, find_peer
+    from drupelet_host.log_view import LogView
+
+    id = find_peer(settings, board).hex() if board else ""
+    view = LogView(settings.home)
+    try:
+        told = commands_told(view)
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(settings.store_path, error)) from error
+    finally:
+        view.close()
+    told = [one for one in told if not id or one["board"] == settings.names()[id]]
+    if as_json:
+        output.print_json(told)
+        return
+    rows: list[tuple[str, ...]] = [
+        (str(one["counter"]), one["board"], one["operation"], str(one["value"] or ""),
+         _answer(one["operation"], one["result"]))
+        for one in told
+    ]  # fmt: skip
+    table(("command", "board", "operation", "value", "answer"), rows)
+
+
+def _answer(operation: str, result: int | None) -> str:
+    if result is None:
+        return "none yet"
+    if result < 0:
+        return "it could not"
+    return str(result) if operation == "report" else "done"
 
 
 def _command_alone(settings: config.Config, asked: str) -> dict[str, object]:

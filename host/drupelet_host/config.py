@@ -48,6 +48,7 @@ from pathlib import Path
 from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet.limits import DESCRIPTOR_SIZE_MAX
 from drupelet_host import toml_table
+from drupelet_host.clients.public import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
 from drupelet_host.toml_table import Table, shown
 from drupelet_transports.url import parse_url
 
@@ -117,7 +118,10 @@ class Peer:
         """What its links begin with: compact-1, but bsp-1 to what is said to be a board.
 
         compact-1 falls back to bsp-1 by itself; a board that has only that is spared the attempt.
+        A stick, on which nobody answers, carries bsp-1.
         """
+        if self.carrier == "stick":
+            return "bsp-1"
         is_board = self.board not in ("", BOARD_HOST)
         return self.profile or ("bsp-1" if is_board else "compact-1")
 
@@ -236,8 +240,10 @@ def load(home: Path) -> Config:
 def _config(home: Path, table: Table) -> Config:
     epoch_ms = table.number("epoch_ms", EPOCH_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX)
     client = table.text("client", "readings")
+    if client == "public":
+        client = PUBLIC_CLIENT_ID.hex()
     if client != "readings" and not re.fullmatch("[0-9a-f]{64}", client):
-        raise table.wrong("client", 'must be "readings" or 64 hex digits (32 bytes)')
+        raise table.wrong("client", 'must be "readings", "public" or 64 hex digits (32 bytes)')
     family = table.choice("family", tuple(PROFILES_OF))
     config = Config(
         home=home,
@@ -254,8 +260,9 @@ def _config(home: Path, table: Table) -> Config:
         announce=_announce(table),
         learn=table.switch("learn", False),
     )
-    if len(config.group.encode()) > DESCRIPTOR_SIZE_MAX:
-        raise table.wrong("group", f"must be at most {DESCRIPTOR_SIZE_MAX} bytes")
+    size_max = TOPIC_SIZE_MAX if config.client == PUBLIC_CLIENT_ID else DESCRIPTOR_SIZE_MAX
+    if len(config.group.encode()) > size_max:
+        raise table.wrong("group", f"must be at most {size_max} bytes")
     table.end()
     _check_unique(table, config)
     if family != FAMILY_BSP_NAME:
@@ -549,13 +556,17 @@ def _rewrite(home: Path, text: str, expected: Config) -> None:
 def create(config: Config) -> Path:
     """Make the home (0700) and its configuration; refuses to replace one. Returns its path."""
     path = config.home / CONFIG_NAME
+    made = False
     try:
         config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
+            made = True
             file.write(render(config))
     except FileExistsError:
         raise ConfigError(f"{path}: is there already; choose another --home") from None
     except OSError as error:
+        if made:  # a piece of it would be in the way of the next try
+            path.unlink(missing_ok=True)
         raise ConfigError(f"{path}: cannot be made ({error.strerror})") from error
     return path
 

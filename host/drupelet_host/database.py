@@ -90,6 +90,13 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
+def empty() -> sqlite3.Connection:
+    """What a home without a store reads like: the same tables, in memory, with nothing in them."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.executescript(_SCHEMA)
+    return connection
+
+
 def _create(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA user_version").fetchone()[0]:
         # Stores of version 2 were made before messages that go left their ids.

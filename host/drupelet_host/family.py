@@ -12,6 +12,7 @@ from drupelet.members import FAMILY_MVDS, HEAD_METADATA, HEAD_PARENTS
 from drupelet.node import Node
 from drupelet.wire import bsp0
 from drupelet_host import clock
+from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
 from drupelet_host.config import FAMILY_BSP_0_NAME, FAMILY_MVDS_NAME, Config
 from drupelet_host.parse import split_body
 
@@ -20,9 +21,16 @@ BSP_0_CLIENT = "drupelet.readings"
 BSP_0_VERSION = 0
 
 
+def _descriptor(settings: Config) -> bytes:
+    """Of a public group, to which a topic leads, its hash; else the group's text."""
+    if settings.client == PUBLIC_CLIENT_ID:
+        return topic_descriptor(settings.group)
+    return settings.group.encode()
+
+
 def group_id(settings: Config) -> bytes:
     """The 32-byte id of the readings. MVDS leaves it open: there it is as BSP's."""
-    descriptor = settings.group.encode()
+    descriptor = _descriptor(settings)
     if settings.family == FAMILY_BSP_0_NAME:
         return bsp0.group_id(BSP_0_CLIENT, BSP_0_VERSION, descriptor)
     id = bytearray(ID_SIZE)
@@ -32,7 +40,7 @@ def group_id(settings: Config) -> bytes:
 
 def join(node: Node, settings: Config) -> int:
     """Become a member of the readings; the group's number. Raises CapacityError, StorageError."""
-    descriptor = settings.group.encode()
+    descriptor = _descriptor(settings)
     if settings.family == FAMILY_BSP_0_NAME:
         return join_bsp0(node, BSP_0_CLIENT, BSP_0_VERSION, descriptor)
     if settings.family == FAMILY_MVDS_NAME:

@@ -1,12 +1,5 @@
 """The remote log of a running agent: what is new goes there by itself, and comes from the others.
 
-    [feed]
-    place = "folder:/media/log"   # where our log is kept; without it, others' are only looked at
-                                  # or "mqtt://host:1883/prefix": at a member that serves there
-    serve = true                  # keep the members' logs, too, in our store, behind that broker
-    watch = true                  # look at what the members announce
-    period_ms = 10000             # new messages wait at most so long
-
 A place that is not there, or full, is tried again; it is told of once. While the answer of another
 agent is waited for, everything else goes on.
 """

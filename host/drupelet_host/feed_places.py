@@ -1,9 +1,5 @@
 """Where feeds are kept: folders, and agents that serve their SQLite on a broker (SPEC 15.4, 15.5).
 
-    [feed]
-    place = "mqtt://host:1883/prefix"   # kept by a member that serves there ...
-    serve = true                        # ... or by this agent, for all members
-
 Who serves makes the store's id and access key and announces both with its own feed: so all members
 have them, and what a member knew of them outlives its store (`keys/store.key`). An agent connects
 only to brokers that its own configuration names.

@@ -132,9 +132,9 @@ class Line:
                 self._transport = self._open()
             except (TransportError, KeysError, PrivateError, BusyError) as error:
                 self.refused = not isinstance(error, TransportError)
-                self._lost(str(error), now_ms)
-                if isinstance(error, RevokedError):
-                    self._set_state(REVOKED, str(error))
+                # A revoked peer is told of once, not at each try.
+                state = REVOKED if isinstance(error, RevokedError) else DOWN
+                self._lost(str(error), now_ms, state)
                 return
             self.refused = False
         if self.url.scheme == "mqtt":
@@ -187,11 +187,11 @@ class Line:
         if changed:
             self._told(self)
 
-    def _lost(self, reason: str, now_ms: int) -> None:
+    def _lost(self, reason: str, now_ms: int, state: str = DOWN) -> None:
         self.drop()
         self._retry_from_ms = now_ms
         self._retry_ms = min(max(RETRY_MS_MIN, self._retry_ms * 2), RETRY_MS_MAX)
-        self._set_state(DOWN, reason)
+        self._set_state(state, reason)
 
     def drop(self) -> None:
         """Close the carrier."""

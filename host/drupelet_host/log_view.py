@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.clients import TELEMETRY_CLIENT_ID
+from drupelet.clients_command import COMMANDS_CLIENT_ID
 from drupelet.errors import StorageError
 from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
 from drupelet.hashes import group_id_into
@@ -17,6 +18,7 @@ from drupelet_host.output import payload_text
 from drupelet_host.parse import split_body
 
 GROUPS = ("readings", "telemetry")
+_CLIENT_IDS = {"telemetry": TELEMETRY_CLIENT_ID, "commands": COMMANDS_CLIENT_ID}
 # Ids are shown by their first 4 bytes.
 SHORT_ID_SIZE = 4
 _BOX_MAGIC = b"DRBX"
@@ -27,7 +29,9 @@ _STATUS_ROWS: dict[str, set[str]] = {
     "peers": {"id", "seals"},
     "topics": {"name", "url", "state", "reason", "told", "listeners"},
     "channels": {"name", "url", "state", "reason", "told", "listeners"},
+    "not_learned": {"id", "reason"},
 }
+_STATUS_FEED = {"place", "reason", "pushed", "pulled"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,12 @@ class LogView:
 
     def __init__(self, home: Path) -> None:
         self.config = config.load(home)
-        self.connection = database.connect(self.config.store_path, read_only=True)
+        path = self.config.store_path
+        # Before the first agent there is no store: that is an empty log, and nothing is made.
+        self.begun = os.path.lexists(path)
+        self.connection = (
+            database.connect(path, read_only=True) if self.begun else database.empty()
+        )
 
     def close(self) -> None:
         """Free the file."""
@@ -76,7 +85,7 @@ class LogView:
         else:
             made = bytearray(ID_SIZE)
             descriptor = self.config.group.encode()
-            group_id_into(made, TELEMETRY_CLIENT_ID, descriptor, len(descriptor))
+            group_id_into(made, _CLIENT_IDS[group], descriptor, len(descriptor))
             id = bytes(made)
         row = self.connection.execute(
             "SELECT number FROM members WHERE kind = ? AND key = ?", (_MEMBER_GROUP, id)
@@ -93,7 +102,10 @@ class LogView:
         return names
 
     def entries(self, group: str = "readings", after: int = 0, order: int = 0) -> Iterator[Entry]:
-        """The log of a group in its order, from behind handle `after`, numbered from `order`+1."""
+        """The log of a group in its order, from behind handle `after`, numbered from `order`+1.
+
+        group: one of GROUPS, or "commands".
+        """
         names = self._names()
         rows = self.connection.execute(
             "SELECT handle, id, source, timestamp, body FROM log"
@@ -165,7 +177,7 @@ class LogView:
                     "heard_ms": row.get("heard_ms", 0),
                     "outstanding": row.get("outstanding"),
                     "profile": row.get("profile", peer.asked_profile),
-                    "mode": row.get("mode", peer.mode),
+                    "mode": row.get("mode", "batch" if peer.carrier == "stick" else peer.mode),
                     "mode_now": row.get("mode_now"),
                     "duplicates": row.get("duplicates"),
                     "round_trip_ms": row.get("round_trip_ms"),
@@ -231,6 +243,9 @@ def _is_status(value: dict[str, Any]) -> bool:
             return False
         if not all(isinstance(row, dict) and needed <= set(row) for row in rows):
             return False
+    feed = value.get("feed")
+    if feed is not None and not (isinstance(feed, dict) and set(feed) >= _STATUS_FEED):
+        return False
     return all(isinstance(row["seals"], dict) for row in value.get("peers", []))
 
 

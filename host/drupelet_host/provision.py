@@ -21,7 +21,7 @@ from drupelet.seal_record import (
     install,
     is_sound,
 )
-from drupelet_host import config, private
+from drupelet_host import config, control, private
 from drupelet_host.keys import BUNDLE, LIVE, ROWS, HostKeys, KeysError, known_peers, look, wipe
 from drupelet_host.secret import Secret
 
@@ -31,6 +31,7 @@ PROOF_SIZE = 16
 # A key id is a multiple of 4 with 16 bits, and not 0.
 _KIDS = 1 << 14
 _KEY = slice(16, 48)
+_EMPTY = bytes(RECORD_SIZE)
 
 
 class Destination(Protocol):
@@ -150,6 +151,13 @@ class HomeKeys:
             self._keys.close()
             wipe(self._keys.folder, self.peer_id)
 
+    def forget_rotation(self) -> None:
+        """A root that was under way renews keys that there are no more; revocations stay."""
+        tell = control.load(self._keys.folder, self.peer_id)
+        if tell.root is not None:
+            tell.root = None
+            tell.save()
+
     def finish(self) -> None:
         """Let go of the files."""
         self._keys.close()
@@ -220,9 +228,9 @@ def destination(text: str, own_id: bytes, peer_id: bytes) -> Destination:
 
         return SerialKeys(text, own_id, peer_id)
     folder = Path(text)
-    if not folder.is_dir():
+    if not text or not folder.is_dir():
         raise KeysError(
-            f"{text}: no such folder; give the board's flash, a home, or serial:///dev/..."
+            f"{text or '--to is empty'}: no such folder; give the board's flash, a home, or serial:///dev/..."
         )
     if (folder / config.CONFIG_NAME).exists():
         other = config.load(folder)
@@ -268,13 +276,16 @@ def provision(
             assert install(made, root.reveal(), kid, 0, flags | more) == OK
         del root
         for side, made in sides:
-            for row, record in sorted(made.records.items()):
-                if side.save(row, record) != OK:
+            # What a rotation left goes, too: it would outlive the keys that it belongs to.
+            for row in range(ROWS):
+                if side.save(row, made.records.get(row, _EMPTY)) != OK:
                     raise KeysError(_not_written(side, reached or put_back is None))
                 reached = reached or side is theirs
         for side, made in sides:
             _challenge(side, made)
         for side, _ in sides:
+            if isinstance(side, HomeKeys):
+                side.forget_rotation()
             side.finish()
     finally:
         for _, made in sides:

@@ -55,7 +55,7 @@ def stamp_number(node: Node, group: int, stamp: bytes | bytearray) -> int:
 
 def _byte_order(node: Node, group: int) -> Literal["little", "big"]:
     members = node.core.members
-    little = members.families[members.group_slot(group)] == FAMILY_MVDS
+    little = members.family(members.group_slot(group)) == FAMILY_MVDS
     return "little" if little else "big"
 
 

@@ -46,6 +46,7 @@ class Report:
     frames_written: int = 0
     messages: int = 0
     peers: list[str] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)  # of whom something new was read
     problems: list[str] = field(default_factory=list)
     safe_to_unplug: bool = False
 
@@ -107,7 +108,10 @@ def visit(
     frame, buf = bytearray(FRAME_SIZE_MAX), bytearray(FRAME_SIZE_MAX)
     carrier = IssuingVisit(stick, seals, frame, clock.now_ms, member.drain_box, buf)
     for peer_id in chosen:
+        read = carrier.bundles_in
         carrier.take_in(member.stick_link(peer_id), peer_id)
+        if carrier.bundles_in > read:
+            report.heard.append(member.names[member.numbers[peer_id]])
         take_events()
         _show_again(member, peer_id, seals[peer_id])
     for peer_id in chosen:

@@ -7,6 +7,8 @@ from drupelet.errors import DrupeletError
 
 NAME_SIZE_MAX = 32
 _ID = re.compile(r"[0-9a-f]{8}")
+# Nobody's: what is blank or erased reads so.
+_IDS_OF_NOBODY = ("00000000", "ffffffff")
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_SIZE_MAX - 1}}}")
 
 
@@ -28,6 +30,8 @@ def device_id(text: str) -> bytes:
     """The 4 bytes of a device id that somebody wrote; raises ValueError with the remedy."""
     if not _ID.fullmatch(text.lower()):
         raise ValueError(f"must be 8 hex digits (4 bytes), not {shown(text)}")
+    if text.lower() in _IDS_OF_NOBODY:
+        raise ValueError(f"{shown(text)} stands for nobody; choose another")
     return bytes.fromhex(text)
 
 

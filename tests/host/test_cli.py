@@ -86,8 +86,13 @@ def test_a_missing_home(tmp_path: Path) -> None:
 
 
 def test_no_store_yet(make_home: MakeHome) -> None:
+    """Right after `init` there is nothing to show, and nothing wrong."""
     home = make_home("a", A)
-    assert_refused(home.run("log"), "no store yet")
+    assert (home.log(), home.status()["delivered"], home.status()["store_bytes"]) == ([], 0, 0)
+    said = home.run("status")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "no store yet: `drupelet agent` makes one" in said.stdout
+    assert not (home.path / "store.db").exists()
 
 
 def test_what_cannot_be_put(make_home: MakeHome, tmp_path: Path) -> None:

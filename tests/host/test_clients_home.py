@@ -35,12 +35,13 @@ def test_a_command_is_in_the_log_for_the_board(settings: Config) -> None:
     assert said["counter"] > 0 and said["operation"] == "epoch"
     assert "is on its way" in run("command", "--home", home, "soil", "report")
     member = Member(settings)
-    groups = member.clients
-    told = groups.told()
+    told = json.loads(run("command", "--home", home, "--json"))
     assert [(one["board"], one["operation"], one["value"]) for one in told] == [
         ("soil", "epoch", 60_000),
         ("soil", "report", 0),
     ]
+    assert run("command", "--home", home, "soil").count("none yet") == 2
+    assert run("command", "--home", home).splitlines()[1].split()[1:3] == ["soil", "epoch"]
     # It leaves over the peer's link like any message.
     live, frame, sent = member.live_link(settings.peers[0], 1, 0), bytearray(1024), 0
     for now_ms in range(0, 1000, 50):

@@ -11,8 +11,7 @@ from drupelet.clients_command import COMMANDS_CLIENT_ID
 from drupelet.hashes import group_id_into
 from drupelet.limits import ID_SIZE
 from drupelet_host import database
-from drupelet_host.config import Peer, load
-from drupelet_host.member import Member
+from drupelet_host.config import Peer
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
@@ -44,13 +43,9 @@ def configure(folder: Path, url: str) -> Path:
 
 
 def told(home: Home) -> list[dict[str, Any]]:
-    """What became of the commands, read where no agent runs."""
-    member = Member(load(home.path))
-    try:
-        return member.clients.told()
-    finally:
-        member.store.close()
-        member.sealing.close()
+    """What became of the commands."""
+    said: list[dict[str, Any]] = json.loads(home.run("command", "A", "--json").stdout)
+    return said
 
 
 def answers(home: Home) -> int:

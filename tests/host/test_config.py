@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_host import config
+from drupelet.hashes import group_id_into
+from drupelet_host import config, family
+from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
 from drupelet_host.config import Config, ConfigError, Peer
 
 GOOD = """
@@ -38,7 +40,7 @@ def test_what_is_rendered_is_read_back(tmp_path: Path) -> None:
     home = tmp_path / "home"
     peers = tuple(
         Peer(f"p{n}", n.to_bytes(4), f"stick:///media/{n}", "batch", 100 + n, "esp32")
-        for n in range(3)
+        for n in range(1, 4)
     )
     made = Config(home, "host", b"\1\2\3\4", 'a "quoted" \\ group\n\x7f é', 70, bytes(32), peers)
     config.create(made)
@@ -47,7 +49,7 @@ def test_what_is_rendered_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_home_is_not_replaced(tmp_path: Path) -> None:
-    made = Config(tmp_path / "home", "host", bytes(4), "g")
+    made = Config(tmp_path / "home", "host", b"\0\0\0\1", "g")
     config.create(made)
     with pytest.raises(ConfigError, match="is there already"):
         config.create(made)
@@ -170,3 +172,15 @@ def test_what_the_command_cannot_change_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="edit it and restart"):
             change()
         assert (tmp_path / config.CONFIG_NAME).read_text() == inline
+
+
+def test_a_public_group_is_the_topics(tmp_path: Path) -> None:
+    public = GOOD.replace('group = "orchard"', 'group = "#frost"\nclient = "public"')
+    assert public != GOOD
+    settings = load(tmp_path, public)
+    made = bytearray(32)
+    group_id_into(made, PUBLIC_CLIENT_ID, topic_descriptor("#frost"), 32)
+    assert family.group_id(settings) == bytes(made)
+    assert load(tmp_path, config.render(settings)) == settings
+    with pytest.raises(ConfigError, match="group: must be at most 255 bytes"):
+        load(tmp_path, public.replace("#frost", "é" * 128))

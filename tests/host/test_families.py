@@ -89,7 +89,7 @@ def test_briars_profile_sealed_behind_a_broker_and_after_a_restart(
 def test_a_family_is_written_as_it_is_read(make_home: Callable[..., Home], tmp_path: Path) -> None:
     home = make_home("a", A)
     for family, profiles in PROFILES_OF.items():
-        peer = Peer("b", bytes(4), "mqtt://h/p", profile=profiles[-1])
+        peer = Peer("b", b"bbbb", "mqtt://h/p", profile=profiles[-1])
         made = replace(
             config.load(home.path), home=tmp_path / family, family=family, peers=(peer,)
         )

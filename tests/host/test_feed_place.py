@@ -85,7 +85,7 @@ def test_a_wiped_agent_recovers_from_the_store_of_another(
 
 
 def make(folder: Path, name: str, number: int, feed: FeedSettings) -> Config:
-    peer = Peer("other", bytes(4), "mqtt://elsewhere:1883/p")
+    peer = Peer("other", b"oooo", "mqtt://elsewhere:1883/p")
     settings = Config(folder / name, name, number.to_bytes(4), "orchard", 50, None, (peer,))
     config.create(settings)
     return Config(**{**settings.__dict__, "feed": feed})

@@ -1,19 +1,29 @@
 """What a person gets wrong: one line with the remedy, nothing lost, nothing half done."""
 
+import json
+import resource
+import signal
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from drupelet_host import backup, config, provision
+from drupelet_host import backup, cli, config, key_actions, provision
+from drupelet_host.agent import Agent, visit_alone
 from drupelet_host.backup import BackupError
+from drupelet_host.commands import id_of
 from drupelet_host.config import ConfigError, Peer
-from drupelet_host.keys import KeysError
+from drupelet_host.keys import KeysError, look
+from drupelet_host.lines import CARRIERS, Brokers, Line
 from drupelet_host.log_view import last_status
+from drupelet_host.member import Member
+from drupelet_host.output import Output
+from drupelet_host.sealing import Sealing
 from drupelet_host.stick_visit import _link
 from drupelet_tools.sim.minimise import parse_spans
-from host.conftest import Home
+from host.conftest import Home, share_keys
 from host.test_cli import assert_refused, run
 from host.test_provision import home_keys
 
@@ -24,6 +34,9 @@ A, B = 0xA0000001, bytes.fromhex("b0000002")
 def test_what_init_and_peer_add_refuse(make_home: MakeHome, tmp_path: Path) -> None:
     new = ["--home", str(tmp_path / "new"), "--group", "g"]
     assert_refused(run("init", *new, "--name", "a", "--id", "40 00 00 00"), "id: must be 8 hex")
+    for nobody in ("00000000", "FFFFFFFF"):
+        with pytest.raises(ConfigError, match="stands for nobody; choose another"):
+            id_of(nobody)
     with pytest.raises(ConfigError, match="name: must not be empty"):
         config.add_peer(make_home("c", A + 1).path, Peer("", B, "stick:"))
     home = make_home("a", A)
@@ -38,11 +51,89 @@ def test_what_init_and_peer_add_refuse(make_home: MakeHome, tmp_path: Path) -> N
     assert config.load(home.path).peers == ()
 
 
-def test_an_empty_path_is_not_the_folder_one_stands_in() -> None:
-    for words in (["status", "--home", ""], ["stick", ""]):
-        done = run(*words)
-        assert done.returncode == 2
-        assert "is empty; name a folder" in done.stderr
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "--home", ""],
+        ["stick", ""],
+        ["export-telemetry", ""],
+        ["command", "b", "--key-to", ""],
+    ],
+)
+def test_an_empty_path_is_not_the_folder_one_stands_in(words: list[str]) -> None:
+    done = CliRunner().invoke(cli.app, words)
+    assert done.exit_code == 2
+    assert "is empty; name a folder" in done.output
+
+
+def test_keys_go_nowhere_without_a_folder(make_home: MakeHome) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    with pytest.raises(KeysError, match="--to is empty: no such folder"):
+        provision.provision_peer(config.load(home.path), "b", "")
+    assert not provision.has_keys(config.load(home.path), B)
+
+
+def test_a_key_and_a_command_are_two_things(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    for words in (["b", "report"], []):
+        words += ["--key-to", str(tmp_path), "--home", str(home.path)]
+        done = CliRunner().invoke(cli.app, ["command", *words])
+        assert done.exit_code == 2
+        assert "--key-to takes the board alone" in done.output
+    assert not (tmp_path / "commands.key").exists()
+
+
+def test_a_full_disk_leaves_no_half_of_a_home(tmp_path: Path) -> None:
+    def small() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    words = ["init", "--home", str(tmp_path / "h"), "--name", "a", "--group", 5000 * "g"]
+    done = run(*words, preexec_fn=small)
+    assert_refused(done, "drupelet.toml: cannot be made")
+    assert not list((tmp_path / "h").iterdir())
+
+
+def test_new_keys_heal_a_revoked_peer_whose_rotation_was_under_way(
+    make_home: MakeHome, tmp_path: Path
+) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    settings = config.load(home.path)
+    flash = tmp_path / "flash"
+    flash.mkdir()
+    provision.provision_peer(settings, "b", str(flash))
+    for action in (key_actions.rotate, key_actions.revoke):
+        sealing = Sealing(settings, 0)
+        action(settings, sealing, "b")
+        sealing.close()
+    assert (settings.keys_path / f"{B.hex()}.tell").exists()
+    provision.provision_peer(settings, "b", str(flash))
+    ours = look(settings.keys_path, B)
+    assert [state.generation for state in ours] == [0, 0, 0, 0]
+    assert not any(state.revoked or state.waiting for state in ours)
+    # What the old root would renew is gone, here and on the flash.
+    assert not (settings.keys_path / f"{B.hex()}.tell").exists()
+    assert len(provision.FlashKeys(flash, B, settings.id).kids()) == 1
+
+
+def test_a_revoked_peer_is_told_of_once(make_home: MakeHome) -> None:
+    peer = Peer("b", B, "mqtt://127.0.0.1:1/t")
+    home = make_home("a", A, peer)
+    share_keys(home, make_home("b", int.from_bytes(B)))
+    member = Member(config.load(home.path))
+    try:
+        member.sealing.revoke(B)
+        told: list[str] = []
+        line = Line(
+            peer, member.live_link(peer, CARRIERS["mqtt"], 0), Brokers(),
+            lambda line: told.append(line.state), member.drain_box, member.sealing.live, list,
+        )  # fmt: skip
+        for now_ms in range(0, 60_000, 500):
+            line.maintain(now_ms)
+    finally:
+        member.store.close()
+        member.sealing.close()
+    assert told == ["revoked"]
 
 
 @pytest.mark.parametrize("key", ["name", "id", "epoch_ms", "family", "learn"])
@@ -63,6 +154,8 @@ def test_a_long_value_is_not_told_in_full(tmp_path: Path, key: str) -> None:
         '{"said_ms": "x"}',
         '{"counters": []}',
         '{"topics": [{}]}',
+        '{"feed": {}}',
+        '{"not_learned": [5]}',
         "[]",
         "{",
         200_000 * "[",
@@ -80,6 +173,11 @@ def test_status_and_doctor_beside_a_status_of_something_else(make_home: MakeHome
     path = config.load(home.path).status_path
     path.write_text('{"peers": 5}')
     assert home.run("status").returncode == 0
+    feed = {"place": "folder:/x", "reason": "folder:/x: no such folder", "pushed": 2, "pulled": 1}
+    path.write_text(json.dumps({"feed": feed, "not_learned": [{"id": "c", "reason": "no keys"}]}))
+    said = home.run("status").stdout
+    assert "feed folder:/x: 2 uploaded, 1 taken in; folder:/x: no such folder" in said
+    assert "not learned: c: no keys" in said
     path.write_text('{"peers": [{"id": "b0000002", "seals": {"live": {}}}]}')
     assert "live: 0 forged, 0 replayed" in home.run("doctor").stdout
 
@@ -177,6 +275,29 @@ def test_a_stick_whose_folders_lead_elsewhere(make_home: MakeHome, tmp_path: Pat
             link.unlink()
     assert_refused(home.run("stick", str(usb)), str(link), "leads off the stick; remove it")
     assert not list(elsewhere.iterdir())
+
+
+def test_status_tells_when_a_stick_brought_something(make_home: MakeHome, tmp_path: Path) -> None:
+    homes = [
+        make_home("a", A, Peer("b", B, "stick:")),
+        make_home("b", int.from_bytes(B), Peer("a", A.to_bytes(4), "stick:")),
+    ]
+    share_keys(*homes)
+    homes[0].put("one")
+    (tmp_path / "usb").mkdir()
+    visit_alone(config.load(homes[0].path), tmp_path / "usb")
+    agent = Agent(config.load(homes[1].path), Output(True))
+    try:
+        assert agent.status()["peers"][0]["heard_ms"] == 0
+        for _ in range(2):
+            heard = agent.visit(tmp_path / "usb")["heard"]
+            assert agent.status()["peers"][0]["heard_ms"] > 0
+        assert heard == []  # there was nothing new on it
+    finally:
+        agent.member.store.close()
+        agent.member.sealing.close()
+    peer = homes[1].status()["peers"][0]  # no agent said anything: what a stick carries
+    assert (peer["profile"], peer["mode"]) == ("bsp-1", "batch")
 
 
 def test_damaged_files_on_a_stick_are_told_of(make_home: MakeHome, tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def test_three_agents_on_multicast(make_home: MakeHome, broker: Broker, multicas
 )
 def test_one_clear_line_for_what_is_wrong(make_home: MakeHome, text: str, why: str) -> None:
     home = make_home(
-        "a", 1, Peer("b", bytes(4), "mqtt://h/p"), Peer("s", b"ssss", "stick:"),
+        "a", 1, Peer("b", b"bbbb", "mqtt://h/p"), Peer("s", b"ssss", "stick:"),
         Peer("p", b"pppp", "serial:///dev/ttyX?plain=1"),
     )  # fmt: skip
     path = home.path / "drupelet.toml"
@@ -304,7 +304,7 @@ def test_one_clear_line_for_what_is_wrong(make_home: MakeHome, text: str, why: s
 
 
 def test_a_topic_is_written_as_it_is_read(make_home: MakeHome, tmp_path: Path) -> None:
-    home = make_home("a", 1, Peer("b", bytes(4), "mqtt://h/p"), Peer("s", b"ssss", "stick:"))
+    home = make_home("a", 1, Peer("b", b"bbbb", "mqtt://h/p"), Peer("s", b"ssss", "stick:"))
     topic = Shared("field", "udp://239.0.0.1:7447", ("b",), 200)
     channel = Shared("chat", "mqtt://h/p", (), 5000)
     made = replace(load(home.path), home=tmp_path / "other", topics=(topic,), channels=(channel,))

@@ -82,24 +82,11 @@ class Board:
 
     def _say_status(self, event: str) -> None:
         """What whoever started the board may want to know, without looking into its flash."""
-        node = self.node
-        device = self.device
-        outstanding = 0
-        for number in self._peers:
-            outstanding += node.outstanding(number)
-        self.console.say(
-            json.dumps(
-                {
-                    "event": event,
-                    "boot": device.box.boot,
-                    "own": device.own,
-                    "logged": device.logged,
-                    "delivered": node.delivered,
-                    "pending": node.pending_count(),
-                    "outstanding": outstanding,
-                    "heap_low": device.heap_low,
-                    "refused": node.refused,
-                    "malformed": node.malformed,
-                }
-            )
-        )
+        device, node = self.device, self.node
+        said = {
+            "event": event, "boot": device.box.boot, "own": device.own, "logged": device.logged,
+            "delivered": node.delivered, "pending": node.pending_count(),
+            "outstanding": sum([node.outstanding(number) for number in self._peers]),
+            "heap_low": device.heap_low, "refused": node.refused, "malformed": node.malformed,
+        }  # fmt: skip
+        self.console.say(json.dumps(said))

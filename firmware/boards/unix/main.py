@@ -62,14 +62,14 @@ def main(path: str) -> int:
         return 1
     try:
         board = _set_up(config)
-    except (KeyError, TypeError) as error:
-        print("board: %s lacks %s, or has it wrong" % (path, error), file=sys.stderr)
+    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        print("board: %s lacks a key or has one wrong: %r" % (path, error), file=sys.stderr)
         return 1
     except ImportError as error:  # "no module named ..."
         why = "its firmware set has not got what its configuration asks for"
         print("board %s: %s: %s" % (config["name"], why, error), file=sys.stderr)
         return 1
-    except (DrupeletError, OSError) as error:
+    except (DrupeletError, MemoryError, OSError) as error:
         print("board %s: %s" % (config["name"], error), file=sys.stderr)
         return 1
     try:

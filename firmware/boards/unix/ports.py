@@ -22,17 +22,11 @@ class Clock:
 
     def timestamp_into(self, out: bytearray) -> None:
         """Write the 8 bytes of a message timestamp: ms since the Unix epoch, big-endian."""
-        now_ms = time.time_ns() // 1000000
-        for at in range(7, -1, -1):
-            out[at] = now_ms & 0xFF
-            now_ms >>= 8
+        out[:] = (time.time_ns() // 1000000).to_bytes(8, "big")
 
     def anchor_into(self, out: bytearray) -> None:
         """Write 6 bytes, little-endian: ms since the Unix epoch, for the black box."""
-        now_ms = time.time_ns() // 1000000
-        for at in range(6):
-            out[at] = now_ms & 0xFF
-            now_ms >>= 8
+        out[:] = (time.time_ns() // 1000000).to_bytes(6, "little")
 
 
 class Waiter:

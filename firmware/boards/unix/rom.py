@@ -41,6 +41,9 @@ def start(image: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        print("board: give it the firmware image and its configuration", file=sys.stderr)
+        sys.exit(2)
     start(sys.argv[1])
     from boards.unix.main import main
 

@@ -75,6 +75,8 @@ class _Setup:
         self.config = config
         self.frame = bytearray(FRAME_SIZE_MAX)  # before everything that splits the heap
         self.id = bytes.fromhex(config["id"])
+        if len(self.id) != 4:
+            raise ValueError("id: 8 hex digits")
         self.console = Console()
         self.keys: "dict[str, BoardKeys]" = {}
         self._open_keys()
@@ -132,8 +134,7 @@ class _Setup:
         files = BoardFiles(self.config["flash"])
         ring: "list[BoardKeys]" = []
         for peer in sealed:
-            keys = BoardKeys(files, self.id, bytes.fromhex(peer["id"]), ring)
-            self.keys[peer["id"]] = keys
+            self.keys[peer["id"]] = BoardKeys(files, self.id, bytes.fromhex(peer["id"]), ring)
         if not has_keys(ring):
             from boards.provision import take_keys
 

@@ -76,21 +76,29 @@ class CommandHost:
 
     def told(self) -> list[Told]:
         """All commands in the log, with their answers."""
-        commands: list[Command] = []
-        answers: dict[tuple[bytes, bytes], int] = {}
+        said: list[Command] = []
         handle = self._node.store.next(0)
         while handle:
-            said = self._client.read(self._node, self._group, handle)
-            if said is not None and said.kind == COMMAND:
-                commands.append(said)
-            elif said is not None and said.kind == ANSWER:
-                answers[said.board, said.counter] = -1 if said.value == FAILED else said.value
+            found = self._client.read(self._node, self._group, handle)
+            if found is not None:
+                said.append(found)
             handle = self._node.store.next(handle)
-        names = {number: name for name, number in OPERATION_NAMES.items()}
-        return [
-            Told(
-                int.from_bytes(said.counter), said.board, names.get(said.operation, "?"),
-                said.value, answers.get((said.board, said.counter)),
-            )
-            for said in commands
-        ]  # fmt: skip
+        return answered(said)
+
+
+def answered(said: list[Command]) -> list[Told]:
+    """The commands among these payloads in their order, each with its answer."""
+    answers = {
+        (one.board, one.counter): -1 if one.value == FAILED else one.value
+        for one in said
+        if one.kind == ANSWER
+    }
+    names = {number: name for name, number in OPERATION_NAMES.items()}
+    return [
+        Told(
+            int.from_bytes(one.counter), one.board, names.get(one.operation, "?"), one.value,
+            answers.get((one.board, one.counter)),
+        )
+        for one in said
+        if one.kind == COMMAND
+    ]  # fmt: skip

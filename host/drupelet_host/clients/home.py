@@ -11,14 +11,25 @@ import os
 from pathlib import Path
 from typing import Any
 
-from drupelet.clients_command import COMMANDS_CLIENT_ID, CommandClient
+from drupelet.clients_command import (
+    COMMAND_SIZE,
+    COMMANDS_CLIENT_ID,
+    Command,
+    CommandClient,
+)
 from drupelet.errors import DrupeletError
 from drupelet.node import SHARED, Node
 from drupelet_host import clock, private
 from drupelet_host.clients.carriers import CarrierGroup, Carriers
-from drupelet_host.clients.command_host import OPERATION_NAMES, CommandHost, command_key
+from drupelet_host.clients.command_host import (
+    OPERATION_NAMES,
+    CommandHost,
+    answered,
+    command_key,
+)
 from drupelet_host.config import BOARD_HOST, Config, Peer
 from drupelet_host.feeds import Feeds
+from drupelet_host.log_view import LogView
 
 # The owner's secret from which the boards' command keys follow; 0600, made when it is needed.
 COMMANDS_KEY_NAME = "commands.key"
@@ -135,19 +146,25 @@ class HomeGroups:
         counter = self.host.send(board, operation, value, stamp, now_ms)
         return {"board": name, "operation": operation, "value": value, "counter": counter}
 
-    def told(self) -> list[dict[str, Any]]:
-        """The commands in the log and what became of them."""
-        names = self.settings.names()
-        return [
-            {
-                "counter": told.counter,
-                "board": names.get(told.board.hex(), told.board.hex()),
-                "operation": told.operation,
-                "value": told.argument,
-                "result": told.result,
-            }
-            for told in self.host.told()
-        ]
+
+def commands_told(view: LogView) -> list[dict[str, Any]]:
+    """The commands in a home's log and what became of them, whether or not an agent runs."""
+    names = view.config.names()
+    said = [
+        Command(entry.payload)
+        for entry in view.entries("commands")
+        if len(entry.payload) == COMMAND_SIZE
+    ]
+    return [
+        {
+            "counter": told.counter,
+            "board": names.get(told.board.hex(), told.board.hex()),
+            "operation": told.operation,
+            "value": told.argument,
+            "result": told.result,
+        }
+        for told in answered(said)
+    ]
 
 
 def checked(operation: str, value: int) -> int:
