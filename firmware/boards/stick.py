@@ -1,8 +1,5 @@
 """The socket for a stick: one visit each time a stick is plugged in."""
 
-import os
-
-from drupelet._compat import const
 from drupelet.errors import OK
 from drupelet_transports.sealed_visit import SealedVisit
 
@@ -12,26 +9,6 @@ if TYPE_CHECKING:
     from drupelet.link import Link
     from drupelet.seal import Seal
     from drupelet_transports.stick import Stick
-
-# Types of directory entries. FAT and LittleFS have no links.
-_FOLDER = const(0x4000)
-_LINK = const(0xA000)
-_LEVELS = const(3)  # DRUPELET, receivers, senders
-
-
-def _leads_off(folder: str, levels: int) -> bool:
-    """Whether a link is among what is for devices on the stick, or it cannot be read."""
-    try:
-        for entry in os.ilistdir(folder):  # type: ignore[attr-defined]
-            ours = levels < _LEVELS or entry[0] == "DRUPELET"
-            deep = ours and levels and entry[1] == _FOLDER
-            if (ours and entry[1] == _LINK) or (
-                deep and _leads_off(folder + "/" + entry[0], levels - 1)
-            ):
-                return True
-    except OSError:
-        return True
-    return False
 
 
 class Socket:
@@ -57,9 +34,6 @@ class Socket:
         if self._visited:
             return
         self._visited = True
-        if _leads_off(self._stick.folder(0)[: -len("/DRUPELET")] or "/", _LEVELS):
-            device.say('{"event":"refused","why":"a link leads off the stick; remove it"}')
-            return
         visit = SealedVisit(
             self._stick, self._seals, device.frame, device.clock.now_ms, device.drain, self._buf
         )
@@ -73,6 +47,8 @@ class Socket:
         device.say(
             '{"event":"stick","read":%d,"frames_read":%d,"truncated":%d,"wrote":%d,'
             '"frames_wrote":%d,"failed":%d}'
-            % (visit.bundles_in, visit.frames_in, visit.truncated, visit.bundles_out,
-               visit.frames_out, visit.failed)
+            % (
+                visit.bundles_in, visit.frames_in, visit.truncated,
+                visit.bundles_out, visit.frames_out, visit.failed,
+            )
         )  # fmt: skip

@@ -48,7 +48,7 @@ class Blake2s:
         self._state = bytearray(_STATE_SIZE)  # chain value, then the block being filled
         self._filled = 0
         self._total = 0
-        self.start()
+        Blake2s.start(self)  # what is made of it begins in other ways
 
     def start(self, key: "bytes | bytearray | None" = None) -> None:
         """Begin a new digest; `key` is at most 32 bytes, None or empty for the plain hash."""

@@ -4,6 +4,7 @@ A visit writes through the same frames as a live link; what it wrote counts as s
 acknowledged as acknowledged, only once the bundle is on the stick, whole and durable.
 """
 
+from drupelet._compat import const
 from drupelet.limits import FRAMES_PER_EPOCH_MAX
 from drupelet.segments import SegmentExchange
 from drupelet.slots import OWED, OWED_BUNDLING, STICK_HOLDS, STICK_IN, STICK_OUT, STICK_ROW
@@ -14,22 +15,39 @@ if TYPE_CHECKING:
     from drupelet.core import Core
 
 
+# `_way`: the profile, this bit, the carrier, and the changes of the window that it has seen.
+_OFFERS_FIRST = const(16)
+_SEEN_SHIFT = const(8)
+
+
 class Bundles(SegmentExchange):
     """An exchange that can write and read bundles; `Link` adds live carriers."""
 
-    def __init__(
-        self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
-    ) -> None:
-        SegmentExchange.__init__(self, core, peer, family, interactive, visits)
+    def __init__(self, core: "Core", peer: int, visits: bool) -> None:
+        SegmentExchange.__init__(self, core, peer, visits)
         # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
         # visit has 1 while it writes.
         self._train = 0
-        self._seen_changes = 0
         if visits:
             self.peer_seen = 0  # the highest bundle of ours that the peer has told to have read
 
+    @property
+    def interactive(self) -> bool:
+        """True when messages are offered before they are sent."""
+        return self._way & _OFFERS_FIRST != 0
+
+    @interactive.setter
+    def interactive(self, offers_first: bool) -> None:
+        if offers_first != self.interactive:
+            self._way ^= _OFFERS_FIRST
+            self._look_again()
+
+    def _is_shown(self) -> bool:
+        """Whether all that the window queued for the peer was looked at."""
+        return self._way >> _SEEN_SHIFT == self.core.window.changes[self.peer]
+
     def _look_again(self) -> None:
-        self._seen_changes = self.core.window.changes[self.peer]
+        self._way = self._way & 255 | self.core.window.changes[self.peer] << _SEEN_SHIFT
         self.attention = True
         self._rewind()
 
@@ -83,6 +101,7 @@ class Bundles(SegmentExchange):
         self._owed(False)
         self._end_long()
         self._train = self.logged = 0
+        self.core.window.changed(self.peer)  # what it owes may go over a line
 
     def imported(self, number: int, seen: int) -> None:
         """The peer's bundle `number` was read to its end; it had read ours up to `seen`."""
@@ -108,7 +127,4 @@ class Bundles(SegmentExchange):
         offers = self.core.offers
         for entry in range(offers.count):
             if offers.kinds[entry] == OWED_BUNDLING and offers.peers[entry] == self.peer:
-                if written:
-                    offers.kinds[entry] = 0
-                else:
-                    offers.kinds[entry] = OWED
+                offers.kinds[entry] = 0 if written else OWED

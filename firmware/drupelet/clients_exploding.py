@@ -131,7 +131,7 @@ def _wanted(node: "Node", group: int, handle: int) -> bool:
     if core.store.load(handle) != OK:
         return False
     slot = core.slots.find(core.store.id, 0)
-    if slot >= 0 and not core.window.settled(slot):
+    if slot >= 0 and not core.window.settled(slot, 0):
         return True
     row = core.members.group_slot(group)
     came_from = core.members.peer_slot(core.store.source)

@@ -15,14 +15,14 @@ from drupelet.limits import (
 from drupelet.members import FAMILIES, FAMILY_MVDS, GROUP_TELEMETRY, HEAD_PARENTS, Members
 from drupelet.memory import get_u16
 from drupelet.slots import MessageSlots, OfferPool
-from drupelet.window import Window
 
 PART_ROW = const(6)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.due import Dues
-    from drupelet.ports import BoxPort, CodecPort, HashPort, IndexPort, StorePort
+    from drupelet.ports import BoxPort, ClientPort, CodecPort, HashPort, IndexPort, StorePort
+    from drupelet.window import Window
     from drupelet.wire.bsp0_link import Codecs
     from drupelet.wire.compact1_out import CompactEngine
 
@@ -52,7 +52,6 @@ class Core:
     # What few nodes have.
     compact: "CompactEngine | None" = None  # made by the first link that speaks it
     rivals: "Codecs | None" = None  # likewise, of bsp-0 on a host
-    codecs: "dict[int, CodecPort] | None" = None  # by profile, where links may share one
     # For policies: what was sent last, -1 to a silent peer, 0 for the first time, 1 again.
     again = -1
 
@@ -64,13 +63,15 @@ class Core:
         self.members = Members(groups_max, peers_max)
         self.slots = MessageSlots(messages_max, peers_max, index)
         self.offers = OfferPool(offers_max)
-        self.window = Window(store, self.members, self.slots, self.offers)
-        self.graph = Graph(store, self.members, self.slots, self.offers, self.window)
+        self.graph = Graph(store, self.members, self.slots, self.offers)
+        self.window: Window = self.graph  # as links see it
         self.hash: "HashPort" = None  # type: ignore[assignment] # of the message that is looked at
         # By family: each brings its own with its first group.
         self._hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)
-        self.scratch = bytearray(SCRATCH_SIZE)
+        # For the length of a step; what the graph looks at is gone by then.
+        self.scratch = self.graph.ids
+        self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
         # Incoming part files: the peer (row + 1) whose content each takes in, which content, and
         # what `segments` notes of it.
@@ -102,7 +103,14 @@ class Core:
 
     def is_box(self, group: int) -> bool:
         """True when messages of a group (row) are black boxes."""
-        return self.members.group_flags[group] & GROUP_TELEMETRY != 0
+        return self.members.flags(group) & GROUP_TELEMETRY != 0
+
+    def regroup(self, group: int, client: "ClientPort | None") -> None:
+        """A group (row) was joined or left; `client` looks after it, None: the default one."""
+        self.graph.use_client(group, client)
+        if self.compact is not None:
+            for peer in self.compact.numberings:
+                self.compact.numberings[peer].regroup(group)
 
     def trace(self, now_ms: int, code: int, peer: int, count: int, slot: int) -> None:
         """Log a step in a message's life, unless it is a black box itself."""
@@ -128,7 +136,7 @@ class Core:
         self, group: int, stamp: "bytes | bytearray", stamp_at: int, size: int
     ) -> None:  # fmt: skip
         """Begin the id of a message of a group (row) whose hashed body has `size` bytes."""
-        self.hash = self._hashes[self.members.families[group]]  # type: ignore[assignment]
+        self.hash = self._hashes[self.members.family(group)]  # type: ignore[assignment]
         self.hash.start(self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size)
 
     def head_size(self, group: int, first: int, size: int, stamp: int = 0) -> int:
@@ -137,7 +145,7 @@ class Core:
         `stamp` is the timestamp's: below zero is none (BSP v1 3), though segments may bring it.
         Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
         """
-        if self.members.families[group] != FAMILY_MVDS:
+        if self.members.family(group) != FAMILY_MVDS:
             return E_PEER if stamp & 0x80 else 0
         count = first & HEAD_PARENTS
         head = 1 + count * ID_SIZE

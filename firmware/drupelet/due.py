@@ -8,9 +8,10 @@ from drupelet._compat import const
 from drupelet.backoff import counted, interval_epochs
 from drupelet.blackbox import CODE_OFFERED, CODE_REQUESTED, CODE_SENT, COUNT_RETRANSMITS
 from drupelet.limits import ID_SIZE
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, SHARED
+from drupelet.members import FAMILY_MVDS, INVISIBLE, SHARED
 from drupelet.memory import copy
-from drupelet.schedule import epochs_since
+from drupelet.profiles import family_of
+from drupelet.schedule import Pace, epochs_since
 from drupelet.slots import EPHEMERAL, OFFERED, OWED, OWED_BUNDLING, PENDING, REQUESTED, WANTED
 from drupelet.states import (
     ACK,
@@ -31,44 +32,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
     from drupelet.policy import Policy
-    from drupelet.schedule import EpochClock
     from drupelet.topic import Topic
 
-# Offer, request, message and ACK take three epochs; after four without gain, slow down.
-_STALL_EPOCHS = const(4)
-# A peer counts as silent after so many epochs: before its epoch number, modulo 2^16, looks new.
-_SILENT_EPOCHS = const(1 << 14)
 _NEVER = const(1 << 16)
 
 
-class Dues:
+class Dues(Pace):
     """One peer's side of the tables, seen from what goes out; `peer` is its row."""
 
     policy: "Policy | None" = None  # chooses the mode by what it is told; few links have one
     topic: "Topic | None" = None  # all members hear it: what it carries need not go here
     quiet = False  # filters tell what the peer lacks (docs/SPEC.md 14): nothing goes unasked
-    family = FAMILY_BSP
+    interactive: bool
     visits = False  # a stick: everything at once, no epochs
-    every = 1  # epochs of the peer's clock that make one of this link
-    clock: "EpochClock"
+    _way: int  # the profile in the lower 4 bits
 
-    def __init__(
-        self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
-    ) -> None:
-        self.core = core
+    def __init__(self, core: "Core", peer: int, visits: bool) -> None:
+        Pace.__init__(self, core)
         self.peer = peer
-        self.interactive = interactive
-        if family != FAMILY_BSP:
-            self.family = family
         if visits:
             self.visits = True
             self.logged = 0  # how far the log beyond the slots is written
-        self.heard_epoch = -1  # of the peer's clock; -1: not heard
-        self.attention = True  # something may be due
         self.long_handle = 0  # a message that goes out in segments
-        self._pace = core.slots.count  # unasked-for offers and messages per epoch
-        self._paced = 0
-        self._stalled_epochs = 0  # -1: the peer took something
+
+    @property
+    def family(self) -> int:
+        """The family whose groups it carries."""
+        return family_of(self._way & 15)
 
     @property
     def epoch(self) -> int:
@@ -80,7 +70,7 @@ class Dues:
         core = self.core
         slots = core.slots
         core.scanner = self
-        core.scan_from = slots.oldest if self._pace == slots.count else self._first_queued()
+        core.scan_from = slots.oldest if self._pace() == slots.count else self._first_queued()
         core.ack_left = core.message_left = core.offer_left = slots.count
         core.owed_at = core.request_at = 0
 
@@ -112,7 +102,7 @@ class Dues:
     def sees(self, group: int) -> int:
         """What the peer sees of a group (row) here: a link carries its own family only."""
         members = self.core.members
-        if members.families[group] != self.family:
+        if members.family(group) != self.family:
             return INVISIBLE
         return members.visibility(group, self.peer)
 
@@ -264,7 +254,7 @@ class Dues:
         slots = core.slots
         if self.quiet:
             return False
-        while self.interactive and core.offer_left and self._paced < self._pace:
+        while self.interactive and core.offer_left and self._left > 0:
             slot = (core.scan_from - core.offer_left) % slots.count
             core.offer_left -= 1
             cell = self._cell(slot)
@@ -290,7 +280,7 @@ class Dues:
             return not state & (BUNDLED | BUNDLING) and self.sight(slot) == SHARED
         offered = (self.interactive or self.quiet) and not slots.flags[slot] & EPHEMERAL
         # A long one that was chosen goes, whatever small ones went before its pieces.
-        paced = self._paced >= self._pace and slots.handles[slot] != self.long_handle
+        paced = self._left <= 0 and slots.handles[slot] != self.long_handle
         if not state & REQUEST and (offered or paced):
             return False
         if self._cell_wait(cell) > 0 or self._carried(slot):
@@ -307,7 +297,7 @@ class Dues:
         cell = self._cell(slot)
         state = slots.states[cell]
         if not state & REQUEST:
-            self._paced += 1
+            self._left -= 1
         state = step(state, event)
         assert state != NO  # else it was sent or offered to a holder
         count = slots.send_counts[cell]
@@ -335,30 +325,6 @@ class Dues:
             core.window.clean(slot)
 
     # --- when ---
-
-    def begin_epoch(self, epoch: int) -> None:
-        """A new epoch: offer less to a peer that is there and takes nothing.
-
-        Its tables are full of what it cannot use yet; the oldest alone gets through (DESIGN 5).
-        """
-        silent = epochs_since(epoch, self.heard_epoch)
-        if silent > _SILENT_EPOCHS:
-            self.heard_epoch = -1
-        awake = self.heard_epoch >= 0 and silent <= _STALL_EPOCHS * self.every
-        if self._stalled_epochs < 0 or not awake:
-            count = self.core.slots.count
-            self._pace = min(self._pace * 2, count) if awake else count
-            self._stalled_epochs = 0
-        elif self._paced:
-            self._stalled_epochs += 1
-            if self._stalled_epochs >= _STALL_EPOCHS:
-                self._pace = self._pace // 2 or 1
-                self._stalled_epochs = 0
-        self._paced = 0
-        self._rewind()
-
-    def _heard_since(self, then: int) -> bool:
-        return self.heard_epoch >= 0 and epochs_since(self.heard_epoch, then) < 0x8000
 
     def _wait(self, count: int, then: int) -> int:
         """Epochs until it is sent again after `count` sends, the last in `then`; <= 0: now."""

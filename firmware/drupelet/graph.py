@@ -14,19 +14,19 @@ from drupelet.flashread import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.limits import ID_SIZE
+from drupelet.limits import ID_SIZE, SCRATCH_SIZE
 from drupelet.members import FAMILY_MVDS, GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.reader import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
 from drupelet.slots import EPHEMERAL, OWED, PENDING, STICK_LOST, STICK_ROW, USED, WANTED
 from drupelet.states import ACK, ACKING
+from drupelet.window import Window
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.members import Members
     from drupelet.ports import ClientPort, StorePort
     from drupelet.slots import MessageSlots, OfferPool
-    from drupelet.window import Window
 
 REFUSED = const(0)  # not taken in, not acknowledged: the peer sends it again
 ENTERED = const(1)  # in the log
@@ -43,27 +43,21 @@ _FROM_BUFFER = const(-1)
 _POISONED = const(-100)
 
 
-class Graph:
+class Graph(Window):
     """Decides whether a message enters the log, waits, is refused or buried."""
 
     def __init__(
-        self, store: "StorePort", members: "Members", slots: "MessageSlots", offers: "OfferPool",
-        window: "Window",
-    ) -> None:  # fmt: skip
-        self.store = store
-        self.members = members
-        self.slots = slots
-        self.offers = offers
-        self.window = window
+        self, store: "StorePort", members: "Members", slots: "MessageSlots", offers: "OfferPool"
+    ) -> None:
+        Window.__init__(self, store, members, slots, offers)
         self.reader = BodyReader(store)  # of the message that is being looked at
-        self._clients: "list[ClientPort]" = [_DEFAULT] * len(members.group_numbers)
-        # A dependency; behind it the last one that was not met.
-        self.ids = bytearray(2 * ID_SIZE)
+        self._clients: "list[ClientPort]" = [_DEFAULT] * members.groups_max()
+        # A dependency; behind it the last one that was not met. `Core` has it for scratch, too.
+        self.ids = bytearray(SCRATCH_SIZE)
         self.slot = -1  # of the message that was last taken in, -1 when it has none
         self.handle = 0
         self.ephemeral = False  # the message that was last taken in is not acknowledged
         self.refused = 0
-        self.invalid = 0
         self.promoted = False  # some message entered the log: call `promote` again
         self._private = False  # some dependency that was met is not shared
         self._left_out = False  # a pending message has no slot yet, or no room to enter the log
@@ -75,7 +69,7 @@ class Graph:
 
     def finder(self, group: int) -> "ClientPort":
         """Who finds the dependencies in the bodies of a group."""
-        headed = self.members.families[group] == FAMILY_MVDS or self.reader.bare
+        headed = self.members.family(group) == FAMILY_MVDS or self.reader.bare
         return HEADED if headed else self._clients[group]
 
     # --- taking in ---
@@ -106,7 +100,7 @@ class Graph:
         missing = self._missing(group)
         if missing > 0 and not source:
             return TOO_EARLY  # and not kept: who publishes is told that it was refused
-        if missing > 0 and self.members.families[group] == FAMILY_MVDS:
+        if missing > 0 and self.members.family(group) == FAMILY_MVDS:
             from drupelet.circle import waits_for_itself
 
             if waits_for_itself(self, id):
@@ -117,7 +111,6 @@ class Graph:
             verdict = self._clients[group].validate(self.reader)
         self.ephemeral = self._is_ephemeral(group)
         if missing < 0 or verdict == INVALID:
-            self.invalid += 1
             return self._bury(group, id, 0, 0) if source else E_PEER
         if verdict == SHARE and self.ephemeral and source:
             verdict = KEEP  # it goes no further
@@ -127,12 +120,12 @@ class Graph:
             return TOO_EARLY if missing else REFUSED
         self.handle = handle
         if missing:
-            self.slot = self.window.admit(id, 0, handle, group, source, True)
+            self.slot = self.admit(id, 0, handle, group, source, True)
             assert self.slot >= 0  # there was room before the message was stored
             self._waiting = True
             return WAITING
         if verdict == SHARE:
-            self.slot = self.window.admit(id, 0, handle, group, source, False)
+            self.slot = self.admit(id, 0, handle, group, source, False)
         if self.slot >= 0 and self.ephemeral:
             self.slots.flags[self.slot] |= EPHEMERAL
         self._enter(self.slot, handle, group, verdict)
@@ -142,7 +135,7 @@ class Graph:
         self, group: int, id: bytearray, where: int, body: "bytes | bytearray", at: int,
         missing: int, verdict: int,
     ) -> int:  # fmt: skip
-        if missing and self.window.room(True) < 0:
+        if missing and self.room(True) < 0:
             return E_CAPACITY
         state = STATE_PRIVATE if verdict == KEEP else STATE_DELIVERED
         if missing:
@@ -157,7 +150,7 @@ class Graph:
 
     def _enter(self, slot: int, handle: int, group: int, verdict: int) -> None:
         """A message is in the log: follow up what its client said."""
-        self.window.entered(slot, handle)
+        self.entered(slot, handle)
         self.promoted = True
         if verdict == SHARE and self._private:
             from drupelet.manage import share
@@ -169,7 +162,7 @@ class Graph:
             delete(self, group, handle)
 
     def _is_ephemeral(self, group: int) -> bool:
-        if self.members.families[group] != FAMILY_MVDS:
+        if self.members.family(group) != FAMILY_MVDS:
             return False
         return self.reader.read_into(0, self.ids, 0, 1) == 1 and self.ids[0] & HEAD_EPHEMERAL != 0
 
@@ -204,7 +197,7 @@ class Graph:
             if state == STATE_PENDING:
                 missing += 1
                 copy(self.ids, ID_SIZE, self.ids, 0, ID_SIZE)
-        if self.members.group_flags[group] & GROUP_UNORDERED:
+        if self.members.flags(group) & GROUP_UNORDERED:
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
 
@@ -273,7 +266,6 @@ class Graph:
         old = slots.handles[slot]
         if verdict == INVALID:
             if self._bury(group, slots.ids, slot * ID_SIZE, old) == BURIED:
-                self.invalid += 1
                 self.offers.drop_id(slots.ids, slot * ID_SIZE)
                 self.release(slot)
             else:
@@ -288,8 +280,8 @@ class Graph:
         self.handle = handle
         # A peer that lost what waited here lacks it under its new handle, too. (No peer: below 0.)
         lost = self.members.peer_slot(self.reader.source) * STICK_ROW + STICK_LOST
-        if lost >= 0 and self.window.sticks[lost] >= old:
-            self.window.sticks[lost] = handle
+        if lost >= 0 and self.sticks[lost] >= old:
+            self.sticks[lost] = handle
         slots.handles[slot] = handle
         slots.flags[slot] = USED
         self._private = private
@@ -304,7 +296,7 @@ class Graph:
         for peer in range(self.members.peers):
             if slots.states[peer * slots.count + slot] & (ACK | ACKING):
                 self.offers.add(slots.ids, slot * ID_SIZE, peer, OWED, 0)
-        self.window.reset_slot(slot)
+        self.reset_slot(slot)
 
     def recover(self) -> None:
         """Give pending messages of the store their slots back after a reboot."""
@@ -324,7 +316,7 @@ class Graph:
         self.reader.open_stored(group, handle)
         waits = self._missing(group) != 0
         store.load(handle)
-        slot = self.window.admit(store.id, 0, handle, group, store.source, waits)
+        slot = self.admit(store.id, 0, handle, group, store.source, waits)
         if slot < 0:
             self._left_out = True  # the table is smaller than before the reboot
             return

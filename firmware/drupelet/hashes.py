@@ -44,41 +44,35 @@ def group_id_into(
     digest.digest_into(out, 0)
 
 
-class GroupHash:
-    """A group's id in pieces: HASH("GROUP_ID", client_id, descriptor), BSP v1 2.2."""
+class GroupHash(Blake2s):
+    """A group's id in pieces: HASH("GROUP_ID", client_id, descriptor), BSP v1 2.2.
 
-    def __init__(self) -> None:
-        self._hash = Blake2s()
+    `start`, as many `update` as the descriptor has pieces, `digest_into`.
+    """
 
-    def start(self, client_id: "bytes | bytearray | memoryview", at: int, size: int) -> None:
+    def start(  # type: ignore[override]
+        self, client_id: "bytes | bytearray | memoryview", at: int, size: int
+    ) -> None:
         """Begin: 32 bytes at client_id[at], then a descriptor of `size` bytes by `update`."""
         length = bytearray(4)
         put_u32(length, 0, size)
-        self._hash.start()
-        self._hash.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))
-        self._hash.update(client_id, at, _ID_SIZE)
-        self._hash.update(length, 0, 4)
-
-    def update(self, descriptor: "bytes | bytearray | memoryview", at: int, size: int) -> None:
-        """Take in the next piece of the descriptor."""
-        self._hash.update(descriptor, at, size)
-
-    def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
-        """Store the 32-byte id at out[at]."""
-        self._hash.digest_into(out, at)
+        Blake2s.start(self)
+        self.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))
+        self.update(client_id, at, _ID_SIZE)
+        self.update(length, 0, 4)
 
 
-class MessageHash:
+class MessageHash(Blake2s):
     """A message's id in pieces: HASH("MESSAGE_ID", group_id, timestamp, body), BSP v1 2.3.
 
     `start`, as many `update` as the body has pieces, `digest_into`; then `start` again.
     """
 
     def __init__(self) -> None:
-        self._hash = Blake2s()
+        Blake2s.__init__(self)
         self._length = bytearray(4)
 
-    def start(
+    def start(  # type: ignore[override]
         self,
         group_id: "bytes | bytearray | memoryview",
         at: int,
@@ -89,17 +83,9 @@ class MessageHash:
         """Begin: 32 bytes at group_id[at], 8 at timestamp[ts_at], then `body_size` by `update`."""
         assert 0 <= body_size <= BODY_SIZE_MAX
         put_u32(self._length, 0, body_size)
-        self._hash.start()
-        self._hash.update(_MESSAGE_LABEL, 0, len(_MESSAGE_LABEL))
-        self._hash.update(group_id, at, _ID_SIZE)
-        self._hash.update(_TIMESTAMP_LENGTH, 0, 4)
-        self._hash.update(timestamp, ts_at, 8)
-        self._hash.update(self._length, 0, 4)
-
-    def update(self, body: "bytes | bytearray | memoryview", at: int, size: int) -> None:
-        """Take in the next piece of the body, body[at:at+size]."""
-        self._hash.update(body, at, size)
-
-    def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
-        """Store the 32-byte id at out[at]."""
-        self._hash.digest_into(out, at)
+        Blake2s.start(self)
+        self.update(_MESSAGE_LABEL, 0, len(_MESSAGE_LABEL))
+        self.update(group_id, at, _ID_SIZE)
+        self.update(_TIMESTAMP_LENGTH, 0, 4)
+        self.update(timestamp, ts_at, 8)
+        self.update(self._length, 0, 4)

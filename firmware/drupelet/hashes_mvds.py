@@ -26,8 +26,8 @@ class MvdsMessageHash:
         self._block = bytearray(_BLOCK_SIZE)
         self._used = 0
         view = memoryview(self._block)
-        # 64, 32 .. 1 bytes from the block's beginning: slices made later would allocate.
-        self._views = [view[: 1 << power] for power in range(6, -1, -1)]
+        # 64, 8 and 1 bytes from the block's beginning: slices made later would allocate.
+        self._views = [view, view[:8], view[:1]]
 
     def start(
         self,
@@ -78,13 +78,11 @@ class MvdsMessageHash:
     def digest_into(self, out: "bytearray | memoryview", at: int) -> None:
         """Store the 32-byte id at out[at]; `start` comes before the next `update`."""
         used = self._used
-        self._used = 0
-        size = _BLOCK_SIZE
         for view in self._views:
-            if used & size:
+            size = len(view)
+            while used >= size:
                 self._hash.update(view)
                 used -= size
                 copy(self._block, 0, self._block, size, used)
-            size >>= 1
         digest = self._hash.digest()
         copy(out, at, digest, 0, len(digest))

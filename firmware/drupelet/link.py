@@ -17,8 +17,8 @@ from drupelet.limits import (
     ID_SIZE,
     WAIT_MS_MAX,
 )
-from drupelet.profiles import PROFILE_COMPACT_1, family_of
-from drupelet.schedule import epochs_since
+from drupelet.profiles import PROFILE_COMPACT_1, make_codec
+from drupelet.schedule import DUE_NEVER, epochs_since
 from drupelet.segments import KIND_SEGMENT, KIND_STATE
 
 TYPE_CHECKING = False
@@ -49,6 +49,7 @@ _RECORDS = const(8)  # likewise
 _SEGMENTS = const(12)
 _DROPPED = const(14)
 _TELEMETRY_BYTES = const(15)
+_CARRIER_SHIFT = const(5)
 # So many epochs of the peer's clock make at most one of a link: 64 times that, the longest
 # back-off, stays below half of what an epoch number tells apart.
 _EVERY_MAX = const(511)
@@ -59,33 +60,32 @@ class Link(Bundles):
 
     closed = False
     _own_epoch_ms = 0  # where it is not the clock's
+    own_codec: "CodecPort | None" = None  # where links do not share it
     budget: "Budget | None" = None  # bytes and airtime per epoch; may be a radio's
     plan: "WakePlan | None" = None  # when this device and its peers are awake
 
     def __init__(
-        self, core: "Core", peer: int, profile: int, codec: "CodecPort", carrier: int,
-        epoch_ms: int, mode: int, clock: "EpochClock",
+        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
+        clock: "EpochClock",
     ) -> None:  # fmt: skip
         visits = carrier == CARRIER_STICK
-        # On a stick there is nobody to answer an offer.
-        interactive = mode == INTERACTIVE and not visits
-        Bundles.__init__(self, core, peer, family_of(profile), interactive, visits)
-        self._way = carrier << 4 | profile
-        self.codec = codec
+        Bundles.__init__(self, core, peer, visits)
+        self._way = carrier << _CARRIER_SHIFT | profile
+        codec = make_codec(core, profile, peer)
+        if profile not in core.codecs:
+            self.own_codec = codec
         if not visits:
             self._train = FRAMES_PER_EPOCH_MAX
             if epoch_ms != clock.epoch_ms:
                 self._own_epoch_ms = epoch_ms
         self.clock = clock
         self.use(clock)
-        self._due_epoch = -1  # when something is due again; -1: never of itself
-        if mode == AUTO:
-            self.set_mode(mode)
+        self.set_mode(mode)
 
     @property
-    def heard(self) -> bool:
-        """True when the peer was heard not too long ago."""
-        return self.heard_epoch >= 0
+    def codec(self) -> "CodecPort":
+        """What speaks the profile: its own, or what all links of the profile share."""
+        return self.own_codec or self.core.codecs[self._way & 15]
 
     @property
     def profile(self) -> int:
@@ -95,7 +95,7 @@ class Link(Bundles):
     @property
     def carrier(self) -> int:
         """CARRIER_SERIAL, CARRIER_MQTT or CARRIER_STICK."""
-        return self._way >> 4
+        return self._way >> _CARRIER_SHIFT & 7
 
     @property
     def epoch_ms(self) -> int:
@@ -126,12 +126,7 @@ class Link(Bundles):
             mode = INTERACTIVE if self.interactive else BATCH
             compact = self.profile == PROFILE_COMPACT_1
             self.policy = Policy(mode, ID_PREFIX_SIZE if compact else ID_SIZE, 0)
-        self._offer_first(mode == INTERACTIVE and not self.visits)
-
-    def _offer_first(self, interactive: bool) -> None:
-        if interactive != self.interactive:
-            self.interactive = interactive
-            self._look_again()
+        self.interactive = mode == INTERACTIVE and not self.visits
 
     def close(self) -> None:
         """The peer was removed: nothing comes in any more, nothing is due."""
@@ -184,7 +179,7 @@ class Link(Bundles):
         return code
 
     def _count(self, kind: int, amount: int) -> None:
-        self.core.box.count(COUNT_CARRIERS + (self._way >> 4) * 32 + kind, amount)
+        self.core.box.count(COUNT_CARRIERS + (self._way >> _CARRIER_SHIFT & 7) * 32 + kind, amount)
 
     def received(self, wire_size: int) -> None:
         """Account for what the carrier's framing made of the frame that came in."""
@@ -221,8 +216,7 @@ class Link(Bundles):
                     return self._count_wake(size)
                 if not self.plan.there(self.peer, now_ms):
                     return 0  # asleep, or not met: it would not hear it
-        self.attention = self._has_due()
-        if not self.attention or not self._train or self._yields():
+        if not self._has_due() or not self._train or self._yields():
             return 0
         self.core.frame_size_max = limit = len(frame)
         budget = self.budget
@@ -252,25 +246,19 @@ class Link(Bundles):
         """Let time pass, and see what is new to the peer."""
         self._tick(now_ms)
         self.core.window.refill(self.peer)
-        if self._seen_changes != self.core.window.changes[self.peer]:
+        if not self._is_shown():
             self._look_again()
 
     def _rest(self) -> None:
         """Nothing more is due: note when something will be."""
-        self.attention = False
         if self._train < FRAMES_PER_EPOCH_MAX:
             self._train = 0
         due = self.next_due_epochs()
         wait = self.core.codec_wait
         if wait and not 0 < due < wait:
             due = wait
-        self._due_epoch = (self.clock.epoch + due) & 0xFFFF if due else -1
+        self._due_epoch = (self.clock.epoch + due) & 0xFFFF if due else DUE_NEVER
         self._rewind()
-
-    def _has_due(self) -> bool:
-        if self._due_epoch >= 0 and not self.attention:
-            return epochs_since(self.clock.epoch, self._due_epoch) < 0x8000
-        return self.attention
 
     def _yields(self) -> bool:
         """True when this epoch's one payload for the peer may be for another of its links.
@@ -308,8 +296,9 @@ class Link(Bundles):
             self._began = (clock.epoch - passed % self.every) & 0xFFFF
             self._train = FRAMES_PER_EPOCH_MAX
             self.begin_epoch(clock.epoch)
+            self._rewind()
             if self.policy is not None:
-                self._offer_first(self.policy.begin_epoch() == INTERACTIVE)
+                self.interactive = self.policy.begin_epoch() == INTERACTIVE
             self.core.promote(now_ms)
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
@@ -381,7 +370,7 @@ class Link(Bundles):
         clock = self.clock
         epoch = clock.epoch
         left = self.every - epochs_since(epoch, self._began)
-        if self.attention or self._seen_changes != window.changes[self.peer]:
+        if self.attention or not self._is_shown():
             if self._train and self._yields():
                 if clock.payload_epoch != epoch:
                     return clock.half_ms(now_ms)

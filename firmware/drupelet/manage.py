@@ -62,7 +62,7 @@ def _open_up(graph: "Graph", handle: int) -> int:
     here = store.state == STATE_PRIVATE
     code = store.open_up(handle)
     if code == OK and here:
-        _show(graph.window, handle)
+        _show(graph, handle)
     return code
 
 
@@ -188,7 +188,7 @@ def leave(core: "Core", group: int) -> int:
         if slots.flags[slot] and slots.groups[slot] == group:
             core.window.reset_slot(slot)
     members.drop_group(group)
-    core.graph.use_client(group, None)
+    core.regroup(group, None)
     # Nobody knows which offers and wishes were of this group; what matters comes again.
     for peer in range(members.peers):
         core.offers.drop_peer(peer)

@@ -32,13 +32,13 @@ class Members:
 
     def __init__(self, groups_max: int, peers_max: int) -> None:
         self.group_ids = bytearray(ID_SIZE * groups_max)
-        self.group_numbers = bytearray(groups_max)
-        self.group_flags = bytearray(groups_max)
-        self.families = bytearray(groups_max)
+        # Three columns: the numbers, then the flags, then the families.
+        self.group_numbers = bytearray(3 * groups_max)
         self.groups = 0
-        self.peer_numbers = bytearray(peers_max)
+        # The numbers, then a row for each group: what it is to each peer.
+        self.peer_numbers = bytearray(peers_max * (1 + groups_max))
+        self.peers_max = peers_max
         self.peers = 0
-        self._visibility = bytearray(groups_max * peers_max)
 
     def add_group(self, number: int, id: "bytes | bytearray", family: int, flags: int) -> int:
         """Take a group in; returns its slot or E_CAPACITY."""
@@ -46,21 +46,33 @@ class Members:
         if slot < 0:
             slot = _row(self.group_numbers, self.groups, 0)  # one that was left
         if slot < 0:
-            if self.groups == len(self.group_numbers):
+            if self.groups == self.groups_max():
                 return E_CAPACITY
             slot = self.groups
             self.groups += 1
         self.group_numbers[slot] = number
-        self.group_flags[slot] = flags
-        self.families[slot] = family
+        self.group_numbers[self.groups_max() + slot] = flags
+        self.group_numbers[2 * self.groups_max() + slot] = family
         copy(self.group_ids, slot * ID_SIZE, id, 0, ID_SIZE)
         return slot
+
+    def groups_max(self) -> int:
+        """How many groups there is room for."""
+        return len(self.group_numbers) // 3
+
+    def flags(self, group: int) -> int:
+        """GROUP_TELEMETRY, GROUP_UNORDERED of a row."""
+        return self.group_numbers[self.groups_max() + group]
+
+    def family(self, group: int) -> int:
+        """The family of a row."""
+        return self.group_numbers[2 * self.groups_max() + group]
 
     def drop_group(self, slot: int) -> None:
         """Empty a group's row: to every peer it does not exist any more."""
         self.group_numbers[slot] = 0
         fill(self.group_ids, slot * ID_SIZE, ID_SIZE, 0)
-        fill(self._visibility, slot * len(self.peer_numbers), len(self.peer_numbers), INVISIBLE)
+        fill(self.peer_numbers, (slot + 1) * self.peers_max, self.peers_max, INVISIBLE)
 
     def add_peer(self, number: int) -> int:
         """Take a peer in; returns its slot or E_CAPACITY."""
@@ -68,7 +80,7 @@ class Members:
         if slot < 0:
             slot = _row(self.peer_numbers, self.peers, 0)  # one whose peer was removed
         if slot < 0:
-            if self.peers == len(self.peer_numbers):
+            if self.peers == self.peers_max:
                 return E_CAPACITY
             slot = self.peers
             self.peers += 1
@@ -97,11 +109,11 @@ class Members:
 
     def set_visibility(self, group: int, peer: int, visibility: int) -> None:
         """Show a group to a peer, or hide it; both are rows."""
-        self._visibility[group * len(self.peer_numbers) + peer] = visibility
+        self.peer_numbers[(group + 1) * self.peers_max + peer] = visibility
 
     def visibility(self, group: int, peer: int) -> int:
         """INVISIBLE, VISIBLE or SHARED."""
-        return self._visibility[group * len(self.peer_numbers) + peer]
+        return self.peer_numbers[(group + 1) * self.peers_max + peer]
 
     def shares(self, peer: int) -> int:
         """Which groups the peer shares, as a byte: bit number % 8 of each group's number."""

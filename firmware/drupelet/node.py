@@ -49,7 +49,6 @@ from drupelet.profiles import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
     bring_family,
-    make_codec,
 )
 from drupelet.publish import Publisher
 from drupelet.schedule import EpochClock
@@ -77,7 +76,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Node:
+class Node(Publisher):
     """One member of some groups. The store is open; tables get their sizes here, for life."""
 
     _recorder: "Recorder | None" = None
@@ -95,9 +94,8 @@ class Node:
         )  # fmt: skip
         self.store = store
         self._random_byte = random_byte
-        self._publisher = Publisher(self.core)
         if blackbox is not None:
-            self._recorder = Recorder(store, self._publisher, blackbox)
+            self._recorder = Recorder(store, self, blackbox)
         self.links: "list[Link]" = []
         self.event_again = False
         self.event_handle = self._issued = self._before_boot = 0
@@ -162,7 +160,7 @@ class Node:
         check(number, "no room for another group")
         bring_family(self.core, family)
         check(members.add_group(number, id, family, flags), "groups_max reached")
-        self.core.graph.use_client(members.group_slot(number), client)
+        self.core.regroup(members.group_slot(number), client)
         return number
 
     def leave(self, group: int) -> None:
@@ -250,8 +248,7 @@ class Node:
             clock = EpochClock(epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
         if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
             profile = PROFILE_BSP_1  # bytes cost nothing there, and nobody answers
-        codec = make_codec(self.core, profile, slot)
-        link = Link(self.core, slot, profile, codec, carrier, epoch_ms, mode, clock)
+        link = Link(self.core, slot, profile, carrier, epoch_ms, mode, clock)
         for other in others if not link.visits else ():
             clock.share(len(others) + 1)
             other.use(clock)
@@ -273,30 +270,6 @@ class Node:
         return made
 
     # --- messages ---
-
-    def publish(
-        self, group: int, body: "bytes | bytearray", size: int, timestamp: "bytes | bytearray",
-        now_ms: int,
-    ) -> int:  # fmt: skip
-        """Put a message of our own into the log; its handle, or a negative code when refused.
-
-        A message that we have published before, byte for byte, is refused.
-        body: the client's format, `size` bytes (0..32,768); timestamp: 8 bytes big-endian, ms
-        since the Unix epoch. It is durable after the next barrier, and before any ACK of it.
-        """
-        return self._publisher.put(group, body, size, timestamp, now_ms)
-
-    def publish_begin(self, group: int, timestamp: "bytes | bytearray") -> int:
-        """Begin a message that is handed in piece by piece; OK or a negative code."""
-        return self._publisher.begin(PART_PUBLISH, group, timestamp)
-
-    def publish_append(self, body: "bytes | bytearray", at: int, size: int) -> int:
-        """Add `size` bytes to the body that `publish_begin` began."""
-        return self._publisher.append(PART_PUBLISH, body, at, size)
-
-    def publish_end(self, group: int, now_ms: int) -> int:
-        """Put the message into the log; its handle, or a negative code."""
-        return self._publisher.end(PART_PUBLISH, group, now_ms)
 
     def next_event(self) -> int:
         """What the client should know next: EVENT_MESSAGE with `event_handle`, or EVENT_NONE."""

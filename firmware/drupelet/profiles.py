@@ -28,14 +28,12 @@ def family_of(profile: int) -> int:
 
 
 def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
-    """The codec of a profile for one link to the peer of a row.
+    """The codec of a profile for one link to the peer of a row; in `core.codecs` what links share.
 
     Boards have only what their firmware set holds.
     """
-    if profile == PROFILE_BSP_1:
-        from drupelet.wire import bsp1
-
-        return bsp1
+    if profile in core.codecs:
+        return core.codecs[profile]
     if profile == PROFILE_COMPACT_1:
         from drupelet.wire.compact1 import Compact1
 
@@ -44,10 +42,12 @@ def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
         from drupelet.wire.bsp0_link import FrameCodec
 
         return FrameCodec(core, peer)
-    assert PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001, "no such profile"
-    if core.codecs is None:
-        core.codecs = {}
-    if profile not in core.codecs:
+    assert PROFILE_BSP_1 <= profile <= PROFILE_MVDS_5001, "no such profile"
+    if profile == PROFILE_BSP_1:
+        from drupelet.wire import bsp1
+
+        core.codecs[profile] = bsp1
+    else:
         from drupelet.wire.mvds_codec import MvdsCodec
 
         core.codecs[profile] = MvdsCodec(profile)

@@ -61,10 +61,8 @@ class SegmentExchange(Exchange):
         """Of a live link."""
         return 0
 
-    def __init__(
-        self, core: "Core", peer: int, family: int, interactive: bool, visits: bool
-    ) -> None:
-        Dues.__init__(self, core, peer, family, interactive, visits)
+    def __init__(self, core: "Core", peer: int, visits: bool) -> None:
+        Dues.__init__(self, core, peer, visits)
         if visits:
             self.offset = 0  # how far the message that goes out in pieces is written
 

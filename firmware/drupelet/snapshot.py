@@ -128,7 +128,7 @@ class Snapshot:
             if link.peer == peer and not link.visits:
                 clock = link.clock
                 clock.advance(now_ms)
-                if link.heard:
+                if link.heard_epoch >= 0:
                     put_u16(buf, at + 4, epochs_since(clock.epoch, link.heard_epoch))
                 put_u32(buf, at + 10, elapsed_ms(now_ms, clock.start_ms))
                 self._put_back_off(buf, at, core, peer, clock.epoch)

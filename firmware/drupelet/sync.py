@@ -54,7 +54,8 @@ class Exchange(Dues):
         held = core.slots.states[cell] & HOLD
         self._step(slot, GOT_ACK)
         if not held:
-            self._stalled_epochs = -1
+            if self._stalled >= 0:
+                self._stalled = ~self._stalled
             if self.policy is not None and core.slots.send_counts[cell]:
                 once = core.slots.send_counts[cell] == 1
                 age = epochs_since(self.clock.epoch, core.slots.send_epoch(cell))

@@ -82,7 +82,7 @@ class Recorder:
         if self._waiting >= max(store.box_slots - 2, 1):
             self._drop()
         store.box_slot = (self._first + self._waiting) % store.box_slots
-        code = self._publisher.begin(PART_BOX, group, timestamp)
+        code = self._publisher.publish_begin(group, timestamp, PART_BOX)
         if code == OK:
             store.part_append(PART_BOX, _NO_DEPENDENCIES, 0, 1)  # failed: so does the next one
             code = store.part_append(PART_BOX, self._box.header, 0, BOX_HEADER_SIZE)
@@ -119,7 +119,7 @@ class Recorder:
             store.box_slot = self._first
             code = E_STORAGE
             if store.part_open(PART_BOX, COMPOSED_KEY, 0, 0) >= _HEAD_SIZE + BLOCK_SIZE:
-                code = self._publisher.end(PART_BOX, group, now_ms)
+                code = self._publisher.publish_end(group, now_ms, PART_BOX)
             if code != E_CAPACITY:
                 store.barrier()  # its file has another name already
                 self._drop()

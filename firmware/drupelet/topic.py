@@ -103,12 +103,13 @@ class Topic:
             if link.peer == peer:
                 recent = epochs_since(link.epoch, link.heard_epoch)
                 sends = slots.send_counts[peer * slots.count + slot]
-                return link.heard and recent <= TOPIC_HEARD_EPOCHS_MAX and sends < TOPIC_SENDS_MAX
+                heard = link.heard_epoch >= 0 and recent <= TOPIC_HEARD_EPOCHS_MAX
+                return heard and sends < TOPIC_SENDS_MAX
         return False
 
     def _rewind(self) -> None:
         count = self.core.slots.count
-        self._ack_left = self._message_left = self._offer_left = count
+        self._ack_left = self._message_left = count
         self._owed_at = 0
         self._request_link = 0
 

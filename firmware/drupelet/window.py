@@ -44,7 +44,7 @@ class Window:
         self.members = members
         self.slots = slots
         self.offers = offers
-        peers_max = len(members.peer_numbers)
+        peers_max = members.peers_max
         self.cursors = [0] * peers_max  # the handle up to which the log is queued for the peer
         self.queued = [0] * peers_max  # messages in slots that the peer is not known to hold
         self.changes = bytearray(peers_max)  # counts what was queued; the peer's links compare
@@ -91,12 +91,15 @@ class Window:
             self.set_state(slot, peer, 0)
         self.slots.free(slot)
 
-    def settled(self, slot: int) -> bool:
-        """True when no peer needs the message in its slot any more."""
+    def settled(self, slot: int, hard: int) -> bool:
+        """True when no peer needs the message in its slot any more; `hard`: or may ask again."""
         if self.slots.flags[slot] & PENDING:
             return False
         for peer in range(self.members.peers):
-            state = self.slots.states[peer * self.slots.count + slot]
+            cell = peer * self.slots.count + slot
+            state = self.slots.states[cell]
+            if hard and self.slots.send_counts[cell]:
+                state &= ~REQUEST
             if state & _BUSY or state & (QUEUED | HOLD) == QUEUED:
                 return False
         return True
@@ -104,13 +107,14 @@ class Window:
     def room(self, pending: bool) -> int:
         """A free slot, if need be that of the oldest settled message; -1 when there is none.
 
-        The last RESERVED_SLOTS are refused to messages whose dependencies are missing.
+        The last RESERVED_SLOTS are refused to messages whose dependencies are missing. Hard
+        pressed, one that was asked for and sent gives way: its peer may wait for its parent.
         """
         slots = self.slots
         wanted = RESERVED_SLOTS if pending else 0
-        for step in range(slots.count):
+        for step in range(slots.count if pending else 2 * slots.count):
             slot = (slots.oldest + step) % slots.count
-            if not slots.flags[slot] or self.settled(slot):
+            if not slots.flags[slot] or self.settled(slot, step // slots.count):
                 if not wanted:
                     if slots.flags[slot]:
                         self.reset_slot(slot)
@@ -198,7 +202,7 @@ class Window:
         if self.gave(peer, handle):
             return -2
         slot = self.admit(store.id, 0, handle, group, store.source, False)
-        headed = slot >= 0 and self.members.families[group] == FAMILY_MVDS
+        headed = slot >= 0 and self.members.family(group) == FAMILY_MVDS
         if headed and store.read_into(handle, 0, _head, 0, 1) == 1:
             self.slots.flags[slot] |= EPHEMERAL if _head[0] & HEAD_EPHEMERAL else 0
         return slot
@@ -206,9 +210,9 @@ class Window:
     def clean(self, slot: int) -> bool:
         """Delete a black box, or what is sent once, when nobody needs it any more."""
         group = self.slots.groups[slot]
-        passing = self.members.group_flags[group] & GROUP_TELEMETRY
+        passing = self.members.flags(group) & GROUP_TELEMETRY
         passing |= self.slots.flags[slot] & EPHEMERAL
-        if not passing or not self.settled(slot):
+        if not passing or not self.settled(slot, 0):
             return False
         handle = self.slots.handles[slot]
         sharers = 0

@@ -148,3 +148,13 @@ def test_a_generation_comes_back_with_another_store_only(ledger: Ledger) -> None
     ledger.reset("a")
     assert ledger.leaves("a", "b", BASED + b"\x42" + ID[:8]).offers == [ID]
     assert ledger.leaves("b", "a", ACK + FOLD).acks == [ID]
+
+
+def test_of_a_generation_that_came_back_a_set_is_good_for_all_that_number_the_same(
+    ledger: Ledger,
+) -> None:
+    ledger.leaves("a", "b", SENT)
+    ledger.reset("a")
+    ledger.leaves("a", "b", SENT)
+    ledger.leaves("b", "a", ACK + FOLD)
+    assert ledger.leaves("a", "b", ALONE).messages, "the index is known in the present one, too"

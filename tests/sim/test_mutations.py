@@ -18,7 +18,9 @@ from drupelet.slots import OFFERED, OfferPool
 from drupelet.store import FlashStore
 from drupelet.sync import Exchange
 from drupelet.window import Window
+from drupelet.wire import compact1_out
 from drupelet.wire.compact1_in import ACK, FORM_IDS, CompactReader
+from drupelet.wire.hello import outstanding_into
 from drupelet.wire.numbering import Cover
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.cuts import run_script
@@ -192,7 +194,7 @@ SMALL = {
     persist_after_send: "S3",
     eviction_that_forgets: "",
     delete_without_tombstone: "",
-    window_reset_on_reboot: "L1",
+    window_reset_on_reboot: "W1",
     dependency_check_skipped: "S1",
     duplicate_delivered: "",
     unshared_group_leaked: "S6",
@@ -330,3 +332,24 @@ def test_a_peer_with_another_store_that_nobody_notices_is_found(monkeypatch, sea
     plan.links[0].sealed = sealed
     found = run_both(monkeypatch, plan, store_gen_ignored)
     assert found.name == "L1", found
+
+
+def nothing_outstanding(*_: object) -> bool:
+    return False
+
+
+def another_sum(link, out):
+    found = outstanding_into(link, out)
+    out[0] ^= 1
+    return found
+
+
+@pytest.mark.parametrize("sums", [nothing_outstanding, another_sum])
+def test_a_greeting_with_a_wrong_sum_is_found(monkeypatch, sums) -> None:
+    steps = [Step(500, "down", (0, 20_000))]
+    steps += [Step(1_000 + number, "publish", ("a", 0, 20, 0)) for number in range(4)]
+    found = run_both(
+        monkeypatch, two(PROFILE_COMPACT_1, steps, 12),
+        lambda patch: patch.setattr(compact1_out, "outstanding_into", sums),
+    )  # fmt: skip
+    assert found.name == "W1", found

@@ -11,7 +11,9 @@ from drupelet_tools.sim.visits import visit
 from drupelet_tools.sim.world import World
 
 
-@pytest.mark.parametrize("seed", [1_000_009, 1_000_040, 1_000_045, 1_000_051, 1_000_072])
+@pytest.mark.parametrize(
+    "seed", [68, 1_000_009, 1_000_040, 1_000_045, 1_000_051, 1_000_072, 1_000_325, 1_000_394]
+)
 def test_seeds_that_once_failed_hold(seed: int) -> None:
     result = run_seed(seed, "resets")
     assert not result.violation, result.violation

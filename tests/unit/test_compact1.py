@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drupelet.members import Members
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
     CARRIER_STICK,
+    FAMILY_BSP,
     INTERACTIVE,
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
+    SHARED,
     Link,
 )
 from drupelet.states import HOLD
@@ -320,14 +321,33 @@ def test_a_row_that_passes_to_another_peer_begins_a_new_generation() -> None:
 def test_more_groups_than_indices_take_another_generation() -> None:
     net = network()
     numbering = codec_of(net).numbering
-    members = Members(20, 1)
-    for group in range(20):
-        members.add_group(group + 1, bytes([group + 1]) * 32, 0, 0)
     numbering.begin_frame()
     before = numbering.generation
-    assert [numbering.index_of(members, group) for group in range(17)] == [*range(16), -1]
+    assert [numbering.index_of(group) for group in range(17)] == [*range(16), -1]
     numbering.begin_frame()
-    assert numbering.generation == before + 1 and numbering.index_of(members, 16) == 0
+    assert numbering.generation == before + 1 and numbering.index_of(16) == 0
+
+
+def test_an_index_never_means_the_group_that_took_the_row_of_another() -> None:
+    net = network()
+    a, b = net.members["A"], net.members["B"]
+    a.publish(b"1")
+    net.run(lambda: net.complete(1), 50)
+    numbering = codec_of(net, "B", "A").numbering
+    assert numbering.group_row(0) == 0
+    id = bytes(b.node.core.members.group_ids[:32])
+    b.node.leave(b.group)
+    other = b.node.join(bytes(32), b"another")
+    b.node.share(other, b.numbers["A"], SHARED)
+    assert b.node.core.members.group_slot(other) == 0 and not numbering.knows(0)
+    unknown = b.node.core.unknown
+    late = a.publish(b"2")
+    net.run(lambda: b.node.core.unknown > unknown, 100)
+    assert b.log() == [] and numbering.knows(0) and numbering.group_row(0) == -1
+    b.group = b.node.join_id(id, FAMILY_BSP)
+    b.node.share(b.group, b.numbers["A"], SHARED)
+    net.run(lambda: late in b.log(), 300)
+    assert numbering.group_row(0) == 1
 
 
 # --- a peer that lost its store ---

@@ -19,6 +19,7 @@ from harness_compact import Feed, Nobody, feed
 FUZZ_FRAMES = 100_000
 TRACED_FRAMES = 5_000
 BASE = "a0001005"
+HELLO = "8400100203"
 GROUP = "c0" + "11" * 32
 MESSAGE = "200480a0abfef962626f6479"
 STAMP = "80a0abfef962"
@@ -241,6 +242,10 @@ BAD = {
     "a MESSAGE before a BASE": MESSAGE,
     "a GROUP before a BASE": GROUP,
     "an OFFER before a BASE": "42" + "00" * 8,
+    "a skip behind a HELLO alone": HELLO + "a1",
+    "a MESSAGE behind a HELLO alone": HELLO + MESSAGE,
+    "a GROUP behind a HELLO alone": HELLO + GROUP,
+    "an OFFER behind a HELLO alone": HELLO + "42" + "00" * 8,
     "an OFFER of nothing": BASE + "40",
     "a MESSAGE to the end before a BASE": "30" + STAMP + "62",
     "its own number, of another generation": BASE + "31001105" + STAMP,

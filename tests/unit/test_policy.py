@@ -197,8 +197,8 @@ class Watch:
         cell = link.peer * slots.count + slot
         if not slots.send_counts[cell]:
             return 0
-        heard = link.heard and (link.heard_epoch - slots.send_epoch(cell)) % 65536 < 0x8000
-        return 1 if heard else -1
+        since = (link.heard_epoch - slots.send_epoch(cell)) % 65536
+        return 1 if link.heard_epoch >= 0 and since < 0x8000 else -1
 
     def note_sent(self, call, slot: int) -> None:
         again = self.again(slot)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet.node import CARRIER_STICK, PROFILE_BSP_1, Link
+from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, PROFILE_BSP_1, Link
 from helpers import Draw, Member, check_causal, stamp
 
 
@@ -314,3 +314,23 @@ def test_a_store_that_fails_lets_no_frame_out_and_nothing_is_forgotten() -> None
     assert write(b, stick)
     settle(members, stick)
     same_logs(members, 1)
+
+
+def test_what_a_failed_bundle_owes_goes_over_an_idle_line() -> None:
+    a, b = pair(pool=2, offers=2)
+    line = b.node.link(b.numbers["A"], PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH)
+    frame = bytearray(1024)
+    for number in range(4):
+        assert a.publish(b"%d" % number)
+    stick = Stick()
+    visit(a, stick)
+    visit(b, stick)
+    while line.poll_into(frame, 5000):
+        pass
+    again = Stick()
+    visit(a, again)
+    assert not line.poll_into(frame, 10_000), "it is idle"
+    assert read(b, again), "the same as on the stick that is not back yet"
+    assert write(b, again, cut_after=1) is None
+    assert line.wake_ms(10_000) <= 1000
+    assert line.poll_into(frame, 12_000) > 32, "acknowledgements"

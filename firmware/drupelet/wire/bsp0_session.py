@@ -52,7 +52,7 @@ class Session(Records):
         self._opening = VERSIONS_RECORD
         self._rivals = rivals
         rivals.append(self)
-        link.codec = self
+        link.own_codec = self
         link.attention = True  # what came up while there was no connection
         if nonce:
             self._opening += record(PRIORITY, nonce)

@@ -101,11 +101,11 @@ class CompactReader:
         if kind == BASE:
             return self._base(link, frame, at, flags)
         if kind == GROUP:
-            if self._frame_generation < 0 or flags >= COMPACT_GROUPS_MAX:
+            if not self._number or flags >= COMPACT_GROUPS_MAX:
                 return E_PEER
             if at + ID_SIZE > self._end:
                 return E_PEER
-            self.numbering.announced(flags, frame, at)
+            self.numbering.announced(flags, link.core.members.group_of(frame, at))
             return at + ID_SIZE
         if kind == HELLO:
             return self._hello(link, frame, at, flags)
@@ -180,7 +180,7 @@ class CompactReader:
             link.on_request(slots.ids, slot * ID_SIZE)
             return
         if self.numbering.was_sent(slot):
-            self.numbering.confirm(link.core.members, slots.groups[slot])
+            self.numbering.confirm(slots.groups[slot])
         link.on_ack(slots.ids, slot * ID_SIZE)
 
     def _whole_ids(
@@ -209,7 +209,7 @@ class CompactReader:
     def _base(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
         if flags:
             self._number += flags
-            return at if self._frame_generation >= 0 else E_PEER
+            return at if self._number > flags else E_PEER
         if self._end - at < 2:
             return E_PEER
         generation = get_u16(frame, at)
@@ -232,7 +232,7 @@ class CompactReader:
     def _offer(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
         count = flags >> 1
         size = ID_SIZE if flags & OFFER_FULL else PREFIX_SIZE
-        if not count or at + count * size > self._end or self._frame_generation < 0:
+        if not count or at + count * size > self._end or not self._number:
             return E_PEER
         if self._number + count - 1 > NUMBER_MAX:
             return E_PEER
@@ -279,7 +279,7 @@ class CompactReader:
         if flags & MESSAGE_BASED == MESSAGE_BASED:
             at = self._base(link, frame, at, 0)
         number = self._number
-        if at < 0 or self._frame_generation < 0 or number > NUMBER_MAX:
+        if at < 0 or not number or number > NUMBER_MAX:
             return E_PEER
         index = flags >> 1 & GROUP_IN_BYTE
         if index == GROUP_IN_BYTE:
@@ -306,7 +306,7 @@ class CompactReader:
 
     def _take(self, link: "LinkPort", frame: bytearray, at: int, index: int, number: int) -> None:
         core = link.core
-        row = self.numbering.group_row(core.members, index)
+        row = self.numbering.group_row(index)
         if row < 0 or not link.sees(row):
             core.unknown += 1
             return

@@ -248,7 +248,7 @@ class CompactEngine(CompactReader):
         numbering = self.numbering
         while limit - at > _BASE_SIZE_MAX and link.next_message():
             size = core.store.size
-            index = numbering.index_of(core.members, core.message_group)
+            index = numbering.index_of(core.message_group)
             if index < 0:
                 break
             number = numbering.assign(core.message_slot)

@@ -68,8 +68,9 @@ class Decoder:
     """Reads one payload: `open`, then `next` until it is not positive; allocates nothing.
 
     ACK, OFFER, REQUEST, GROUP_OFFER: the id is at buf[at]. GROUP: group_at, group_size.
-    MESSAGE: message_at, group_at, group_size, `timestamp` (8 bytes, little-endian), body_at,
-    body_size, `flags`; `next_parent` gives its parents. `skipped` counts ids of a wrong size.
+    MESSAGE: it begins at buf[at]; group_at, group_size, `timestamp` (8 bytes, little-endian),
+    body_at, body_size, `flags`; `next_parent` gives its parents. `skipped` counts ids of a wrong
+    size.
     """
 
     def __init__(self, profile: "tuple[int, ...]") -> None:
@@ -84,7 +85,6 @@ class Decoder:
         self.body_at = 0
         self.body_size = 0
         self.flags = 0
-        self.message_at = 0
         self.timestamp = bytearray(8)
         self.skipped = 0
 
@@ -187,7 +187,7 @@ class Decoder:
     def _message(self, at: int, end: int) -> int:
         inner = self._inner
         inner.open(self._outer.buf, at, end)
-        self.message_at = self.group_at = self.body_at = at
+        self.at = self.group_at = self.body_at = at
         self.group_size = self.body_size = self.flags = 0
         fill(self.timestamp, 0, 8, 0)
         while inner.at < end:

@@ -49,8 +49,6 @@ class MvdsCodec:
             table = MVDS_NESTED
         self._decoder = Decoder(table)
         self._encoder = Encoder(table)
-        self._id = bytearray(ID_SIZE)
-        self._parents = bytearray(DEPENDENCIES_MAX * ID_SIZE)
 
     # --- in ---
 
@@ -88,13 +86,14 @@ class MvdsCodec:
         if decoder.group_size != ID_SIZE:
             core.unknown += 1
             return
+        parents = core.store.saved  # of no use between boot and the next save
         count = 0
         at = decoder.next_parent()
         while at >= 0:
             if count == DEPENDENCIES_MAX:
                 core.graph.refused += 1
                 return
-            copy(self._parents, count * ID_SIZE, frame, at, ID_SIZE)
+            copy(parents, count * ID_SIZE, frame, at, ID_SIZE)
             count += 1
             at = decoder.next_parent()
         head = count
@@ -102,14 +101,14 @@ class MvdsCodec:
             head |= HEAD_METADATA
         if decoder.flags & EPHEMERAL:
             head |= HEAD_EPHEMERAL
-        copy(self._id, 0, frame, decoder.group_at, ID_SIZE)
-        start = decoder.message_at
+        copy(core.scratch, 0, frame, decoder.group_at, ID_SIZE)
+        start = decoder.at
         body_at = start + 1 + count * ID_SIZE
         copy(frame, body_at, frame, decoder.body_at, decoder.body_size)
         frame[start] = head
-        copy(frame, start + 1, self._parents, 0, count * ID_SIZE)
+        copy(frame, start + 1, parents, 0, count * ID_SIZE)
         size = 1 + count * ID_SIZE + decoder.body_size
-        link.on_message(self._id, 0, decoder.timestamp, 0, frame, start, size)
+        link.on_message(core.scratch, 0, decoder.timestamp, 0, frame, start, size)
 
     # --- out ---
 
@@ -132,20 +131,21 @@ class MvdsCodec:
 
     def _put_ids(self, link: "LinkPort", what: int, limit: int) -> None:
         encoder = self._encoder
+        id = link.core.scratch
         while encoder.at + encoder.id_size_max <= limit:
             kind = _COUNT_OFFER
             if what == ACK:
                 kind = _COUNT_ACK
-                taken = link.take_ack(self._id, 0)
+                taken = link.take_ack(id, 0)
             elif what == REQUEST:
                 kind = _COUNT_REQUEST
-                taken = link.take_request(self._id, 0)
+                taken = link.take_request(id, 0)
             else:
-                taken = link.take_offer(self._id, 0)
+                taken = link.take_offer(id, 0)
             if not taken:
                 return
             before = encoder.at
-            encoder.put_id(what, self._id, 0)
+            encoder.put_id(what, id, 0)
             link.count_record(True, kind, encoder.at - before)
 
     def _put_message(self, link: "LinkPort", frame: bytearray) -> bool:
@@ -154,12 +154,13 @@ class MvdsCodec:
         core = link.core
         store = core.store
         before = encoder.at
-        whole = link.body_into(self._id, 0, 0, 1)
-        head = self._id[0]
+        parents = store.saved
+        whole = link.body_into(parents, 0, 0, 1)
+        head = parents[0]
         count = head & HEAD_PARENTS
         # Our own log holds it: a message that was taken in.
         assert not whole or (count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size)
-        whole = whole and link.body_into(self._parents, 0, 1, count * ID_SIZE)
+        whole = whole and link.body_into(parents, 0, 1, count * ID_SIZE)
         body_size = store.size - 1 - count * ID_SIZE
         flags = 0
         if self._has_metadata and head & HEAD_METADATA:
@@ -169,7 +170,7 @@ class MvdsCodec:
         ids = core.members.group_ids
         body_at = encoder.put_message(
             ids, core.message_group * ID_SIZE, ID_SIZE, store.timestamp, 0, body_size,
-            self._parents, count, flags,
+            parents, count, flags,
         )  # fmt: skip
         if body_at < 0:
             return False

@@ -10,24 +10,24 @@ one beside the offered pool; 0 is none. Ours have 0x8000 more once the message i
 """
 
 from drupelet._compat import const
-from drupelet.limits import COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
-from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
+from drupelet.limits import COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX
+from drupelet.memory import equal, fill, find, get_u16, put_u16
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
-    from drupelet.members import Members
 
 NUMBER_MAX = const(0x7FFF)
 _SENT = const(0x8000)
 # More numbers than one frame can use: 1,024 B of 8-byte prefixes are 128.
 _FRAME_NUMBERS = const(256)
-# What of a group id is kept: of our groups, and of the peer's.
-_OUR_PREFIX = const(4)
-_THEIRS_AT = const(4)
-_PREFIX = const(8)
-_KNOWN_AT = const(12)
-_GROUP_ROW = const(13)
+# Columns by index, COMPACT_GROUPS_MAX bytes each: of the group that we mean, and of the one that
+# the peer means, the row + 1 (0: none, or not ours); and what is known of them.
+_THEIRS_AT = const(16)
+_KNOWN_AT = const(32)
+_GROUPS_SIZE = const(48)
+assert COMPACT_GROUPS_MAX == _THEIRS_AT
+_SPENT = const(255)  # we left the group; its index has a meaning to the peer
 _CONFIRMED = const(1)  # the peer knows our group of this index
 _ANNOUNCED = const(2)  # in the frame that is being written
 _KNOWN = const(4)  # the peer announced its group of this index
@@ -52,8 +52,7 @@ class Numbering:
         self.generation = first & 0xFFFF
         self._next = 1
         self.peer_generation = -1
-        # A row per index: 4 bytes of our group's id, 8 of the peer's, and what is known of them.
-        self._groups = bytearray(COMPACT_GROUPS_MAX * _GROUP_ROW)
+        self._groups = bytearray(_GROUPS_SIZE)
         self._groups_used = 0
         self.unknown = -1  # an index of the peer's that we should tell we do not know
 
@@ -115,45 +114,54 @@ class Numbering:
         self._hint = slot + 1 if slot + 1 < count else 0
         return slot
 
-    def index_of(self, members: "Members", group: int) -> int:
+    def index_of(self, group: int) -> int:
         """The index of a group (row) in this generation; -1: the next frame begins a new one."""
-        index = self._index(members, group)
+        index = self._index(group)
         if index < 0:
             index = self._groups_used
             if index == COMPACT_GROUPS_MAX:
                 self._next = NUMBER_MAX + 1
                 return -1
             self._groups_used = index + 1
-            at = index * _GROUP_ROW
-            copy(self._groups, at, members.group_ids, group * ID_SIZE, _OUR_PREFIX)
+            self._groups[index] = group + 1
         return index
 
-    def _index(self, members: "Members", group: int) -> int:
-        used = self._groups_used
-        ids = members.group_ids
-        return find(self._groups, _GROUP_ROW, used, ids, group * ID_SIZE, _OUR_PREFIX)
+    def _index(self, group: int) -> int:
+        for index in range(self._groups_used):
+            if self._groups[index] == group + 1:
+                return index
+        return -1
 
-    def confirm(self, members: "Members", group: int) -> None:
+    def regroup(self, group: int) -> None:
+        """We joined or left a group (row): the peer is asked again what its indices mean."""
+        groups = self._groups
+        for index in range(COMPACT_GROUPS_MAX):
+            if groups[index] == group + 1:
+                groups[index] = _SPENT
+            if not groups[_THEIRS_AT + index] or groups[_THEIRS_AT + index] == group + 1:
+                groups[_KNOWN_AT + index] &= ~_KNOWN & 0xFF
+
+    def confirm(self, group: int) -> None:
         """The peer holds a message that was sent under this group's index: it knows the index."""
-        index = self._index(members, group)
+        index = self._index(group)
         if index >= 0:
-            self._groups[index * _GROUP_ROW + _KNOWN_AT] |= _CONFIRMED
+            self._groups[_KNOWN_AT + index] |= _CONFIRMED
 
     def doubt(self, index: int) -> None:
         """The peer does not know this index."""
-        self._groups[index * _GROUP_ROW + _KNOWN_AT] &= ~_CONFIRMED & 0xFF
+        self._groups[_KNOWN_AT + index] &= ~_CONFIRMED & 0xFF
 
     def is_announced(self, index: int) -> bool:
         """True when the peer knows our index, or finds it in this frame."""
-        return self._groups[index * _GROUP_ROW + _KNOWN_AT] & (_CONFIRMED | _ANNOUNCED) != 0
+        return self._groups[_KNOWN_AT + index] & (_CONFIRMED | _ANNOUNCED) != 0
 
     def announce(self, index: int) -> None:
         """Our index is in this frame."""
-        self._groups[index * _GROUP_ROW + _KNOWN_AT] |= _ANNOUNCED
+        self._groups[_KNOWN_AT + index] |= _ANNOUNCED
 
     def _clear(self, flag: int) -> None:
         for index in range(COMPACT_GROUPS_MAX):
-            self._groups[index * _GROUP_ROW + _KNOWN_AT] &= ~flag & 0xFF
+            self._groups[_KNOWN_AT + index] &= ~flag & 0xFF
 
     # --- the peer's ---
 
@@ -187,21 +195,18 @@ class Numbering:
         """The peer's number for the id in an entry of the offered pool, or 0."""
         return get_u16(self._offers.columns[0], entry * 2)
 
-    def announced(self, index: int, group_id: bytearray, at: int) -> None:
-        """The peer's group of this index."""
-        row = index * _GROUP_ROW
-        self._groups[row + _KNOWN_AT] |= _KNOWN
-        copy(self._groups, row + _THEIRS_AT, group_id, at, _PREFIX)
+    def announced(self, index: int, group: int) -> None:
+        """The peer's group of this index is this one of ours (row), or none (-1)."""
+        self._groups[_KNOWN_AT + index] |= _KNOWN
+        self._groups[_THEIRS_AT + index] = group + 1
 
     def knows(self, index: int) -> bool:
         """True when the peer announced this index in this generation."""
-        return self._groups[index * _GROUP_ROW + _KNOWN_AT] & _KNOWN != 0
+        return self._groups[_KNOWN_AT + index] & _KNOWN != 0
 
-    def group_row(self, members: "Members", index: int) -> int:
+    def group_row(self, index: int) -> int:
         """The row of the group that the peer means, or -1 when we are no member of it."""
-        at = index * _GROUP_ROW + _THEIRS_AT
-        row = find(members.group_ids, ID_SIZE, members.groups, self._groups, at, _PREFIX)
-        return row if row >= 0 and members.group_numbers[row] else -1
+        return self._groups[_THEIRS_AT + index] - 1
 
 
 class Cover:

@@ -58,6 +58,7 @@ def draw_channel(seed: int) -> Plan:
         loss=random.choice((0.0, 0.1, 0.3, 0.6)),
         seed=seed,
         size=random.choice((8, 60, 300)),
+        publish_ms=random.choice((300_000, 4 * 3_600_000)),  # more than can be acknowledged
     )
 
 

@@ -320,7 +320,7 @@ class Ledger:
                 lists.extend(map(self._named, record.ids))
             elif isinstance(record, Hello):
                 self._greeted(node, peer, record)
-                found.level = not record.sum
+                found.sums.append(record.sum)
         return found
 
     def _named(self, id: bytes) -> bytes:
@@ -364,21 +364,21 @@ class Ledger:
     def _told(self, pair: tuple[str, str], record: NumberSet, found: Spoken) -> None:
         """A set of the numbers of pair[0], from pair[1]: all of them were given, and fold."""
         tables = self._said.get(pair, {}).get(record.generation, [])
-        for numbers in tables:
+        good = False
+        for numbers in reversed(tables):
             ids = self._folding(numbers, record)
             if ids is None:
                 continue
-            if record.kind == _REQUEST:
-                found.requests.extend(ids)
-                return
-            found.acks.extend(ids)
-            for number in record.numbers:
-                if number in numbers.indices:
-                    numbers.known.add(numbers.indices[number])
-            return
+            if not good:
+                (found.requests if record.kind == _REQUEST else found.acks).extend(ids)
+            good = True
+            if record.kind == _ACK:
+                # A generation that came back may number the same: the set is good in both.
+                indices = (numbers.indices.get(number) for number in record.numbers)
+                numbers.known.update(index for index in indices if index is not None)
         # Who heard both of a generation that came back may mix them: it does nothing there.
         what = f"numbers {record.numbers} of {record.generation}"
-        _must(len(tables) > 1, f"{what} were not all given, or are not folded so")
+        _must(good or len(tables) > 1, f"{what} were not all given, or are not folded so")
 
     def _folding(self, numbers: Numbers, record: NumberSet) -> list[bytes] | None:
         """The ids of a set, if all its numbers were given and its fold is theirs."""

@@ -460,7 +460,7 @@ class Machine:
             cell = link.peer * slots.count + slot
             count = slots.send_counts[cell]
             then = slots.send_epoch(cell)
-            heard = link.heard and (link.heard_epoch - then) & 0xFFFF < 0x8000
+            heard = link.heard_epoch >= 0 and (link.heard_epoch - then) & 0xFFFF < 0x8000
             interval = 2 if heard or count < 2 else min(1 << count, 64)
             if count > 6 and not heard and self.post.family == FAMILY_MVDS:
                 interval = 8 << (count - 7) % 4  # it falls back from its bound

@@ -148,7 +148,7 @@ class Probe:
         self._tidy(epoch)
         scalars = [fields[name] for fields, name in self._scalars]
         for fields, name in self._epochs:  # below 0: none
-            scalars.append((fields[name] - epoch) & 0xFFFF if fields[name] >= 0 else -1)
+            scalars.append((fields[name] - epoch) & 0xFFFF if fields[name] >= 0 else fields[name])
         scalars += [(fields[name] - now_ms) & 0x3FFFFFFF for fields, name in self._times]
         slabs = b"".join(self._slabs)
         for slab in self._epoch_slabs:
@@ -173,9 +173,9 @@ class Probe:
                 slots.sent(cell, 0, epoch)
         self._tidy_offers(epoch)
         for link in self.links:
-            ahead = (core.window.changes[link.peer] - link._seen_changes) & 0xFF
+            ahead = link._way >> 8 != core.window.changes[link.peer]
             core.window.changes[link.peer] = 1 if ahead else 0
-            link._seen_changes = 0
+            link._way &= 0xFF
             self._tidy_heard(link, epoch)
             if 0 < (epoch - link._due_epoch) & 0xFFFF < 0x8000 and link._due_epoch >= 0:
                 link._due_epoch = epoch
@@ -191,7 +191,7 @@ class Probe:
         for entry in range(core.offers.count):
             if core.offers.kinds[entry] and core.offers.peers[entry] == link.peer:
                 oldest = max(oldest, (epoch - core.offers.send_epoch(entry)) & 0xFFFF)
-        if link.heard and (epoch - link.heard_epoch) & 0xFFFF > oldest:
+        if link.heard_epoch >= 0 and (epoch - link.heard_epoch) & 0xFFFF > oldest:
             link.heard_epoch = (epoch - oldest - 1) & 0xFFFF
 
     def _tidy_offers(self, epoch: int) -> None:
@@ -227,7 +227,7 @@ class Probe:
             owner[name] = scalars[at]
             at += 1
         for owner, name in self._epochs:
-            owner[name] = (scalars[at] + EPOCH) & 0xFFFF if scalars[at] >= 0 else -1
+            owner[name] = (scalars[at] + EPOCH) & 0xFFFF if scalars[at] >= 0 else scalars[at]
             at += 1
         for owner, name in self._times:
             owner[name] = (scalars[at] + NOW_MS) & 0x3FFFFFFF

@@ -19,7 +19,7 @@ from drupelet.ports import Buffer
 
 IN_LOG = (STATE_DELIVERED, STATE_PRIVATE, STATE_DELETED)
 # Room for a wake state of three peers and two messages.
-SAVED_SIZE = 96
+SAVED_SIZE = 256
 
 # id, group, source, state, private, timestamp, body, edges
 Row = tuple[bytes, int, int, int, bool, bytes, bytes, bytes]

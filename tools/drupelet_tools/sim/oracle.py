@@ -6,6 +6,7 @@ S13, L1 to L3 and W1 stand in docs/simulator.md; the first that does not hold ra
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from drupelet_tools.sim import compact
 from drupelet_tools.sim.readers import Spoken, read
@@ -16,6 +17,8 @@ BACKOFF_EPOCHS_MAX = 64
 HELD_MAX = 256
 # What an 8-byte prefix of an id stands for is looked up by it.
 PREFIX_SIZE = 8
+# A sum is looked at while it cannot be that of anything: its 8 bytes have more bits than these.
+SUM_MAX = 48
 # Pace of sends that is remembered per direction; older ones are forgotten, not refused.
 PACE_MAX = 512
 
@@ -52,6 +55,7 @@ class View:
     held: dict[bytes, None] = field(default_factory=dict)  # acknowledged since the last boot
     unpromised: dict[bytes, None] = field(default_factory=dict)
     had: set[bytes] = field(default_factory=set)  # before its store was lost
+    told: set[bytes] = field(default_factory=set)  # acknowledged or offered to somebody, ever
     judges: bool = True
 
 
@@ -256,7 +260,7 @@ class Oracle:
         view = self.views[node]
         self._ledger.reset(node)
         self.resets.add(node)
-        view.had |= view.given
+        view.had |= view.given | view.told
         view.given = {id for id in self.messages if holds(id)}
         view.again = set(view.given)
         for past in (view.open, view.held, view.unpromised):
@@ -302,6 +306,7 @@ class Oracle:
             return
         view = self.views[node]
         self._isolation(node, peer, spoken, visible)
+        view.told.update(spoken.acks, spoken.offers)
         for id in spoken.acks:
             self.checks += 1
             if volatile(id):
@@ -311,6 +316,8 @@ class Oracle:
             view.held[id] = None
             if len(view.held) > HELD_MAX:
                 del view.held[next(iter(view.held))]
+        for total in spoken.sums:
+            self._outstanding(node, peer, total, visible, finds)
         for id in spoken.requests:
             self._check("S5", node, id not in view.deleted, id, "deleted, and asked for again")
         for id in spoken.messages:
@@ -355,6 +362,42 @@ class Oracle:
             self.checks += 1
             if message is not None and message.group not in visible:
                 raise Violation("S6", node, f"{id.hex()[:12]} of a group that {peer} has not")
+
+    def _outstanding(
+        self, node: str, peer: str, total: bytes, visible: set[bytes],
+        finds: Callable[[bytes], bool],
+    ) -> None:  # fmt: skip
+        """W1: a greeting sums up messages that its sender has; none only if the peer has all.
+
+        What the peer has acknowledged or offered may wait there still. Of a peer that lost its
+        store its sender may not know yet.
+        """
+        view, there = self.views[node], self.views[peer]
+        self.checks += 1
+        if not total:
+            for id in view.given if peer not in self.resets else ():
+                message = self.messages.get(id)
+                if message is None or message.group not in visible or message.invalid:
+                    continue
+                if id not in there.given and id not in there.told and id not in view.deleted:
+                    raise Violation("W1", node, f"{id.hex()[:12]} is outstanding at {peer}")
+            return
+        has = (id for id, each in self.messages.items() if each.group in visible and finds(id))
+        among = list(islice(has, SUM_MAX + 1))
+        if len(among) > SUM_MAX:
+            return
+        left = int.from_bytes(total, "big")
+        basis: list[int] = []
+        for id in among:
+            value = int.from_bytes(id[:PREFIX_SIZE], "big")
+            for each in basis:
+                value = min(value, value ^ each)
+            if value:
+                basis.append(value)
+        for each in basis:
+            left = min(left, left ^ each)
+        if left:
+            raise Violation("W1", node, f"{total.hex()} to {peer} is the sum of no messages")
 
     def _paced(self, node: str, peer: str, id: bytes, epoch_ms: int, falls_back: bool) -> None:
         pace = self.paces.get((node, peer))

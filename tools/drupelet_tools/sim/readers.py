@@ -25,7 +25,7 @@ class Spoken:
     messages: list[bytes] = field(default_factory=list)
     groups: list[bytes] = field(default_factory=list)
     segments: list[bytes] = field(default_factory=list)  # first 8 bytes of a content id
-    level: bool = False  # a greeting that has nothing outstanding
+    sums: list[bytes] = field(default_factory=list)  # of greetings: b"" if nothing is outstanding
 
 
 def bsp_hash(*parts: bytes) -> bytes:

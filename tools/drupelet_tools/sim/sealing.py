@@ -76,7 +76,7 @@ class SimCarrier(Transport):
 
 
 class WatchedLink:
-    """A link whose frames the oracle sees before they are sealed for a stick."""
+    """A link on a stick: the oracle sees its frames before they are sealed, and who was heard."""
 
     def __init__(self, world: WorldPort, end: End) -> None:
         self._world = world
@@ -91,6 +91,11 @@ class WatchedLink:
         if size:
             self._world.stick_frame(self._end, bytes(frame[:size]))
         return size
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
+        """See Link."""
+        self._world.oracle.heard(self._end.node.name, self._end.peer.name)
+        return self._end.link.receive(frame, size, now_ms)
 
 
 def unlock(world: WorldPort, end: End) -> None:
@@ -120,10 +125,11 @@ def issue(end: End) -> None:
             end.transport.issuer.rekey(root, generation)
 
 
-def show_again(end: End) -> None:
-    """If the peer has lost its store: what it acknowledged goes to it again."""
+def show_again(world: WorldPort, end: End) -> None:
+    """If the peer has lost its store: what it acknowledged goes to it again, at once."""
     seal = end.seal
     if seal is not None and seal.peer_lost:
+        world.oracle.heard(end.node.name, end.peer.name)
         forget_holds(end.link)
         if end.node.save():
             seal.settle()

@@ -9,6 +9,7 @@ import re
 
 from drupelet.errors import E_STORAGE, OK
 from drupelet.flashread import STATE_DELIVERED
+from drupelet.graph import Graph
 from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.link import Link
 from drupelet.members import FAMILY_BSP, SHARED
@@ -16,7 +17,6 @@ from drupelet.memory import put_u16
 from drupelet.ports import Buffer
 from drupelet.slots import OFFERED, OWED, WANTED, OfferPool
 from drupelet.states import ACK, HOLD, QUEUED, REQUEST
-from drupelet.window import Window
 from drupelet_tools.sim.hoststore import MemoryStore
 
 _PREFIX = 8
@@ -99,7 +99,7 @@ class SwiftStore(MemoryStore):
         return OK
 
 
-class RoomyWindow(Window):
+class RoomyWindow(Graph):
     """A window of a table that holds all that will ever be: no peer's queue takes another's room.
 
     Every peer moves on with every message that enters the log. To the byte it is what `Window`

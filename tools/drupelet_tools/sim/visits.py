@@ -24,7 +24,7 @@ def visit(node: SimNode, stick: SimStick) -> None:
     else:
         made = Visit(view, node.frame, node.clock_ms, _nothing)  # type: ignore[arg-type]
     for end in ends:
-        made.take_in(end.link, end.peer.id)
+        made.take_in(WatchedLink(node.world, end), end.peer.id)  # type: ignore[arg-type]
     node.consume()
     for end in ends:
         view.end = end
@@ -33,7 +33,7 @@ def visit(node: SimNode, stick: SimStick) -> None:
     if node.save() and isinstance(made, SealedVisit):
         made.saved()
     for end in ends:
-        show_again(end)
+        show_again(node.world, end)
     node.wake_by(node.world.now_ms)
 
 

@@ -310,7 +310,7 @@ class World:
             while size > 0:
                 self._hear(end, bytes(node.frame[:size]))
                 size = transport.receive_into(node.frame)
-            show_again(end)
+            show_again(self, end)
         node.consume()
         node.wake_by(self.now_ms)
 
