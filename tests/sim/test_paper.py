@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from drupelet.bloom_sync import BloomSync
+from drupelet.graph import Graph
 from drupelet.link import Link
 from drupelet.node import Node
 from drupelet.topic import Topic
-from drupelet.window import Window
 from drupelet_tools.sim import paper_naive, paper_sds, paper_world
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.hoststore import MemoryStore
@@ -82,7 +82,7 @@ def test_a_roomy_window_is_a_table_of_so_many_slots_for_each_peer(
     def wide(store: Any, draw: Any, peers: int, groups: int, slots: int, *more: Any) -> Node:
         return Node(store, draw, peers, groups, slots * peers, *more)
 
-    monkeypatch.setattr(paper_world, "RoomyWindow", Window)
+    monkeypatch.setattr(paper_world, "RoomyWindow", Graph)
     monkeypatch.setattr(paper_world, "Node", wide)
     assert PaperWorld(setting, 3).run() == roomy
 
