@@ -100,9 +100,9 @@ class _Setup:
             config["offers_max"], self.box,
         )  # fmt: skip
         commands = self._join()
-        self._let_go("describe")
+        self._let_go("drupelet", "describe")
         self._boot()
-        self._let_go("waking")
+        self._let_go("drupelet", "waking")
         self._make_board()
         if commands:
             commands.recover(self.board.device)
@@ -139,7 +139,7 @@ class _Setup:
             from boards.provision import take_keys
 
             take_keys(self.console, self.id, ring)
-            del sys.modules["boards.provision"]
+            self._let_go("boards", "provision")
 
     def _seal(self, peer: dict, carrier_class: int) -> "Seal | None":
         """The seal of one peer; None, and said so, when there are no keys or they were revoked."""
@@ -208,10 +208,10 @@ class _Setup:
         return sleeper
 
     @staticmethod
-    def _let_go(name: str) -> None:
+    def _let_go(package: str, name: str) -> None:
         """Free a module that has done its work: code is heap."""
-        if sys.modules.pop("drupelet." + name, None):
-            delattr(sys.modules["drupelet"], name)
+        if sys.modules.pop(package + "." + name, None):
+            delattr(sys.modules[package], name)
         gc.collect()
 
     def _join(self) -> "BoardCommands | None":
