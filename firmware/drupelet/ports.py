@@ -52,7 +52,11 @@ class ClientPort(Protocol):
 
 
 class StorePort(Protocol):
-    """Where messages survive a power cut; DESIGN 7. Codes are those of `drupelet.errors`."""
+    """Where messages survive a power cut; DESIGN 7. Codes are those of `drupelet.errors`.
+
+    `saved`: WAKE_STATE_SIZE_MAX bytes, `saved_size` of them the wake state that `open` found. Once
+    it was taken up, and until the next `save`, codecs use the room for a message's parents.
+    """
 
     id: bytearray
     timestamp: bytearray
@@ -124,7 +128,8 @@ class BoxPort(Protocol):
 class LinkPort(Protocol):
     """What a wire profile asks of the link that it encodes for (docs/DESIGN.md 3).
 
-    In: `on_...` for what was read. Out: `take_...` writes a 32-byte id that is due; a message is
+    In: `on_...` for what was read; `on_message` reads the group id before all else, which may
+    stand in the core's `scratch`. Out: `take_...` writes a 32-byte id that is due; a message is
     looked at with `next_message`, copied with `body_into`, and `put_message` says that it is in
     the frame, `too_long` that it fits none.
     """

@@ -1,6 +1,7 @@
-"""Stick visits on MicroPython; argv: `visit ROOT` or `fat`. Prints one line of JSON.
+"""Stick visits on MicroPython; argv: `visit ROOT`, `strange ROOT`, `fat`; prints one line of JSON.
 
 visit: device B reads what device A left at ROOT, answers, cleans; counts what was allocated.
+strange: what looking at ROOT, where no name is ours, leaves on the heap for good.
 fat:   a FAT image pulled before, and in the middle of, every sector that a bundle writes.
 """
 
@@ -69,6 +70,21 @@ def visit(root: str) -> "dict[str, int]":
         "code": code, "seen": reader.number, "alloc_read": middle - before,
         "alloc_write": after - middle, "alloc_per_stick_visit": after - before,
     }  # fmt: skip
+
+
+def strange(root: str) -> "dict[str, int]":
+    """The second of two sticks: all code has run before."""
+    kept = ignored = 0
+    for folder in (root + "/0", root + "/1"):
+        gc.collect()
+        before = gc.mem_alloc()
+        stick = Stick(folder, B)
+        assert stick.senders() == [A] and not stick.after(A, 0) and stick.newest_own(A) == 0
+        ignored = stick.ignored
+        del stick
+        gc.collect()
+        kept = gc.mem_alloc() - before
+    return {"kept": kept, "ignored": ignored}
 
 
 class Disk:
@@ -172,4 +188,7 @@ def fat() -> "dict[str, int]":
     return {"pulls": pulls, "bad": bad, "names": len(names)}
 
 
-print(json.dumps(visit(sys.argv[2]) if sys.argv[1] == "visit" else fat()))
+if sys.argv[1] == "fat":
+    print(json.dumps(fat()))
+else:
+    print(json.dumps((visit if sys.argv[1] == "visit" else strange)(sys.argv[2])))

@@ -57,6 +57,24 @@ def test_a_board_and_a_host_share_a_stick(
         assert report["alloc_per_stick_visit"] <= 2048
 
 
+def test_strange_names_leave_nothing_on_the_heap(
+    micropython: list[str], firmware: Path, tmp_path: Path
+) -> None:
+    """Whoever fills a stick with names of many characters does not fill a board's memory."""
+    chars = [chr(0x400 + n) for n in range(600)]
+    for root, some in enumerate((chars[:300], chars[300:])):
+        inbox = tmp_path / f"usb/{root}/DRUPELET" / B.hex().upper()
+        folder = inbox / A.hex().upper()
+        folder.mkdir(parents=True)
+        for char in some:
+            (folder / f"{char * 8}.DRP").touch()
+            (folder / f"000{char}0000.DRP").touch()
+            (inbox / (char * 8)).mkdir()
+    report = run(micropython, firmware, tmp_path, "strange", "usb")
+    assert report["ignored"] == 300 + 600
+    assert report["kept"] < 2048  # less than 4 B a name; a stale pointer may hold the last Stick
+
+
 def test_a_fat_stick_pulled_at_every_sector(
     micropython: list[str], firmware: Path, tmp_path: Path
 ) -> None:

@@ -38,10 +38,9 @@ _CRC_START = const(0xFFFF)
 # Length and checksum around a frame; alone they are FINAL.
 _FRAME_OVERHEAD = const(4)
 _MAGIC = b"DRP1"
-_DIGITS = "0123456789ABCDEF"
 # Whether names can be made durable: fsync of folders on a host, `os.sync` on some boards.
 _SYNC = not ON_BOARD or hasattr(os, "sync")
-_DIGITS_ASCII = b"0123456789ABCDEF"
+_DIGITS = b"0123456789ABCDEF"
 
 # MicroPython leaves these out of its errno module.
 _FULL = (27, 28, 122)  # EFBIG, ENOSPC, EDQUOT
@@ -59,23 +58,29 @@ def _code(error: OSError) -> int:
     return E_CAPACITY if error.errno in _FULL else E_STORAGE
 
 
-def _number(name: str) -> int:
-    """The number in `0000002A.DRP`, 0 in `0000002A.TMP`, -1 for any other name."""
-    if len(name) != 12 or name[0] > "3":
-        return -1
+def _digits(name: str) -> int:
+    """The number that the first eight characters of a name are, -1 for none; it has as many.
+
+    To index a `str` would intern each new character, for good: strange names would fill a heap.
+    """
+    raw = bytes(name, "utf-8", "surrogateescape")
     number = 0
     for i in range(8):
-        digit = _DIGITS.find(name[i])
-        if digit < 0:
+        digit = raw[i] - (0x37 if raw[i] > 0x40 else 0x30)
+        if _DIGITS[digit & 15] != raw[i]:
             return -1
         number = number << 4 | digit
-    if name.endswith(".DRP") and number:
+    return number
+
+
+def _number(name: str) -> int:
+    """The number in `0000002A.DRP`, 0 in `0000002A.TMP`, -1 for any other name."""
+    if len(name) != 12 or name >= "4":  # above NUMBER_MAX
+        return -1
+    number = _digits(name)
+    if number > 0 and name.endswith(".DRP"):
         return number
-    return 0 if name.endswith(".TMP") else -1
-
-
-def _is_id(name: str) -> bool:
-    return len(name) == 8 and all(char in _DIGITS for char in name)
+    return 0 if number >= 0 and name.endswith(".TMP") else -1
 
 
 def _put(file: "BinaryIO", buf: "bytes | bytearray", size: int) -> None:
@@ -201,7 +206,7 @@ class Stick:
         found: list[bytes] = []
         self._aim(self.own_id, self.own_id)
         for name in self._names(1):
-            if len(found) < _SENDERS_MAX and _is_id(name):
+            if len(found) < _SENDERS_MAX and len(name) == 8 and _digits(name) >= 0:
                 sender = binascii.unhexlify(name)
                 if sender != self.own_id:
                     found.append(sender)
@@ -273,7 +278,7 @@ class Stick:
         path = self._path
         at = len(path) - 12
         for i in range(8):
-            path[at + 7 - i] = _DIGITS_ASCII[(number >> (4 * i)) & 15]
+            path[at + 7 - i] = _DIGITS[(number >> (4 * i)) & 15]
         copy(path, at + 9, b"TMP" if temporary else b"DRP", 0, 3)
         return path.decode()
 
@@ -304,10 +309,10 @@ class Stick:
         path = self._path
         at = len(path) - 30
         for i in range(4):
-            path[at + 2 * i] = _DIGITS_ASCII[receiver_id[i] >> 4]
-            path[at + 2 * i + 1] = _DIGITS_ASCII[receiver_id[i] & 15]
-            path[at + 9 + 2 * i] = _DIGITS_ASCII[sender_id[i] >> 4]
-            path[at + 10 + 2 * i] = _DIGITS_ASCII[sender_id[i] & 15]
+            path[at + 2 * i] = _DIGITS[receiver_id[i] >> 4]
+            path[at + 2 * i + 1] = _DIGITS[receiver_id[i] & 15]
+            path[at + 9 + 2 * i] = _DIGITS[sender_id[i] >> 4]
+            path[at + 10 + 2 * i] = _DIGITS[sender_id[i] & 15]
 
     def _names(self, depth: int) -> "Iterator[str]":
         """Names in a folder, at most _NAMES_MAX; none when it cannot be read."""

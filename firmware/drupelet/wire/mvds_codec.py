@@ -7,7 +7,7 @@ metadata; `mvds-nested` has none and leaves them out.
 
 from drupelet._compat import const
 from drupelet.errors import E_PEER, OK
-from drupelet.limits import DEPENDENCIES_MAX, ID_SIZE
+from drupelet.limits import DEPENDENCIES_MAX, ID_SIZE, WAKE_STATE_SIZE_MAX
 from drupelet.members import HEAD_EPHEMERAL, HEAD_METADATA, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.profiles import PROFILE_MVDS_1, PROFILE_MVDS_NESTED
@@ -29,6 +29,10 @@ from drupelet.wire.mvds import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.ports import LinkPort
+
+# A message's parents pass through the store's `saved`, which is of no use between boot and the
+# next save.
+assert DEPENDENCIES_MAX * ID_SIZE <= WAKE_STATE_SIZE_MAX
 
 # How a link counts records.
 _COUNT_ACK = const(0)
@@ -86,7 +90,7 @@ class MvdsCodec:
         if decoder.group_size != ID_SIZE:
             core.unknown += 1
             return
-        parents = core.store.saved  # of no use between boot and the next save
+        parents = core.store.saved
         count = 0
         at = decoder.next_parent()
         while at >= 0:

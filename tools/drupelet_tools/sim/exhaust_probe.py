@@ -173,7 +173,7 @@ class Probe:
                 slots.sent(cell, 0, epoch)
         self._tidy_offers(epoch)
         for link in self.links:
-            ahead = link._way >> 8 != core.window.changes[link.peer]
+            ahead = not link._is_shown()
             core.window.changes[link.peer] = 1 if ahead else 0
             link._way &= 0xFF
             self._tidy_heard(link, epoch)

@@ -126,10 +126,7 @@ class Member:
 
 
 def stick_visits() -> "dict":
-    """The dearest of some visits that read and wrote a bundle each, and what ids it computed.
-
-    The first of each end is the warm-up: instances get their last attributes there.
-    """
+    """The dearest of some visits that read and wrote a bundle each, and what ids it computed."""
     stamp = bytes.fromhex(config["stamp"])
     body = bytearray(100)
     ends = (Member(b"AAAA", b"BBBB"), Member(b"BBBB", b"AAAA"))
@@ -145,7 +142,7 @@ def stick_visits() -> "dict":
         visit = end.visit()
         taken = meter.used() - before
         gc.enable()
-        if turn > 1 and visit.bundles_in and visit.bundles_out:
+        if visit.bundles_in and visit.bundles_out:
             whole += 1
             if taken > peak:
                 peak = taken
