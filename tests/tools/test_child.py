@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from drupelet_tools.demo.cable import Cable
-from drupelet_tools.demo.child import STOP_S, Child, Event, interrupts_held
+from drupelet_tools.demo.child import STOP_S, Child, Event, interrupts_held, run_to_end
 
 DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('{}', flush=True)\n"
 WAIT_S = 20.0
@@ -138,6 +138,34 @@ def test_ctrl_c_waits_while_a_child_begins() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert done == ["begun", "not heeded"]
+
+
+def test_a_command_is_run_to_its_end() -> None:
+    code, told = run_to_end([sys.executable, "-c", "import sys; sys.exit('no room')"], WAIT_S)
+    assert (code, told) == (1, "no room\n")
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_to_end([sys.executable, "-c", "import time; time.sleep(60)"], 0.1)
+
+
+def test_ctrl_c_while_a_command_begins_leaves_nothing_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[subprocess.Popen[str]] = []
+
+    class Interrupted(subprocess.Popen[str]):
+        def __init__(self, *args: object, **options: object) -> None:
+            super().__init__(*args, **options)  # type: ignore[call-overload]
+            begun.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_to_end([sys.executable, "-c", "import time; time.sleep(60)"], WAIT_S)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [process.returncode for process in begun] == [-signal.SIGKILL]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")

@@ -45,6 +45,27 @@ def interrupts_held() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
+def run_to_end(command: Sequence[str], timeout_s: float) -> tuple[int, str]:
+    """Run a command; its exit code and what it complains of. Ctrl-C leaves nothing running.
+
+    Raises subprocess.TimeoutExpired.
+    """
+    started: list[subprocess.Popen[str]] = []
+    try:
+        with interrupts_held():
+            started.append(
+                subprocess.Popen(
+                    command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+                )
+            )
+        told = started[0].communicate(timeout=timeout_s)[1]
+        return started[0].returncode, told
+    finally:
+        for process in started:
+            with process:  # waits for it, closes what it said
+                process.kill()
+
+
 class Child:
     """A running process; `tell` gets (name, event) for each line of JSON that it prints.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from drupelet_host.config import Config, Peer, create
 from drupelet_tools.demo import keys, plan
 from drupelet_tools.demo.cable import Cable
-from drupelet_tools.demo.child import STOP_S, Child, Event
+from drupelet_tools.demo.child import STOP_S, Child, Event, run_to_end
 from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
@@ -252,12 +252,12 @@ class World:
     def put(self, text: str) -> None:
         """Publish at the host, as a user would."""
         command = [sys.executable, "-m", "drupelet_host", "put", text, "--home"]
-        done = subprocess.run(
-            [*command, str(self.folders.host)], capture_output=True, text=True, check=False,
-            timeout=PUT_S_MAX,
-        )  # fmt: skip
-        if done.returncode:
-            raise DemoError(f"drupelet put: {done.stderr.strip()}")
+        try:
+            code, told = run_to_end([*command, str(self.folders.host)], PUT_S_MAX)
+        except subprocess.TimeoutExpired:
+            raise DemoError(f"drupelet put: no end within {PUT_S_MAX:.0f} s") from None
+        if code:
+            raise DemoError(f"drupelet put: {told.strip()}")
 
 
 def _size(path: Path) -> int:

@@ -56,6 +56,7 @@ class View:
     unpromised: dict[bytes, None] = field(default_factory=dict)
     had: set[bytes] = field(default_factory=set)  # before its store was lost
     told: set[bytes] = field(default_factory=set)  # acknowledged or offered to somebody, ever
+    stored: set[bytes] = field(default_factory=set)  # found in its log since the last boot
     judges: bool = True
 
 
@@ -200,6 +201,7 @@ class Oracle:
                 raise Violation("S3", node, f"{id.hex()[:12]} was acknowledged and is gone")
         acked = dict(view.held)
         view.held.clear()
+        view.stored.clear()
         for id in list(view.unpromised):
             if not finds(id):
                 self._withdraw(node, id)
@@ -382,8 +384,12 @@ class Oracle:
                 if id not in there.given and id not in there.told and id not in view.deleted:
                     raise Violation("W1", node, f"{id.hex()[:12]} is outstanding at {peer}")
             return
-        has = (id for id, each in self.messages.items() if each.group in visible and finds(id))
+        has = (
+            id for id, each in self.messages.items()
+            if each.group in visible and (id in view.stored or finds(id))
+        )  # fmt: skip
         among = list(islice(has, SUM_MAX + 1))
+        view.stored.update(among)
         if len(among) > SUM_MAX:
             return
         left = int.from_bytes(total, "big")
