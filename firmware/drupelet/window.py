@@ -298,17 +298,22 @@ class Window:
                 handle = self.store.find(offers.ids, entry * ID_SIZE)
                 if 0 < handle < GONE_HANDLE:
                     at = self._save_row(state, at, at, handle, offers.peers[entry], ACK, limit)
+        states = slots.states
+        kinds = 0
+        for cell_state in states:
+            kinds |= cell_state
         for kind in _ROWS:
-            for slot in range(slots.count):
+            for slot in range(slots.count if kinds & kind == kind else 0):
                 handle = slots.handles[slot]
                 if kind == HOLD and (slots.flags[slot] & (EPHEMERAL | PENDING) or handle < lowest):
                     continue
                 row = at
+                cell = slot
                 for peer in range(self.members.peers):
-                    cell = peer * slots.count + slot
                     sent = kind == REQUEST and slots.send_counts[cell]
-                    if slots.states[cell] & (HOLD | ACK | REQUEST) == kind and not sent:
+                    if states[cell] & (HOLD | ACK | REQUEST) == kind and not sent:
                         at = self._save_row(state, row, at, handle, peer, kind, limit)
+                    cell += slots.count
         return at
 
     def _save_row(

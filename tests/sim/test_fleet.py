@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.contacts import MEDIAN_S, P90_S, SHARE, TraceError, draw, read
 from drupelet_tools.sim.fleet import DAY_MS, Workload, run_group
+from drupelet_tools.sim.oracle import Oracle
+from drupelet_tools.sim.readers import Spoken
 
 
 def call(*arguments: str) -> dict[str, float]:
@@ -42,6 +44,24 @@ def test_a_fleet_delivers_and_costs_the_same_per_delivery_whatever_its_size() ->
         assert figures["deliveries"] > possible / 3
         assert 1 < figures["multiplier_bytes"] < 6
     assert large["cpu_ms_per_delivery"] < 3 * small["cpu_ms_per_delivery"]
+
+
+@pytest.mark.parametrize(("seed", "is_read"), [(8, True), (9, False)])
+def test_the_oracle_reads_the_frames_of_one_group_in_eight(
+    monkeypatch: pytest.MonkeyPatch, seed: int, is_read: bool
+) -> None:
+    """Both are judged by what they deliver; what is read must be as the specification has it."""
+    read_frames: list[bytes] = []
+    leaving = Oracle._leaving
+
+    def noted(oracle: Oracle, node: str, peer: str, frame: bytes) -> Spoken | None:
+        read_frames.append(frame)
+        return leaving(oracle, node, peer, frame)
+
+    monkeypatch.setattr(Oracle, "_leaving", noted)
+    total = run_group((seed, 3, Workload()))
+    assert total.deliveries > 24
+    assert len(read_frames) == (total.frames if is_read else 0)
 
 
 def test_a_seed_is_a_run() -> None:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 from drupelet_tools.sim import paper_naive, paper_sds
 from drupelet_tools.sim.paper_world import TICK_MS, Outcome, PaperWorld, Setting
+from drupelet_tools.sim.swift import collect_seldom
 
 SEEDS_SMALL = 200
 SEEDS_LARGE = 3
@@ -164,7 +165,7 @@ def workers(jobs: int, master: str) -> Iterator[Runs]:
         with _on_spark(master, jobs) as runs:
             yield runs
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, collect_seldom) as pool:
 
         def run_here(work: Work) -> list[Outcome]:
             return pool.map(run_one, work, 1)
