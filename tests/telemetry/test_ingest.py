@@ -108,6 +108,16 @@ def test_a_large_pack_is_planned_in_pieces(boxes, tmp_path, monkeypatch):
     assert found == wanted
 
 
+def test_a_listing_ends_behind_a_pack_that_half_fills_it(boxes):
+    """Where a pack ends few boots are cut in two."""
+    packs = sorted((boxes / "in").glob("*.dbxpack"))
+    assert len(packs) > 1
+    (first,) = map(len, inputs.scan_batches(packs[:1], None))
+    for rows_max, ends_there in ((2 * first, True), (2 * first + 2, False)):
+        piece = next(inputs.scan_batches(packs, rows_max))
+        assert (len(piece) == first) == ends_there
+
+
 def test_progress_goes_from_nothing_to_all(boxes, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "WATCH_S", 0.01)
     monkeypatch.setattr(job, "BATCH_SEGMENTS", 1)

@@ -220,7 +220,8 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
 
     Args:
         files: segment files and packs.
-        rows_max: a listing ends where it has about so many rows; None: one listing.
+        rows_max: a listing ends where it has about so many rows, or behind a pack with half as
+            many; None: one listing.
 
     Raises:
         TelemetryError: a file cannot be read.
@@ -247,7 +248,10 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
                 os.close(handle)
         except OSError as refused:
             raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
-        if rows_max is not None and rows.count >= rows_max:
+        # Where a pack ends few boots are cut in two: those are read back from the lake, which
+        # takes time and memory.
+        enough = (rows_max or 0) // (2 if path.suffix == PACK_SUFFIX else 1)
+        if rows_max is not None and rows.count >= enough:
             yield _cut(names, rows)
             names = []
     if rows_max is None or rows.count:

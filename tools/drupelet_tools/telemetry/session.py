@@ -27,6 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
+from drupelet_tools.telemetry import ARROW_POOL
 from drupelet_tools.telemetry.errors import TelemetryError
 
 JAVA_VERSION_MIN = 17
@@ -93,6 +94,7 @@ def configuration(folder: Path, master: str) -> SparkConf:
     conf.set("spark.local.dir", str(folder))
     conf.set("spark.sql.warehouse.dir", str(folder / "warehouse"))
     conf.set("spark.log.level", "ERROR")
+    conf.setExecutorEnv(ARROW_POOL, os.environ[ARROW_POOL])
     if master.startswith("local"):
         conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
         conf.set("spark.driver.extraJavaOptions", " ".join(java))
