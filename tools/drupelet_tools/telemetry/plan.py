@@ -23,7 +23,7 @@ from drupelet_tools.telemetry.lake import Lake
 # A smaller group is not worth a task; a larger one is dealt out further, for what a worker holds
 # grows a little with its group.
 GROUP_BYTES_MIN = 1 << 20
-GROUP_BYTES_MAX = 32 << 20
+GROUP_BYTES_MAX = 24 << 20
 GROUPS_MAX = 4096
 # Files below this go into a pack of the lake: an inbox of thousands is slow to read again.
 SMALL_FILE_BYTES = 1 << 20
