@@ -7,9 +7,13 @@ everybody has had a choice of everybody, while each sends `share_with` copies in
 
 from collections.abc import Callable, Iterable
 from hashlib import blake2s
+from typing import TYPE_CHECKING
 
 from drupelet.errors import CapacityError
-from drupelet.node import SHARED, VISIBLE, Node
+from drupelet.members import SHARED, VISIBLE
+
+if TYPE_CHECKING:
+    from drupelet.node import Node
 
 PUBLIC_CLIENT_ID = bytes.fromhex(
     "7d04f3a96ce81b25f0974eb2c8d1563a1f8e60b7a45392dc58c7ba0e91f63d42"
@@ -25,7 +29,7 @@ def topic_descriptor(topic: str) -> bytes:
     return blake2s(text).digest()
 
 
-def join_topic(node: Node, topic: str) -> int:
+def join_topic(node: "Node", topic: str) -> int:
     """Become a member of a topic's group; its number. Raises CapacityError."""
     return node.join(PUBLIC_CLIENT_ID, topic_descriptor(topic))
 
@@ -38,7 +42,7 @@ class RandomSharing:
     """
 
     def __init__(
-        self, node: Node, group: int, share_with: int, draw: Callable[[int], int]
+        self, node: "Node", group: int, share_with: int, draw: Callable[[int], int]
     ) -> None:
         assert share_with > 0
         self._node = node

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from drupelet_tools.demo.rows import Rows
 
 # Where the table goes when it is not a terminal that tells its width.
@@ -39,6 +40,8 @@ def demo(
 ) -> None:  # fmt: skip
     """Five members, three carriers, one report: the whole product on this machine."""
     # Spark's libraries take seconds to load: only whoever runs the demo waits for them.
+    from rich.console import Console
+
     from drupelet_tools.demo import plan
     from drupelet_tools.demo.run import Course
 
@@ -79,7 +82,7 @@ def _rows(path: Path, say: Callable[[str], None]) -> "Rows":
     return rows
 
 
-def _print(result: dict[str, Any], as_json: bool, console: Console) -> None:
+def _print(result: dict[str, Any], as_json: bool, console: "Console") -> None:
     if as_json:
         json.dump(result, sys.stdout, indent=2)
         print()
@@ -92,8 +95,10 @@ def _print(result: dict[str, Any], as_json: bool, console: Console) -> None:
     console.print(f"report: {result['report']}")
 
 
-def table(result: dict[str, Any]) -> Table:
+def table(result: dict[str, Any]) -> "Table":
     """The members, one a row."""
+    from rich.table import Table
+
     shown = Table(
         title="Who has what, and what it cost",
         caption="B/msg: all bytes on this member's carriers but black boxes, both ways, per"

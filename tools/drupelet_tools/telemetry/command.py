@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
 
 from drupelet_tools.telemetry import command_report
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -43,6 +40,9 @@ def _one_line() -> Iterator[None]:
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None] | None]:
     """A bar on stderr while the block runs, if somebody is looking."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -109,6 +109,9 @@ def query(
             for row in rows:
                 typer.echo(json.dumps(dict(zip(names, row, strict=True)), default=str))
             return
+        from rich.console import Console
+        from rich.table import Table
+
         shown = Table(*names)
         for row in rows:
             shown.add_row(*("" if value is None else str(value) for value in row))

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from drupelet_tools.telemetry.errors import TelemetryError
 
@@ -47,6 +44,7 @@ def one_line() -> Iterator[None]:
 @contextmanager
 def progress(what: str, total: float | None) -> Iterator[Callable[[int], None]]:
     """A bar on stderr while the block runs, if somebody is looking; call it with each step."""
+    from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
@@ -251,6 +249,9 @@ def _show(title: str, rows: Rows, *, as_json: bool) -> None:
             typer.echo(json.dumps(row))
         return
     sources = list(dict.fromkeys(str(row["source"]) for row in rows if "source" in row))
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for name, value in rows[0].items():
         right = isinstance(value, int | float) or name == "source"
@@ -258,6 +259,8 @@ def _show(title: str, rows: Rows, *, as_json: bool) -> None:
     for row in rows:
         told = {**row, "source": sources.index(row["source"]) + 1} if sources else row
         shown.add_row(*(_cell(name, value) for name, value in told.items()))
+    from rich.console import Console
+
     console = Console(file=sys.stdout, highlight=False)
     console.print(shown)
     for at, source in enumerate(sources, 1):
