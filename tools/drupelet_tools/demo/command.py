@@ -40,14 +40,10 @@ def demo(
 ) -> None:  # fmt: skip
     """Five members, three carriers, one report: the whole product on this machine."""
     # Spark's libraries take seconds to load: only whoever runs the demo waits for them.
-    from rich.console import Console
-
     from drupelet_tools.demo import plan
     from drupelet_tools.demo.run import Course
 
-    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = _PAPER_WIDTH
+    console = _console(as_json)
 
     def say(text: str) -> None:
         console.print(text, markup=False)
@@ -69,6 +65,15 @@ def demo(
             held.close()
         if course.result:
             _print(course.result, as_json, console)
+
+
+def _console(as_json: bool) -> "Console":
+    from rich.console import Console
+
+    made = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    if not made.is_terminal:
+        made.width = _PAPER_WIDTH
+    return made
 
 
 def _rows(path: Path, say: Callable[[str], None]) -> "Rows":
