@@ -205,6 +205,8 @@ def test_a_configuration_that_is_no_use(tmp_path: Path, small_firmware: Path) ->
         (lambda: one.configure(usb, group=5), "has one wrong"),
         (lambda: one.configure({"host": "mqtt://localhost"}), "has one wrong"),
         (lambda: one.configure({"host": "nonsense"}), "has one wrong"),
+        (lambda: (one.configure(usb), one.change_peers(mode="offers")), "KeyError('offers'"),
+        (lambda: (one.configure(usb), one.change_peers(profile="bsp")), "KeyError('bsp'"),
         (lambda: one.configure(usb, messages_max=100_000), "memory allocation failed"),
         (lambda: one.configure(usb, flash=str(tmp_path / "none")), "board A: "),
         (lambda: one.configure(usb, rows=str(tmp_path / "none")), "board A: "),

@@ -9,7 +9,8 @@ The configuration is one JSON object:
     quotas (or none): {readings, telemetry}: segments of the log that each may hold; 0 for no bound
     peers: [{id, url, mode, profile, awake}]
         url: serial:///dev/x, mqtt://host:port/prefix, stick:///folder
-        profile: bsp-1 (default) or compact-1; awake: plan, of a peer that sleeps like this board
+        mode: batch, interactive or auto; profile: bsp-1 (default) or compact-1
+        awake: plan, of a peer that sleeps like this board
     battery (or none): file with its microvolts, such as /sys/class/power_supply/x/voltage_now
     reset_cause (or none): what a board's reset register would say (docs/SPEC.md 6.1)
     sleep (or none): {rtc (file), rtc_size, period_ms, window_ms, contact_ms}: deep sleep between

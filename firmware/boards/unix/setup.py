@@ -22,6 +22,7 @@ from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
 from drupelet.link import (
+    AUTO,
     BATCH,
     CARRIER_MQTT,
     CARRIER_SERIAL,
@@ -326,11 +327,11 @@ class _Setup:
         device.add_live(carrier, link)
 
     def _link(self, peer: dict, carrier: int) -> "Link":
-        mode = INTERACTIVE if peer["mode"] == "interactive" else BATCH
+        mode = {"batch": BATCH, "interactive": INTERACTIVE, "auto": AUTO}[peer["mode"]]
         epoch_ms = 0 if carrier == CARRIER_STICK else self.config["epoch_ms"]
         number = self.numbers[peer["id"]]
-        compact = peer.get("profile", "bsp-1") == "compact-1"
-        profile = PROFILE_COMPACT_1 if compact else PROFILE_BSP_1
+        profiles = {"bsp-1": PROFILE_BSP_1, "compact-1": PROFILE_COMPACT_1}
+        profile = profiles[peer.get("profile", "bsp-1")]
         link = self.node.link(number, profile, carrier, epoch_ms, mode, self.clock.now_ms())
         if peer.get("awake") == "plan":
             link.plan = self.sleeper.plan
