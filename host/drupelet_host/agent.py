@@ -73,7 +73,8 @@ class Agent:
         self.member.sealing.on_revoked = self.topics.revoked
         self.feed: AgentFeed | None = None
         if config.feed is not None:
-            places = Places(self.member, self.brokers, self._meanwhile)
+            history = self.channels.history
+            places = Places(self.member, self.brokers, self._meanwhile, history)
             self.feed = AgentFeed(
                 self.member, config.feed, places, self._take, self._feed_told, now_ms
             )
@@ -141,6 +142,8 @@ class Agent:
                 line.drop()
             self.brokers.close()
             self.channels.close()
+            if self.feed is not None:
+                self.feed.places.close()
             self.member.store.close()
             self.member.sealing.close()
             for number, handler in before.items():
@@ -212,6 +215,7 @@ class Agent:
             more |= self.feed.places.serve()
             if not self._asks:
                 self.feed.turn(now_ms)
+                self.channels.recall(self.feed.histories, now_ms)
             self._events()
         self._look_into_mailbox(now_ms)
         if elapsed_ms(now_ms, self._epoch_from_ms) >= self._epoch_ms:

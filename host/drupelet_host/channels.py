@@ -5,7 +5,7 @@ home; a message is told of once, when it enters the log, and an acknowledgement 
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ from drupelet_host.config import Config, Shared
 from drupelet_host.lines import Brokers, Line
 from drupelet_host.member import Member
 from drupelet_host.output import payload_text
-from drupelet_host.remote_log import group_id_of
+from drupelet_host.remote_log import Poll, group_id_of
+from drupelet_host.store_node import History, StoreNode, catch_up
 from drupelet_host.topics import CHANNEL_LABEL, FRAME_SIZE, SharedKeys, SharedLine, topic_id
 
 DATABASE_NAME = "channels.db"
@@ -66,6 +67,8 @@ class AgentChannel:
         own = member.config.id.hex().encode()
         self.channel: Channel = member.node.channel(id, own, self._keeper, settings, now_ms)
         self._tell_time(now_ms)
+        self.listener: StoreNode | None = None  # of an agent that serves
+        self.recalled = 0
 
     def _tell_time(self, now_ms: int) -> None:
         self.channel.clock.set_wall(clock.wall_ms().to_bytes(8, "little"), now_ms, True)
@@ -79,8 +82,17 @@ class AgentChannel:
             got = self.channel.decoder
             content = bytes(frame[got.content_at : got.content_at + got.content_size])
             self._told({"channel": self.name, "kind": "ephemeral", "text": payload_text(content)})
+        if self.listener is not None:
+            self.listener.note(bytes(frame[:size]))
         self.events()
         return code
+
+    def recall(self, history: History, now_ms: int) -> int:
+        """Ask a store node for what is missing; how much came. Raises StorageError."""
+        came = catch_up(self.channel, history, now_ms)
+        self.recalled += came
+        self.events()
+        return came
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame due; its size, or 0."""
@@ -141,6 +153,7 @@ class AgentChannel:
             "malformed": channel.malformed,
             "foreign": channel.foreign,
             "repaired": channel.repaired,
+            "recalled": self.recalled,
         }
 
 
@@ -179,6 +192,7 @@ class Channels:
     ) -> None:  # fmt: skip
         self.lines: list[ChannelLine] = []
         self._database: ChannelDatabase | None = None
+        self._poll = Poll(clock.now_ms())
         settings = member.config
         group = group_id_of(member.node, member.readings)
         for shared in settings.channels:
@@ -186,6 +200,8 @@ class Channels:
                 self._database = ChannelDatabase(database_path(settings))
             keys = SharedKeys(settings, shared, topic_id(CHANNEL_LABEL, group, shared.name))
             spoken = AgentChannel(member, self._database, shared, event)
+            if settings.feed is not None and settings.feed.serve:
+                spoken.listener = self.history
             self.lines.append(ChannelLine(shared, spoken, keys, brokers, told, member.drain_box))
 
     def publish(self, name: str, text: str, now_ms: int) -> dict[str, Any]:
@@ -195,6 +211,24 @@ class Channels:
                 id = line.spoken.publish(text.encode(errors="surrogateescape"), now_ms)
                 return {"channel": name, "id": id}
         raise DrupeletError(f"{name}: no such channel; drupelet.toml has [[channels]] for them")
+
+    def recall(self, stores: Callable[[], Iterable[History]], now_ms: int) -> None:
+        """Ask other agents' stores, now and then, for what participants did not repair yet."""
+        missing = [line.spoken for line in self.lines if line.spoken.channel.repairs.wanted.count]
+        if not missing or self._poll.wait_ms(now_ms):
+            return
+        came = 0
+        try:
+            for history in stores():
+                came += sum(spoken.recall(history, now_ms) for spoken in missing)
+        except DrupeletError:
+            pass  # nobody needs a store: the participants repair among themselves
+        self._poll.looked(came > 0, 0, clock.now_ms())
+
+    @property
+    def history(self) -> StoreNode | None:
+        """What others may ask for; None without channels."""
+        return StoreNode(self._database) if self._database is not None else None
 
     def close(self) -> None:
         """Commit and let go of the file."""

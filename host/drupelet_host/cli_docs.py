@@ -24,6 +24,10 @@ _CONFIG = """
 | `client` | `"readings"` (default); `"public"`: `group` is a topic, and whoever says the same is \
 in (`drupelet group topic` shows its id); or 64 hex digits of another client's id |
 | `epoch_ms` | default of every peer; 1000 if not given |
+| `family` | whose messages these are, for life: `"bsp"` (default), `"mvds"`, or `"bsp-0"` (Briar's). \
+Topics and sticks carry `bsp` only |
+| `announce` | URLs by which members reach this host; they are told |
+| `learn` | `true`: members that announce themselves become peers, if the two have keys |
 | `[[peers]]` | one table for each member that this one has a carrier to |
 | `name`, `id` | of the peer |
 | `url` | `serial:///dev/ttyACM0?baud=115200`, `mqtt://localhost:1883/prefix`, \
@@ -32,11 +36,27 @@ in (`drupelet group topic` shows its id); or 64 hex digits of another client's i
 or `auto` (whichever costs fewer bytes by what the link measures) |
 | `profile` | what its links speak: `compact-1` or `bsp-1`. If not given: `bsp-1` when `board` \
 names a board, else `compact-1`, which falls back to `bsp-1` where the peer knows no more. \
-Sticks carry `bsp-1`. The `mvds` profiles and `bsp-0` need a group of their own kind: refused |
+Sticks carry `bsp-1`. Family `mvds` has `mvds-1` (default), `mvds-nested` and `mvds-5001`, family \
+`bsp-0` has `bsp-0` |
 | `epoch_ms` | one payload leaves for this peer in each slice of time of this length |
 | `budget_bytes_per_epoch` | at most so many bytes leave in an epoch, the carrier's framing \
 included; 0 (default): no bound, else at least 256. Not for sticks |
 | `board` | what it runs on, for the telemetry report; `host` is no board |
+| `[[topics]]` | a carrier of the readings that all who listen there hear at once |
+| `[[channels]]` | an SDS channel: `drupelet channel` |
+| `name`, `url` | of either; `url`: `udp://239.0.0.1:7447` or `mqtt://host:1883/prefix` |
+| `peers` | names of those who listen; if not given, all with sealed cables or brokers |
+| `epoch_ms`, `period_ms` | of a topic: one payload in each; of a channel (30,000): what nobody \
+acknowledged is repeated after it |
+| `[feed]` | a remote log or a mailbox, which help members that seldom meet |
+| `place` | where ours is: `folder:/media/log`, or `mqtt://host:1883/prefix` at a member that serves \
+there; if not given, only others' are looked at |
+| `serve` | `true`: this agent keeps logs and mail of all members at `place`, a broker's URL, and \
+answers for the history of its channels |
+| `mail` | `true`: new messages are left in the mailbox there, for the members to fetch, and no log is \
+kept; `place` is a broker's URL |
+| `watch` | `false`: what others keep or left is not looked at |
+| `period_ms` | new messages wait at most so long; 10,000 if not given |
 """
 
 

@@ -1,38 +1,6 @@
 """An agent's home: one folder (mode 0700) with `drupelet.toml`, the store, a lock and a status.
 
-    name = "orchard-host"
-    id = "0a0b0c0d"              # 4 bytes, unique among the members
-    group = "orchard"            # the group's descriptor: the same text at every member
-    epoch_ms = 1000              # default of every peer below
-    family = "bsp"               # or "mvds" or "bsp-0": whose messages these are; as the group
-    announce = ["mqtt://broker:1883/orchard"]   # how members reach this device: they are told
-    learn = true                 # take members that say so as peers, if they have keys here
-
-    [[peers]]
-    name = "board-a"
-    id = "a0000001"
-    url = "serial:///dev/ttyACM0?baud=115200"   # sealed; "&plain=1": a cable without keys
-    mode = "interactive"         # or "batch", or "auto": by what the link measures
-    profile = "bsp-1"            # or "compact-1"; what boards and hosts speak, if not given
-    budget_bytes_per_epoch = 0   # 0: no bound
-
-    [[topics]]                   # one send of the readings reaches all who listen there
-    name = "field"               # the same at every member
-    url = "udp://239.0.0.1:7447" # or mqtt://host:1883/prefix
-    peers = ["board-a"]          # who listens; if not given, all with sealed cables or brokers
-
-    [[channels]]                 # an SDS channel, on a carrier of the same kinds
-    name = "chat"
-    url = "mqtt://localhost:1883/orchard"
-    period_ms = 30000            # what nobody acknowledged is repeated after it
-
-    [feed]                       # a remote log: what a wiped member gets its log back from
-    place = "folder:/media/log"  # where ours is kept; without it, only others' are looked at;
-                                 # or mqtt://host:1883/prefix: at a member that serves there
-    serve = false                # true: this agent serves there, for all members
-    watch = true                 # look at those that the members announce
-    period_ms = 10000            # new messages wait at most so long
-
+What the keys of `drupelet.toml` mean stands in docs/cli.md, with examples in docs/field-guide.md.
 Every mistake raises ConfigError with the file, the key and the remedy on one line.
 """
 
@@ -158,6 +126,7 @@ class FeedSettings:
     watch: bool = True
     period_ms: int = FEED_PERIOD_MS_DEFAULT
     serve: bool = False
+    mail: bool = False
 
 
 @dataclass(frozen=True)
@@ -343,9 +312,11 @@ def _feed(table: Table) -> FeedSettings | None:
         part.switch("watch", True),
         part.number("period_ms", FEED_PERIOD_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX),
         part.switch("serve", False),
+        part.switch("mail", False),
     )
-    if made.serve and not place.startswith(_BROKER_PLACE):
-        raise part.wrong("serve", 'needs a broker where others ask: place = "mqtt://..."')
+    for key in ("serve", "mail"):
+        if getattr(made, key) and not place.startswith(_BROKER_PLACE):
+            raise part.wrong(key, 'needs a broker where others ask: place = "mqtt://..."')
     part.end()
     return made
 
@@ -463,8 +434,8 @@ def render(config: Config) -> str:
 def _render_feed(feed: FeedSettings) -> str:
     place = [f"place = {_quoted(feed.place)}"] if feed.place else []
     watch = "watch = " + ("true" if feed.watch else "false")
-    serve = ["serve = true"] if feed.serve else []
-    return "\n".join(["", "[feed]", *place, *serve, watch, f"period_ms = {feed.period_ms}"]) + "\n"
+    roles = [f"{key} = true" for key in ("serve", "mail") if getattr(feed, key)]
+    return "\n".join(["", "[feed]", *place, *roles, watch, f"period_ms = {feed.period_ms}"]) + "\n"
 
 
 def _render_shared(row: Shared, key: str, period: str) -> str:

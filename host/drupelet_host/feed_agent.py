@@ -5,12 +5,16 @@ agent is waited for, everything else goes on.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from drupelet.errors import DrupeletError, StorageError
 from drupelet.schedule import elapsed_ms
 from drupelet_host import clock
 from drupelet_host.config import FOLDER_PLACE, FeedSettings
 from drupelet_host.feed_places import Places
+from drupelet_host.feeds import Feed
+from drupelet_host.helpers_service import RemoteHistory
+from drupelet_host.mail_agent import MailWatch, leave
 from drupelet_host.member import Delivered, Member
 from drupelet_host.remote_log_home import FeedWatch, HomeLog
 
@@ -31,6 +35,7 @@ class AgentFeed:
         self._member = member
         self.places = places
         self._place = settings.place
+        self._by_mail = settings.mail
         self._took = took
         self._period_ms = self._pause_ms = settings.period_ms
         self._told = told
@@ -41,14 +46,15 @@ class AgentFeed:
         self._from_ms = now_ms - settings.period_ms
         self._log: HomeLog | None = None
         self.pushed = self.pulled = 0
-        self._watch: FeedWatch | None = None
+        self._watches: list[FeedWatch | MailWatch] = []
         if settings.watch:
-            self._watch = FeedWatch(member, member.clients, places.open)
+            self._watches.append(FeedWatch(member, member.clients, places.open))
+            self._watches.append(MailWatch(member, member.clients, places.mailbox))
 
     def turn(self, now_ms: int) -> None:
         """Upload and look, where it is time."""
-        if self._watch is not None:
-            self.pulled += self._watch.turn(now_ms)
+        for watch in self._watches:
+            self.pulled += watch.turn(now_ms)
         if not self._place or elapsed_ms(now_ms, self._from_ms) < self._pause_ms:
             return
         if self._member.node.core.window.newest == self._pushed:
@@ -72,13 +78,25 @@ class AgentFeed:
             member, access = self._member, self.places.access
             self._log = HomeLog(member, member.clients, store, self._took, access)
         log = self._log
+        feed = replace(log.own_feed(self._place), mail=self._by_mail)
         if not self._announced:
             # The place may come later: who is told before it does can follow us there.
-            log.announce(log.own_feed(self._place))
+            log.announce(feed)
             self._announced = True
-        self.pushed += int(log.push(self._place)["pushed"])
-        self._pushed = log.through
+        if self._by_mail:
+            self._leave(feed)
+        else:
+            self.pushed += int(log.push(self._place)["pushed"])
+            self._pushed = log.through
         self.places.works()
+
+    def _leave(self, feed: Feed) -> None:
+        mailbox = self.places.mailbox(self._place, self.places.access)
+        if mailbox is None:
+            raise StorageError("there is no mailbox that we reach")
+        newest = self._member.node.core.window.newest
+        self.pushed += leave(self._member, feed, mailbox)
+        self._pushed = newest
 
     def _pause(self) -> None:
         """Ask less often, and another store that is said to be there."""
@@ -92,6 +110,10 @@ class AgentFeed:
             self._trouble = trouble
             self._told(self._place, trouble)
 
+    def histories(self) -> list[RemoteHistory]:
+        """Who may have the history of a channel."""
+        return self.places.histories(self._member.clients.feeds.known())
+
     def status(self) -> dict[str, object]:
         """For `drupelet status --json`."""
         return {
@@ -99,6 +121,6 @@ class AgentFeed:
             "reason": self._trouble,
             "pushed": self.pushed,
             "pulled": self.pulled,
-            "watched": self._watch.watched if self._watch is not None else 0,
-            "failures": self._watch.failures if self._watch is not None else 0,
+            "watched": sum(watch.watched for watch in self._watches),
+            "failures": sum(watch.failures for watch in self._watches),
         }

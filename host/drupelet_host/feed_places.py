@@ -14,13 +14,18 @@ from drupelet_host import private
 from drupelet_host.cas import FolderStore, RemoteStore, SqliteRemoteStore
 from drupelet_host.config import FOLDER_PLACE, Config
 from drupelet_host.feeds import ACCESS_SIZE, Feed
+from drupelet_host.helpers_service import Helpers, RemoteHistory, RemoteMail
 from drupelet_host.lines import Brokers
+from drupelet_host.mailserver import Mailbox, MailServer, open_mail
 from drupelet_host.member import Member
 from drupelet_host.remote_log_home import open_folder
 from drupelet_host.remote_log_mqtt import MqttService, exchange_over
 from drupelet_host.remote_log_service import StoreClient, StoreService
+from drupelet_host.store_node import StoreNode
 from drupelet_transports.url import Url, parse_url
 
+# The mailbox of an agent that serves.
+MAIL_NAME = "mail.db"
 # Id and access key of the store that our feed is in.
 STORE_KEY_NAME = "store.key"
 _ID_SIZE = 4
@@ -39,7 +44,10 @@ class Places:
     wait. Raises PrivateError or StorageError.
     """
 
-    def __init__(self, member: Member, brokers: Brokers, idle: Callable[[], object]) -> None:
+    def __init__(
+        self, member: Member, brokers: Brokers, idle: Callable[[], object],
+        history: StoreNode | None = None,
+    ) -> None:  # fmt: skip
         settings = member.config
         assert settings.feed is not None
         self._member = member
@@ -51,11 +59,12 @@ class Places:
         self._stores: dict[tuple[str, bytes], RemoteStore] = {}
         self._tries = 0
         self._service: MqttService | None = None
+        self._mail: MailServer | None = None
         self.access = b""  # of the store that our feed is in
         if settings.feed.serve:
-            self._serve(parse_url(self._place))
+            self._serve(parse_url(self._place), history)
 
-    def _serve(self, url: Url) -> None:
+    def _serve(self, url: Url, history: StoreNode | None) -> None:
         if not self._path.is_symlink() and not self._path.exists():
             self._keep(os.urandom(ACCESS_SIZE))
         self.access = private.read(self._path, ACCESS_SIZE)
@@ -65,7 +74,9 @@ class Places:
         # What the node has open is committed first: a write that fails takes nothing of it along.
         store = SqliteRemoteStore(member.store.connection, settle=member.commit)
         self._stores[self._place, self.access] = store
-        service = StoreService(store, self.access[_ID_SIZE:], member.commit)
+        self._mail = open_mail(member.config.home / MAIL_NAME)
+        helpers = Helpers(self._mail, history)
+        service = StoreService(store, self.access[_ID_SIZE:], member.commit, helpers)
         client = self._brokers.client(url)
         self._service = MqttService(client, url.path, self.access[:_ID_SIZE], service)
 
@@ -76,6 +87,11 @@ class Places:
     def poll_object(self) -> object | None:
         """What to wait on for calls."""
         return self._service.poll_object if self._service is not None else None
+
+    def close(self) -> None:
+        """Let go of the mailbox's file."""
+        if self._mail is not None:
+            self._mail.close()
 
     def own(self, known: dict[bytes, Feed]) -> RemoteStore | None:
         """The store that our feed goes to; None: no member has told of one there yet.
@@ -132,6 +148,19 @@ class Places:
             return None
         self._stores[place, access] = self._client(url, access)
         return self._stores[place, access]
+
+    def mailbox(self, place: str, access: bytes) -> Mailbox | None:
+        """The mailbox at an announced place; None where we reach none."""
+        if self._mail is not None and (place, access) == (self._place, self.access):
+            return self._mail
+        store = self.open(place, access)
+        return RemoteMail(store) if isinstance(store, StoreClient) else None
+
+    def histories(self, known: dict[bytes, Feed]) -> list[RemoteHistory]:
+        """The stores of other agents that may have the history of a channel."""
+        self.own(known)
+        stores = self._stores.values()
+        return [RemoteHistory(store) for store in stores if isinstance(store, StoreClient)]
 
     def _named(self, settings: Config) -> set[tuple[str, int, str]]:
         """The brokers of our own configuration, as it is now."""

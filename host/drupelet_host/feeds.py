@@ -1,10 +1,11 @@
 """Which remote logs there are: announced in a group of their own (docs/SPEC.md 15.5).
 
-    content: bytes root = 1; bytes group_id = 2; repeated string place = 3; bytes access = 4
+    content: bytes root = 1; bytes group_id = 2; repeated string place = 3; bytes access = 4;
+             bool mail = 5
 
 The root opens the feed, so it goes to members only, as every message does. A place is a folder
 (`folder:<path>`), or a store at an agent (`mqtt://host:port/prefix`), whose id and key are
-`access`.
+`access`. With `mail` the messages are in a mailbox there, no log is.
 """
 
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 from drupelet.errors import PeerError
 from drupelet.limits import ID_SIZE
 from drupelet.node import Node
+from drupelet.wire.protobuf import VARINT
 from drupelet_host.clients.notices import Notices
 from drupelet_host.remote_log_service import KEY_SIZE
-from drupelet_host.remote_log_wire import ROOT_SIZE, FeedKeys, fields, put_field
+from drupelet_host.remote_log_wire import ROOT_SIZE, FeedKeys, fields, put_field, put_varint
 
 FEEDS_CLIENT_ID = bytes.fromhex("c4127de0986b35fa4e8d01b7f2a96c53d8340e7fb19562cadc0b7e48a1356f9d")
 # A store's id, and the key of who may use it.
@@ -31,6 +33,7 @@ class Feed:
     group: bytes
     places: tuple[str, ...] = ()
     access: bytes = b""
+    mail: bool = False
 
     @property
     def keys(self) -> FeedKeys:
@@ -46,6 +49,9 @@ class Feed:
             put_field(out, 3, place.encode())
         if self.access:
             put_field(out, 4, self.access)
+        if self.mail:
+            put_varint(out, 5 << 3 | VARINT)
+            put_varint(out, 1)
         return bytes(out)
 
     def __repr__(self) -> str:
@@ -56,7 +62,9 @@ def decode_feed(content: bytes) -> Feed:
     """Read a notice's content; raises PeerError."""
     root = group = access = b""
     places: list[str] = []
+    mail = False
     for number, value in fields(content):
+        mail = mail or (number == 5 and value == 1)
         if not isinstance(value, bytes):
             continue
         root = value if number == 1 else root
@@ -68,7 +76,7 @@ def decode_feed(content: bytes) -> Feed:
         raise PeerError("not a feed")
     if len(access) not in (0, ACCESS_SIZE):
         raise PeerError("not a feed's access")
-    return Feed(root, group, tuple(places), access)
+    return Feed(root, group, tuple(places), access, mail)
 
 
 def place_text(value: bytes) -> str:

@@ -10,10 +10,13 @@ it loses, the members send each other as always, only later (docs/SPEC.md 15.6).
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 from drupelet.errors import CapacityError, PeerError, StorageError
 from drupelet.flashread import STATE_DELIVERED
 from drupelet.node import Link, Node
+from drupelet_host import clock, database
 from drupelet_host.cas import CONTENT_SIZE_MAX
 from drupelet_host.remote_log import MESSAGES_PER_TURN_MAX, group_id_of, stamp_number, take_message
 from drupelet_host.remote_log_wire import (
@@ -45,6 +48,18 @@ class Kept:
     envelope: bytes
 
 
+class Mailbox(Protocol):
+    """A mailbox, here or elsewhere. Raises CapacityError or StorageError."""
+
+    def keep(self, envelope: bytes, time_s: int) -> bool:
+        """As `MailServer.keep`."""
+
+    def ask(
+        self, topics: Iterable[bytes], from_s: int = 0, to_s: int = 1 << 40, after: int = 0
+    ) -> list[Kept]:
+        """As `MailServer.ask`."""
+
+
 class MailServer:
     """Envelopes in an SQLite file; each call is a transaction, or part of an open one."""
 
@@ -54,6 +69,10 @@ class MailServer:
         for statement in _SCHEMA.split(";"):
             connection.execute(statement)
         self.dropped = 0
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
 
     def keep(self, envelope: bytes, time_s: int) -> bool:
         """Keep an envelope; False: it is held already. Raises CapacityError or StorageError."""
@@ -96,6 +115,24 @@ class MailServer:
         return [Kept(entry, came_s, bytes(envelope)) for entry, came_s, envelope in rows]
 
 
+def open_mail(path: Path) -> MailServer:
+    """A mailbox in a file of its own. Raises StorageError, one clear line."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        made = MailServer(connection)
+        # Who read in an older file that was lost goes on here: its entries stay below.
+        connection.execute(
+            "INSERT INTO sqlite_sequence SELECT 'envelopes', ?"
+            " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'envelopes')",
+            (clock.wall_ms(),),
+        )
+        return made
+    except sqlite3.Error as error:
+        raise StorageError(database.explain(path, error)) from error
+
+
 class MailWriter:
     """Leaves a group's new messages at a mailbox; `through`: the handle of the last one."""
 
@@ -105,7 +142,7 @@ class MailWriter:
         self._keys = keys
         self.through = through
 
-    def turn(self, server: MailServer, time_s: int) -> int:
+    def turn(self, server: Mailbox, time_s: int) -> int:
         """Leave what is new, a bounded number; how many. CapacityError, StorageError."""
         store = self._node.store
         count = 0
@@ -144,7 +181,7 @@ class MailReader:
         self.after = 0
         self.unread = 0
 
-    def turn(self, server: MailServer, now_ms: int, from_s: int = 0) -> int:
+    def turn(self, server: Mailbox, now_ms: int, from_s: int = 0) -> int:
         """Take in what is there, ANSWERS_MAX at most; how many messages entered the log."""
         before = self._node.delivered
         for kept in server.ask(self._feeds, from_s, after=self.after):

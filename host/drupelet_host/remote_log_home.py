@@ -165,7 +165,7 @@ class FeedWatch:
         member = self._member
         total = 0
         for device, feed in self._groups.feeds.known().items():
-            if device not in member.numbers or feed.group != self._group:
+            if device not in member.numbers or feed.group != self._group or feed.mail:
                 continue
             watched = self._watched.get(feed) or self._watch(feed, now_ms)
             if watched is None or watched[0].wait_ms(now_ms):

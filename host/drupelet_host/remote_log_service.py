@@ -11,6 +11,7 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from drupelet.errors import CapacityError, DrupeletError, PeerError, StorageError
 from drupelet.limits import FRAME_SIZE_MAX
@@ -19,6 +20,8 @@ from drupelet_host.remote_log_wire import fields, put_field
 
 KIND_STORE = 0x55
 ADD, GET, DROP, UPDATE, FETCH = range(1, 6)
+# Of `helpers`: a mailbox, and the history of channels.
+KEEP, ASK, MESSAGE, HINTED, SINCE = range(6, 11)
 ANSWER = 0x80
 # What became of it.
 _DONE, _ABSENT, _FULL, _FAILED = range(4)
@@ -92,17 +95,30 @@ class Assembler:
         return head[1 : 1 + _CLIENT_SIZE], int.from_bytes(head[1 + _CLIENT_SIZE :]), content
 
 
+# A protobuf's fields, in their order.
+Fields = list[tuple[int, bytes | int]]
+
+
+class Helper(Protocol):
+    """What a service does beside its store."""
+
+    def do(self, verb: int, said: Fields) -> bytes | None:
+        """The content of the answer, None: there is none. PeerError for a verb of nobody's."""
+
+
 class StoreService:
-    """Answers calls from a store of its own.
+    """Answers calls from a store of its own, and those that a helper knows.
 
     commit: makes what was written durable; runs before a write is answered. Raises StorageError.
     """
 
     def __init__(
-        self, store: RemoteStore, key: bytes, commit: Callable[[], object] = lambda: None
-    ) -> None:
+        self, store: RemoteStore, key: bytes, commit: Callable[[], object] = lambda: None,
+        helper: Helper | None = None,
+    ) -> None:  # fmt: skip
         assert len(key) == KEY_SIZE
         self._commit = commit
+        self._helper = helper
         self._store = store
         self._key = key
         self.assembler = Assembler(key)
@@ -116,7 +132,7 @@ class StoreService:
         verb = content[0]
         try:
             outcome, value = self._do(verb, content[1:])
-            if verb in (ADD, UPDATE):
+            if verb in (ADD, UPDATE, KEEP):
                 self._commit()
         except CapacityError:
             outcome, value = _FULL, b""
@@ -130,7 +146,8 @@ class StoreService:
         )  # fmt: skip
 
     def _do(self, verb: int, content: bytes) -> tuple[int, bytes]:
-        said = {number: value for number, value in fields(content) if isinstance(value, bytes)}
+        every = list(fields(content))
+        said = {number: value for number, value in every if isinstance(value, bytes)}
         one, two = said.get(1, b""), said.get(2, b"")
         out = bytearray()
         if verb == ADD:
@@ -142,7 +159,10 @@ class StoreService:
             self._store.drop(one)
             return _DONE, b""
         if verb not in (GET, FETCH):
-            raise PeerError("no such verb")
+            if self._helper is None:
+                raise PeerError("no such verb")
+            answer = self._helper.do(verb, every)
+            return (_DONE, answer) if answer is not None else (_ABSENT, b"")
         found = self._store.get(one) if verb == GET else self._store.fetch(one)
         if found is None:
             return _ABSENT, b""
@@ -192,11 +212,19 @@ class StoreClient:
         return self._call(FETCH, name)
 
     def _call(self, verb: int, *values: bytes) -> bytes | None:
-        content = bytearray((verb,))
+        content = bytearray()
         for number, value in enumerate(values, 1):
             put_field(content, number, value)
+        said = self.call(verb, bytes(content))
+        if said is None:
+            return None
+        first = dict(said).get(1, b"")
+        return first if isinstance(first, bytes) else b""
+
+    def call(self, verb: int, content: bytes) -> Fields | None:
+        """Ask; the fields of the answer, None: absent. Raises StorageError or CapacityError."""
         self._number = self._number + 1 & 0xFFFFFFFF
-        frames = frames_of(self._key, self._own_id, self._number, bytes(content))
+        frames = frames_of(self._key, self._own_id, self._number, bytes((verb,)) + content)
         assembler = Assembler(self._key)
         for _ in range(TRIES_MAX):
             for frame in self._exchange(frames):
@@ -205,7 +233,7 @@ class StoreClient:
                     return self._read(verb, answer[2])
         raise StorageError("the remote store does not answer; try again later")
 
-    def _read(self, verb: int, content: bytes) -> bytes | None:
+    def _read(self, verb: int, content: bytes) -> Fields | None:
         if len(content) < 2 or content[0] != verb | ANSWER:
             raise StorageError("the remote store answers something else")
         outcome = content[1]
@@ -216,8 +244,6 @@ class StoreClient:
         if outcome == _ABSENT:
             return None
         try:
-            said = dict(fields(content[2:]))
+            return list(fields(content[2:]))
         except DrupeletError as error:
             raise StorageError("the remote store answers something else") from error
-        value = said.get(1, b"")
-        return value if isinstance(value, bytes) else b""

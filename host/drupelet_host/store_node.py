@@ -4,6 +4,8 @@ It listens on a channel like any participant and keeps all content. Nobody needs
 participants repair among themselves, only later (specs/sds.md "Design Assumptions").
 """
 
+from typing import Protocol
+
 from drupelet.channel import Channel
 from drupelet.errors import OK, CapacityError, PeerError
 from drupelet.limits import CHANNEL_HISTORY_MAX, CHANNEL_MESSAGE_ID_MAX, CHANNEL_NAME_MAX
@@ -68,6 +70,15 @@ class StoreNode:
         self._counts[message.channel_id] = count + done.rowcount
         return done.rowcount == 1
 
+    def note(self, frame: bytes) -> None:
+        """Remember the retrieval hints in a frame of a channel that somebody else keeps."""
+        try:
+            message = from_sds(frame)
+        except PeerError:
+            return  # counted where it was taken in
+        for entry in message.causal[:CHANNEL_HISTORY_MAX]:
+            self._note(message.channel_id, entry)
+
     def _note(self, channel: bytes, entry: Entry) -> None:
         if entry.hint and len(entry.hint) <= HINT_SIZE_MAX:
             self._connection.execute(
@@ -100,7 +111,14 @@ class StoreNode:
         return [row[0] for row in rows]
 
 
-def catch_up(channel: Channel, node: StoreNode, now_ms: int) -> int:
+class History(Protocol):
+    """A store node, here or elsewhere."""
+
+    def by_id(self, channel: bytes, message_id: bytes) -> bytes | None:
+        """As `StoreNode.by_id`."""
+
+
+def catch_up(channel: Channel, node: History, now_ms: int) -> int:
     """Ask a store node for what a channel misses, and what that depends on; how much came.
 
     The client's events are to be taken meanwhile: full, the rest stays for another time.
@@ -108,11 +126,12 @@ def catch_up(channel: Channel, node: StoreNode, now_ms: int) -> int:
     came = 0
     id = bytearray(CHANNEL_MESSAGE_ID_MAX)
     for _ in range(_ROUNDS_MAX):
-        frames = []
-        for row in range(channel.repairs.wanted.count):
-            size = channel.repairs.missing_into(row, id)
-            found = node.by_id(channel.id, bytes(id[:size]))
-            frames += [found] if found else []
+        # All first: while another host is waited for, the channel goes on.
+        sizes = (
+            channel.repairs.missing_into(row, id) for row in range(channel.repairs.wanted.count)
+        )
+        wanted = [bytes(id[:size]) for size in sizes]
+        frames = [found for one in wanted if (found := node.by_id(channel.id, one))]
         taken = sum(
             channel.receive(bytearray(frame), len(frame), now_ms) == OK for frame in frames
         )
