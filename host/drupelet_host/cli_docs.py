@@ -53,8 +53,8 @@ acknowledged is repeated after it |
 there; if not given, only others' are looked at |
 | `serve` | `true`: this agent keeps logs and mail of all members at `place`, a broker's URL, and \
 answers for the history of its channels |
-| `mail` | `true`: new messages are left in the mailbox there, for the members to fetch, and no log is \
-kept; `place` is a broker's URL |
+| `mail` | `true`: new messages are left in the mailbox there, for the members to fetch, and no \
+log is kept; `place` is a broker's URL |
 | `watch` | `false`: what others keep or left is not looked at |
 | `period_ms` | new messages wait at most so long; 10,000 if not given |
 """

@@ -18,7 +18,7 @@ from drupelet_transports.loop import pair as loop_pair
 from drupelet_transports.sealed import Sealed
 from drupelet_transports.sealed_visit import SealedVisit
 from drupelet_transports.stick import Stick
-from seal_ends import A_ID, B_ID, Clock, End, Witness, pair
+from seal_ends import A_ID, B_ID, KID, Clock, End, Witness, install, pair
 
 
 class Ends:
@@ -469,11 +469,35 @@ def test_nobody_else_says_which_bundle_it_is_or_what_was_seen(members, tmp_path)
     b.go()
     assert b.link.bundle_in == 0 and b.link.peer_seen == 0
     assert b.visit.truncated == 1
-    assert a.go([b"y"]) == E_CAPACITY  # no number is left, and that file is not ours
-    bundles(tmp_path)[0].unlink()
-    assert a.go([b"z"]) == OK
+    # Nor does such a name use up our numbers, whatever is in it, here and on the next stick.
+    for junk in (b"", b"any bytes", None):
+        if junk is not None:
+            for name in ("3FFFFFFE", "3FFFFFFF", "00020000"):
+                bundles(tmp_path)[0].with_name(name + ".DRP").write_bytes(junk)
+        assert a.go([b"y"]) == OK
+        assert a.link.bundle_out < 10
+        b.go()
+        assert b.link.got[-1:] == [b"y"]
+        b.link.got.clear()
+
+
+def test_bundles_of_another_key_are_told_from_those_that_were_cut(members, tmp_path):
+    a, b = members
+    a.go([b"x"])
+    whole = bundles(tmp_path)[0]
+    content = whole.read_bytes()
+    whole.write_bytes(content[:-30])
     b.go()
-    assert b.link.got[-2:] == [b"y", b"z"]
+    assert (b.visit.bundles_in, b.visit.truncated, b.visit.unopened) == (0, 1, 0)
+    whole.write_bytes(content)
+    other = Member(tmp_path, End(B_ID, A_ID, a.end.aead, 7, carrier_class=1))
+    assert install(other.end.keys, bytes(32), KID, 0, 0) == OK
+    other.end.boot()
+    other.go()
+    assert (other.visit.bundles_in, other.visit.truncated, other.visit.unopened) == (0, 0, 1)
+    assert other.link.got == []
+    b.go()
+    assert b.visit.bundles_in == 1 and b.link.got[-1:] == [b"x"]
 
 
 def test_a_bundle_without_anything_of_ours(members, tmp_path):

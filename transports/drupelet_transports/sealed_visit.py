@@ -10,7 +10,7 @@ from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.memory import copy, get_u32, put_u32
 from drupelet.seal import FINAL, TYPE_DATA
 from drupelet.seal_row import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
-from drupelet_transports.stick import NUMBER_MAX
+from drupelet_transports.stick import AHEAD_MAX, NUMBER_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class SealedVisit:
         self.bundles_in = 0
         self.frames_in = 0
         self.truncated = 0
+        self.unopened = 0  # bundles of which no frame is sealed with our keys
         self.bundles_out = 0
         self.frames_out = 0
         self.failed = 0
@@ -56,8 +57,12 @@ class SealedVisit:
             return
         reader = self._stick.reader(peer_id, link.bundle_in)
         while reader.next():
+            frames = self.frames_in
+            refused = self.refused
             if self._read(reader, link, seal):
                 self.bundles_in += 1
+            elif 0 < self.refused - refused == self.frames_in - frames:
+                self.unopened += 1
             else:
                 self.truncated += 1  # what was authentic was taken; the rest comes again
 
@@ -101,13 +106,15 @@ class SealedVisit:
             self.failed += 1
             return E_PEER
         stick = self._stick
+        # A cut leaves a bundle, a wipe all of them forgotten; keys stay, and each had an epoch.
+        epoch = get_u24(seal.context.rows, seal.at + OUT_EPOCH_AT)
+        least = max(link.bundle_out, link.peer_seen, epoch)
+        stick.number_max = least + AHEAD_MAX
         stick.clean(peer_id, link.peer_seen)
         newest = stick.newest_own(peer_id)
         link.visit(self._now_ms(), newest < link.bundle_out)
-        # A cut leaves a bundle, a wipe all of them forgotten; keys stay, and each had an epoch.
-        epoch = get_u24(seal.context.rows, seal.at + OUT_EPOCH_AT)
-        number = max(link.bundle_out, newest, link.peer_seen, epoch) + 1
-        if number > NUMBER_MAX:  # somebody put such a name there, and it is not ours to remove
+        number = max(least, newest) + 1
+        if number > NUMBER_MAX:
             link.abort(self._now_ms())
             self.failed += 1
             return E_CAPACITY

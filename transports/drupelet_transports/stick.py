@@ -31,6 +31,8 @@ _FILES_MAX = const(64)
 _SENDERS_MAX = const(32)
 # Bundle numbers stay small integers on a 32-bit board; one per visit, so they never run out.
 NUMBER_MAX = 0x3FFFFFFF
+# A name so far above our last bundle is not ours (a restore skips 2^16 numbers).
+AHEAD_MAX = const(1 << 20)
 
 _HEADER_SIZE = const(20)
 _CRC_SIZE = const(2)
@@ -42,8 +44,7 @@ _MAGIC = b"DRP1"
 _SYNC = not ON_BOARD or hasattr(os, "sync")
 _DIGITS = b"0123456789ABCDEF"
 
-# MicroPython leaves these out of its errno module.
-_FULL = (27, 28, 122)  # EFBIG, ENOSPC, EDQUOT
+_FULL = (27, 28, 122)  # EFBIG, ENOSPC, EDQUOT: MicroPython's errno has no names for them
 
 _README = (
     "This stick carries data between devices that have no network.\r\n"
@@ -172,7 +173,8 @@ class Stick:
         self.own_id = bytes(own_id)
         self.scratch = bytearray(_HEADER_SIZE + _CRC_SIZE)
         self.ignored = self.foreign = self.damaged = self.crowded = 0
-        # The one path that is filled in for every file, and the views that are its folders.
+        self.number_max = NUMBER_MAX  # a name above it is not ours
+        # The one path, filled in for every file, and the views that are its folders.
         base = root.rstrip("/") + "/DRUPELET"
         self._path = bytearray((base + "/00000000/00000000/00000000.DRP").encode())
         view = memoryview(self._path)
@@ -261,7 +263,7 @@ class Stick:
             number = _number(name)
             if 0 <= number <= through and len(old) < _BATCH_MAX:
                 old.append(name)
-            else:
+            elif number <= self.number_max:
                 newest = max(newest, number)
         copy(self._known_of, 0, receiver_id, 0, 4)
         self._known = True

@@ -6,6 +6,7 @@ before it tells anybody that the stick may be unplugged.
 """
 
 from drupelet.errors import OK
+from drupelet_transports.stick import AHEAD_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ class Visit:
     def hand_out(self, link: "Link", peer_id: bytes) -> int:
         """Write one bundle for the peer if anything is due, and remove what it has read."""
         stick = self._stick
+        least = max(link.bundle_out, link.peer_seen)
+        stick.number_max = least + AHEAD_MAX
         stick.clean(peer_id, link.peer_seen)
         newest = stick.newest_own(peer_id)
         link.visit(self._now_ms(), newest < link.bundle_out)
         # A power cut between the rename and the save leaves a bundle that we do not remember.
-        number = max(link.bundle_out, newest, link.peer_seen) + 1
+        number = max(least, newest) + 1
         size = link.poll_into(self._frame, self._now_ms())
         if not size:
             return OK
