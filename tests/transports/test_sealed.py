@@ -472,7 +472,7 @@ def test_nobody_else_says_which_bundle_it_is_or_what_was_seen(members, tmp_path)
     # Nor does such a name use up our numbers, whatever is in it, here and on the next stick.
     for junk in (b"", b"any bytes", None):
         if junk is not None:
-            for name in ("3FFFFFFE", "3FFFFFFF", "00020000"):
+            for name in ("3FFFFFFE", "3FFFFFFF", "00200000"):
                 bundles(tmp_path)[0].with_name(name + ".DRP").write_bytes(junk)
         assert a.go([b"y"]) == OK
         assert a.link.bundle_out < 10
