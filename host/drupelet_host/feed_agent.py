@@ -14,9 +14,9 @@ from drupelet_host.config import FOLDER_PLACE, FeedSettings
 from drupelet_host.feed_places import Places
 from drupelet_host.feeds import Feed
 from drupelet_host.helpers_service import RemoteHistory
-from drupelet_host.mail_agent import MailWatch, leave
+from drupelet_host.mail_agent import MailSource, leave
 from drupelet_host.member import Delivered, Member
-from drupelet_host.remote_log_home import FeedWatch, HomeLog
+from drupelet_host.remote_log_home import FeedWatch, HomeLog, LogSource, Source
 
 # Each try at a store that does not answer takes a while: the pauses double up to this.
 PAUSE_MS_MAX = 600_000
@@ -46,15 +46,21 @@ class AgentFeed:
         self._from_ms = now_ms - settings.period_ms
         self._log: HomeLog | None = None
         self.pushed = self.pulled = 0
-        self._watches: list[FeedWatch | MailWatch] = []
+        self._watch: FeedWatch | None = None
         if settings.watch:
-            self._watches.append(FeedWatch(member, member.clients, places.open))
-            self._watches.append(MailWatch(member, member.clients, places.mailbox))
+            self._watch = FeedWatch(member, member.clients, self._source)
+
+    def _source(self, place: str, feed: Feed) -> Source | None:
+        if feed.mail:
+            mailbox = self.places.mailbox(place, feed.access)
+            return MailSource(self._member, feed, mailbox) if mailbox is not None else None
+        store = self.places.open(place, feed.access)
+        return LogSource(self._member, feed.keys, store) if store is not None else None
 
     def turn(self, now_ms: int) -> None:
         """Upload and look, where it is time."""
-        for watch in self._watches:
-            self.pulled += watch.turn(now_ms)
+        if self._watch is not None:
+            self.pulled += self._watch.turn(now_ms)
         if not self._place or elapsed_ms(now_ms, self._from_ms) < self._pause_ms:
             return
         if self._member.node.core.window.newest == self._pushed:
@@ -121,6 +127,6 @@ class AgentFeed:
             "reason": self._trouble,
             "pushed": self.pushed,
             "pulled": self.pulled,
-            "watched": sum(watch.watched for watch in self._watches),
-            "failures": sum(watch.failures for watch in self._watches),
+            "watched": self._watch.watched if self._watch is not None else 0,
+            "failures": self._watch.failures if self._watch is not None else 0,
         }

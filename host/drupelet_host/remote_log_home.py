@@ -3,9 +3,10 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from drupelet.errors import CapacityError, StorageError
+from drupelet.link import Link
 from drupelet_host import clock, private
 from drupelet_host.cas import FolderStore, RemoteStore
 from drupelet_host.clients.home import HomeGroups
@@ -20,7 +21,7 @@ from drupelet_host.remote_log import (
     group_id_of,
     take_news,
 )
-from drupelet_host.remote_log_wire import ROOT_SIZE
+from drupelet_host.remote_log_wire import ROOT_SIZE, FeedKeys
 
 # The root of our own feed; it comes back from any member's log, too.
 FEED_KEY_NAME = "feed.key"
@@ -142,22 +143,56 @@ class HomeLog:
                 self._took(event)
 
 
+class Source(Protocol):
+    """Where a member's messages are, beside its links."""
+
+    @property
+    def period_s(self) -> int:
+        """How often it grows, in seconds, as its writer says; 0: unknown."""
+
+    def fetch(self, link: Link, now_ms: int) -> tuple[int, bool]:
+        """Take in what is new as if the link had brought it.
+
+        How many messages entered the log, and whether there was anything. Raises StorageError.
+        """
+
+
+class LogSource:
+    """A remote log as a Source."""
+
+    def __init__(self, member: Member, keys: FeedKeys, store: RemoteStore) -> None:
+        self._member = member
+        self._reader = LogReader(keys, store)
+
+    @property
+    def period_s(self) -> int:
+        """See Source."""
+        return self._reader.period_s
+
+    def fetch(self, link: Link, now_ms: int) -> tuple[int, bool]:
+        """See Source. A log that grows has something new, though all of it came by links: they
+        may go."""
+        member, reader = self._member, self._reader
+        before = reader.taken
+        count = take_news(reader, member.node, member.readings, link, now_ms)
+        return count, count > 0 or reader.taken != before
+
+
 class FeedWatch:
     """Looks at the other members' feeds as often as each of them grows; for an agent's turn.
 
-    open_place: the store of a place, and of its access, or None for one that this host cannot
-    reach. A store that fails is asked again later, as a feed that does not grow.
+    open_source: what a feed is at a place, or None for one that this host cannot reach. A source
+    that fails is asked again later, as one that does not grow.
     """
 
     def __init__(
-        self, member: Member, groups: HomeGroups,
-        open_place: Callable[[str, bytes], RemoteStore | None],
-    ) -> None:  # fmt: skip
+        self, member: Member, groups: HomeGroups, open_source: Callable[[str, Feed], Source | None]
+    ) -> None:
         self._member = member
         self._groups = groups
-        self._open_place = open_place
+        self._open_source = open_source
         self._group = group_id_of(member.node, member.readings)
-        self._watched: dict[Feed, tuple[Poll, LogReader]] = {}
+        self._watched: dict[Feed, tuple[Poll, Source]] = {}
         self.failures = 0
 
     def turn(self, now_ms: int) -> int:
@@ -165,22 +200,19 @@ class FeedWatch:
         member = self._member
         total = 0
         for device, feed in self._groups.feeds.known().items():
-            if device not in member.numbers or feed.group != self._group or feed.mail:
+            if device not in member.numbers or feed.group != self._group:
                 continue
             watched = self._watched.get(feed) or self._watch(feed, now_ms)
             if watched is None or watched[0].wait_ms(now_ms):
                 continue
-            poll, reader = watched
-            count = 0
-            before = reader.taken
+            poll, source = watched
+            came = False
             try:
-                link = member.stick_link(device)
-                count = take_news(reader, member.node, member.readings, link, now_ms)
+                count, came = source.fetch(member.stick_link(device), now_ms)
+                total += count
             except StorageError:
                 self.failures += 1
-            # A feed that grows is looked at as often, though all of it came by links: they may go.
-            poll.looked(count > 0 or reader.taken != before, reader.period_s, now_ms)
-            total += count
+            poll.looked(came, source.period_s, now_ms)
         return total
 
     @property
@@ -193,13 +225,12 @@ class FeedWatch:
         waits = [poll.wait_ms(now_ms) for poll, _ in self._watched.values()]
         return min(waits, default=POLL_MS_MAX)
 
-    def _watch(self, feed: Feed, now_ms: int) -> tuple[Poll, LogReader] | None:
+    def _watch(self, feed: Feed, now_ms: int) -> tuple[Poll, Source] | None:
         for place in feed.places:
-            store = self._open_place(place, feed.access)
-            if store is not None:
-                made = Poll(now_ms), LogReader(feed.keys, store)
-                self._watched[feed] = made
-                return made
+            source = self._open_source(place, feed)
+            if source is not None:
+                self._watched[feed] = Poll(now_ms), source
+                return self._watched[feed]
         return None
 
 

@@ -1,6 +1,7 @@
 """`drupelet group push` and `pull`: a wiped home gets its log back, and a peer reads it."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from drupelet_host.lines import Brokers
 from drupelet_host.log_view import LogView
 from drupelet_host.member import Member
 from drupelet_host.remote_log import POLL_MS_MAX, POLL_MS_MIN, LogReader, take_news
-from drupelet_host.remote_log_home import FeedWatch, open_folder, run_alone
+from drupelet_host.remote_log_home import FeedWatch, LogSource, Source, open_folder, run_alone
 
 
 def make(folder: Path, name: str, other: str) -> Config:
@@ -50,6 +51,16 @@ def log(settings: Config) -> list[tuple[str, str]]:
     found = [(entry.id.hex(), entry.payload.decode()) for entry in view.entries()]
     view.close()
     return found
+
+
+def folders(member: Member) -> Callable[[str, Feed], Source | None]:
+    """The logs in folders that are there."""
+
+    def source(place: str, feed: Feed) -> Source | None:
+        store = open_folder(place)
+        return LogSource(member, feed.keys, store) if store is not None else None
+
+    return source
 
 
 def run(*words: str) -> dict[str, object]:
@@ -111,7 +122,7 @@ def test_an_agent_watches_feeds_less_often_while_they_do_not_grow(tmp_path: Path
     feed = pushed(ann, place, 5)
     member = Member(ben)
     groups = member.clients
-    watch = FeedWatch(member, groups, open_folder)
+    watch = FeedWatch(member, groups, folders(member))
     assert watch.turn(0) == 0 and watch.wait_ms(0) == POLL_MS_MAX
     groups.feeds.announce(ann.id, feed, bytes(8), 0)
     assert watch.turn(0) == 5
@@ -164,7 +175,7 @@ def test_a_feed_that_grows_is_looked_at_as_often_whatever_brings_it(tmp_path: Pa
     ben = make(tmp_path, "b", "a")
     member = Member(ben)
     member.clients.feeds.announce(ann.id, feed, bytes(8), 0)
-    watch = FeedWatch(member, member.clients, open_folder)
+    watch = FeedWatch(member, member.clients, folders(member))
     assert watch.turn(0) == 5 and watch.watched == 1
     now_ms = 0
     for _ in range(12):
