@@ -19,6 +19,7 @@ import pytest
 
 from drupelet.errors import StorageError
 from drupelet_host import config, database, mailbox, provision
+from drupelet_host.broker import Broker
 from drupelet_host.config import Config, Peer
 from drupelet_host.log_view import LogView
 
@@ -225,6 +226,13 @@ def cable() -> Iterator[Cable]:
     made = Cable()
     yield made
     made.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    made = Broker()
+    yield made
+    made.stop()
 
 
 @pytest.fixture

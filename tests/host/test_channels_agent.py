@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,13 +18,6 @@ from host.conftest import Home, share_keys, wait_for
 
 NAMES = "abc"
 IDS = {name: 0xA0000001 + row for row, name in enumerate(NAMES)}
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.stop()
 
 
 def run(home: Home, *words: str) -> str:

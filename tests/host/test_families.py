@@ -1,6 +1,6 @@
 """Agents whose readings are of the family of MVDS, or of Briar's: over a cable and a broker."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +12,6 @@ from drupelet_host.config import PROFILES_OF, Peer
 from host.conftest import Cable, Home, share_keys, wait_for
 
 A, B = 0xA0000001, 0xB0000002
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.stop()
 
 
 def be(home: Home, family: str) -> None:

@@ -1,7 +1,7 @@
 """A feed in another agent's store behind a broker: the last place that a wiped agent has."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,13 +21,6 @@ from host.test_feed_agent import wipe
 
 A, S = 0xA0000001, 0x50000002
 MakeHome = Callable[..., Home]
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.stop()
 
 
 def with_place(home: Home, place: str, serve: bool = False) -> None:

@@ -1,6 +1,6 @@
 """Agents that learn from each other how they are reached, and take it where there are keys."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,13 +12,6 @@ from drupelet_host.config import ConfigError, Peer
 from host.conftest import Home, share_keys, wait_for
 
 IDS = {name: 0xA0000001 + row for row, name in enumerate("abcd")}
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.stop()
 
 
 def test_members_that_were_strangers_find_each_other(

@@ -1,10 +1,8 @@
 """Mail at an agent that serves, and channels that ask it: as processes, over a real broker."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from drupelet_host.broker import Broker
 from drupelet_host.config import Peer
@@ -14,13 +12,6 @@ from host.test_channels_agent import logged, say
 
 A, B, S = 0xA0000001, 0xB0000002, 0x50000003
 MakeHome = Callable[..., Home]
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.stop()
 
 
 def add(home: Home, *rows: str) -> None:

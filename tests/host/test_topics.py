@@ -4,7 +4,7 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,13 +64,6 @@ def state_of(home: Home, peer: Home) -> str:
 
 def readings(home: Home) -> list[str]:
     return sorted(entry["text"] for entry in home.log())
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.stop()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,13 +26,6 @@ def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("firmware")
     build_set(target, "x86", Choice("full"))
     return rom.write(target)
-
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    made = Broker()
-    yield made
-    made.stop()
 
 
 def configure(folder: Path, url: str, topic: str) -> Path:
