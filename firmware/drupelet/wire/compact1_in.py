@@ -62,7 +62,7 @@ class CompactReader:
     def __init__(self, core: "Core") -> None:
         self.numberings: "dict[int, Numbering]" = {}  # by peer row
         self._store_gen = getattr(core.store, "store_gen", 0) & 0xFFFF
-        self._cover = Cover()
+        self._cover = Cover()  # one: nothing is read while a set is written
         self._stamps = Stamps()
         self._id = bytearray(ID_SIZE)
         self._sum = bytearray(SUM_SIZE)

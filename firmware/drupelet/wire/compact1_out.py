@@ -35,7 +35,7 @@ from drupelet.wire.compact1_in import (
     CompactReader,
 )
 from drupelet.wire.hello import SUM_SIZE, Contact, outstanding_into
-from drupelet.wire.numbering import FOLD_SIZE, Cover, Numbering
+from drupelet.wire.numbering import FOLD_SIZE, Numbering
 from drupelet.wire.protobuf import put_varint, varint_size
 from drupelet.wire.stamps import DELTA_SIZE_MAX
 
@@ -65,7 +65,6 @@ class CompactEngine(CompactReader):
 
     def __init__(self, core: "Core") -> None:
         CompactReader.__init__(self, core)
-        self._due_set = Cover()
         self._delta = bytearray(DELTA_SIZE_MAX)
         self._whole_at = -1  # where a record of whole ids ended, and where it begins
         self._whole_from = 0
@@ -126,7 +125,7 @@ class CompactEngine(CompactReader):
 
     def _fill_set(self, link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
         """Write all ids that are due, as sets of the peer's numbers where it gave them some."""
-        cover = self._due_set
+        cover = self._cover
         fold_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
         cover.count = 0
         self._whole_at = -1
@@ -161,7 +160,7 @@ class CompactEngine(CompactReader):
         return numbering.of_entry(link.core.taken_entry)
 
     def _put_set(self, link: "LinkPort", frame: bytearray, at: int, kind: int) -> int:
-        cover = self._due_set
+        cover = self._cover
         begin = at
         span = cover.last - cover.first + 1
         frame[at] = kind << 5

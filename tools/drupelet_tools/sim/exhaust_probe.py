@@ -36,7 +36,7 @@ SCRATCH = {
     "EpochClock": "payload_epoch payload_link epoch",  # one link per peer: nobody yields
     "Link": "long_handle logged policy",
     "CompactEngine": "ignored contact numbering _frame_generation _number _size _end _id _delta "
-    "_sum _whole_at _whole_from _cover _due_set",
+    "_sum _whole_at _whole_from _cover",
     "Numbering": "_hint",
 }
 EPOCHS = {
