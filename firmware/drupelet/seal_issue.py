@@ -37,7 +37,7 @@ class Issuer:
         self._seal = seal
         self._generation = 0
         self._rekey = b""
-        self._revoked: list[list[object]] = []
+        self._revoked: dict[bytes, int] = {}
         self._epoch = -1
         self._told_ms = 0
         self._queue: list[bytes] = []
@@ -55,15 +55,25 @@ class Issuer:
             self._rekey = b""
         return not self._rekey
 
-    def revoke(self, device_id: bytes) -> None:
-        """Tell the peer that this device is not to be trusted. Raises CapacityError."""
-        assert len(device_id) == _DEVICE_ID_SIZE
+    def revoke(self, device_id: bytes, sends: int = SEAL_REVOKE_SENDS) -> None:
+        """Tell the peer so often that a device is not to be trusted. Raises CapacityError."""
+        assert len(device_id) == _DEVICE_ID_SIZE and sends > 0
         if len(self._revoked) >= SEAL_REVOKED_MAX:
             raise CapacityError(
                 f"{SEAL_REVOKED_MAX} revocations are under way: wait for a contact"
             )
-        self._revoked.append([bytes((REVOKE,)) + device_id, SEAL_REVOKE_SENDS])
+        self._revoked[device_id] = sends
         self._epoch = -1
+
+    def withdraw(self, device_id: bytes) -> None:
+        """The device has new keys with the peer: tell no more that it was revoked."""
+        self._revoked.pop(device_id, None)
+        self._queue = [text for text in self._queue if text[1:] != device_id]
+
+    @property
+    def revoked(self) -> dict[bytes, int]:
+        """Device id -> how often the peer is still to be told that it was revoked."""
+        return dict(self._revoked)
 
     @property
     def revoking(self) -> int:
@@ -77,8 +87,19 @@ class Issuer:
             self._epoch = seal.out_epoch
             self._told_ms = now_ms
             self._queue = [] if self.rekeyed else [self._rekey]
-            for entry in self._revoked:
-                self._queue.append(entry[0])  # type: ignore[arg-type]
-                entry[1] -= 1  # type: ignore[operator]
-            self._revoked = [entry for entry in self._revoked if entry[1]]
-        return self._queue.pop(0) if self._queue else b""
+            self._queue += [bytes((REVOKE,)) + device_id for device_id in self._revoked]
+        if not self._queue:
+            return b""
+        text = self._queue.pop(0)
+        self._count(text, -1)
+        return text
+
+    def take_back(self, text: bytes) -> None:
+        """What `due` gave did not leave, as on a stick that is full: it counts as not told."""
+        self._count(text, 1)
+
+    def _count(self, text: bytes, more: int) -> None:
+        if text[0] == REVOKE:
+            left = self._revoked.pop(text[1:], 0) + more
+            if left > 0:
+                self._revoked[text[1:]] = left

@@ -1,10 +1,11 @@
 """What a peer is still to be told about keys: a new root, devices that were revoked.
 
-    keys/a0000001.tell   0600  JSON: {"generation": 1, "root": "...", "revoked": ["d0000004"]}
+    keys/a0000001.tell   0600  JSON: {"generation": 1, "root": "...", "revoked": {"d0000004": 8}}
 
 It lies there from `drupelet rotate` or `revoke` until the peer is known to have it: the new root
 is the one secret that a host keeps for longer than an instant, and only until the peer was heard
-under it.
+under it. A revoked device stands there with how often the peer is still to be told of it: a home
+that visits sticks by command is a new process each time.
 """
 
 import contextlib
@@ -14,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from drupelet.errors import OK, CapacityError, StorageError
-from drupelet.limits import SEAL_REVOKED_MAX
+from drupelet.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
 from drupelet.seal import Seal
 from drupelet.seal_issue import Issuer, rekey
 from drupelet.seal_record import FLAG_TAG16
 from drupelet_host import private
-from drupelet_host.keys import HostKeys, KeysError, known_peers
+from drupelet_host.keys import ID_SIZE, HostKeys, KeysError, known_peers
 from drupelet_host.secret import Secret
 
 _SIZE_MAX = 4096
@@ -36,14 +37,16 @@ class Tell:
     path: Path
     generation: int = 0
     root: Secret | None = None
-    revoked: list[bytes] = field(default_factory=list)
+    revoked: dict[bytes, int] = field(default_factory=dict)  # device id -> tellings left
 
     def save(self) -> None:
         """Raises StorageError."""
         if self.root is None and not self.revoked:
             private.remove(self.path)
             return
-        content: dict[str, object] = {"revoked": [id.hex() for id in self.revoked]}
+        content: dict[str, object] = {
+            "revoked": {id.hex(): left for id, left in self.revoked.items()}
+        }
         if self.root is not None:
             content |= {"generation": self.generation, "root": self.root.reveal().hex()}
         private.replace(self.path, json.dumps(content).encode())
@@ -57,13 +60,29 @@ def load(folder: Path, peer_id: bytes) -> Tell:
         return made
     with contextlib.suppress(KeyError, TypeError, ValueError):
         said = json.loads(private.read(path, _SIZE_MAX))
-        made.revoked = [bytes.fromhex(id) for id in said["revoked"]][:SEAL_REVOKED_MAX]
+        made.revoked = _revoked(said["revoked"])
         if "root" in said:
             made.generation = int(said["generation"])
             made.root = Secret(bytes.fromhex(said["root"]))
-            assert len(made.root) == _ROOT_SIZE
+            if len(made.root) != _ROOT_SIZE:
+                raise ValueError("no root")
         return made
     raise StorageError(f"{path}: is damaged; remove it and run the command again")
+
+
+def _revoked(said: object) -> dict[bytes, int]:
+    """Device id -> tellings left; raises ValueError or TypeError for what is neither form."""
+    if isinstance(said, list):  # as the first versions wrote it: ids without a count
+        said = dict.fromkeys(said, SEAL_REVOKE_SENDS)
+    if not isinstance(said, dict) or len(said) > SEAL_REVOKED_MAX:
+        raise ValueError("no revocations")
+    found = {}
+    for id, left in said.items():
+        device_id = bytes.fromhex(id)
+        if len(device_id) != ID_SIZE or left not in range(1, SEAL_REVOKE_SENDS + 1):
+            raise ValueError("no device id, or no number of tellings")
+        found[device_id] = int(left)
+    return found
 
 
 def begin_rotation(folder: Path, keys: HostKeys) -> int:
@@ -113,10 +132,22 @@ def add_revoked(folder: Path, peer_id: bytes, device_id: bytes) -> None:
         return
     if len(tell.revoked) >= SEAL_REVOKED_MAX:
         raise CapacityError(
-            f"{peer_id.hex()}: {SEAL_REVOKED_MAX} revocations are under way: wait for a contact"
+            f"{peer_id.hex()}: {SEAL_REVOKED_MAX} revocations wait for it already: meet it first"
         )
-    tell.revoked.append(device_id)
+    tell.revoked[device_id] = SEAL_REVOKE_SENDS
     tell.save()
+
+
+def waiting(folder: Path, device_id: bytes) -> list[bytes]:
+    """The peers that are still to be told that a device was revoked."""
+    return [id for id in known_peers(folder) if device_id in load(folder, id).revoked]
+
+
+def withdraw(folder: Path, peer_id: bytes, device_id: bytes) -> None:
+    """A device has new keys with a peer, which a revocation of the old ones would wipe."""
+    tell = load(folder, peer_id)
+    if tell.revoked.pop(device_id, 0):
+        tell.save()
 
 
 def instruct(tell: Tell, seal: Seal) -> Issuer | None:
@@ -126,19 +157,21 @@ def instruct(tell: Tell, seal: Seal) -> Issuer | None:
     issuer = Issuer(seal)
     if tell.root is not None:
         issuer.rekey(tell.root.reveal(), tell.generation)
-    for device_id in tell.revoked:
-        issuer.revoke(device_id)
+    for device_id, left in tell.revoked.items():
+        issuer.revoke(device_id, left)
     return issuer
 
 
 def settle(tell: Tell, issuer: Issuer) -> bool:
     """Take out what the peer has been told; True when nothing is left."""
     root_done = tell.root is not None and issuer.rekeyed
-    revoked_done = bool(tell.revoked) and not issuer.revoking
     if root_done:
         tell.root = None
-    if revoked_done:
-        tell.revoked = []
-    if root_done or revoked_done:
+    left = issuer.revoked
+    for device_id in left.keys() - tell.revoked.keys():
+        issuer.withdraw(device_id)  # by a command beside us, or told often enough over the other
+    kept = {id: min(n, left[id]) for id, n in tell.revoked.items() if id in left}
+    if root_done or kept != tell.revoked:
+        tell.revoked = kept
         tell.save()
     return tell.root is None and not tell.revoked

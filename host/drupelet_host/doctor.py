@@ -17,6 +17,7 @@ from drupelet.errors import DrupeletError
 from drupelet_host import clock, config, database, private
 from drupelet_host.config import Config
 from drupelet_host.key_view import UNANSWERED_MANY, peer_rows
+from drupelet_host.keys import CLASS_NAMES, class_of, lost_keys
 from drupelet_host.log_view import last_status
 from drupelet_host.member import CLONES
 from drupelet_host.private import BusyError
@@ -133,6 +134,8 @@ def _keys(settings: Config) -> Iterator[Check]:
         if row["keys"] == "none":
             yield Check("keys", FAIL, f"{name}: no keys, and {carrier} goes sealed only",
                         f"`drupelet provision {name} --to ...`")  # fmt: skip
+        elif row["keys"] == "damaged":
+            yield Check("keys", FAIL, *lost_keys(name, class_of(carrier)))
         elif row["keys"] == "revoked":
             yield Check("keys", WARN, f"{name}: revoked", f"`drupelet peer remove {name}`")
         elif carrier == "-":
@@ -141,6 +144,8 @@ def _keys(settings: Config) -> Iterator[Check]:
         else:
             note = f", {row['note']}" if row["note"] else ""
             yield Check("keys", OK, f"{name}: {row['keys']}{note}")
+            if row["keys"] == "sealed" and len(row["classes"]) < len(CLASS_NAMES):
+                yield Check("keys", WARN, *lost_keys(name, 1 - class_of(carrier)))
         for kind, chain in row["classes"].items():
             yield from _epochs(f"{name}, {kind}", chain)
 

@@ -18,7 +18,10 @@ def rotate(settings: Config, sealing: Sealing, name: str) -> dict[str, Any]:
 
 
 def revoke(settings: Config, sealing: Sealing, name: str) -> dict[str, Any]:
-    """Wipe a peer's keys and have the other peers told; raises KeysError and such."""
+    """Wipe a peer's keys and have the other peers told; raises KeysError and such.
+
+    `told` has the names of those who will be; `untold`, by name, why another one cannot be.
+    """
     peer_id = peer_id_of(settings, name)
     code = sealing.revoke(peer_id)
     if code == E_PEER:
@@ -26,5 +29,9 @@ def revoke(settings: Config, sealing: Sealing, name: str) -> dict[str, Any]:
     if code != OK:
         raise StorageError(f"{name}: its keys could not be wiped; look at the disk, then repeat")
     names = settings.names()
-    told = [names.get(id.hex(), id.hex()) for id in sealing.tell_revoked(peer_id)]
-    return {"peer": name, "id": peer_id.hex(), "told": told}
+    found = {names.get(id.hex(), id.hex()): why for id, why in
+             sealing.tell_revoked(peer_id).items()}  # fmt: skip
+    return {
+        "peer": name, "id": peer_id.hex(), "told": [of for of, why in found.items() if not why],
+        "untold": {of: why for of, why in found.items() if why},
+    }  # fmt: skip

@@ -92,15 +92,27 @@ def provision(
         raise typer.BadParameter("--tag is 8 or 16")
     settings = config.load(home_of(home))
     if with_name:
-        kid = provision_pair(settings, (name, with_name), (to, with_to), tag)
+        kid = provision_pair(settings, (name, with_name), (to, with_to), tag, again)
         done = f"{name} and {with_name} have keys for each other; nothing of them is kept here"
     else:
         kid = provision_peer(settings, name, to, tag, again)
         done = f"{name} has keys; they were read back and proved, the root is forgotten"
+        _complain_of_revocation(settings, name)
     if as_json:
         output.print_json({"peer": name, "with": with_name or settings.name, "kid": f"{kid:04x}"})
     else:
         print(done)
+
+
+def _complain_of_revocation(settings: Config, name: str) -> None:
+    """A device with new keys that others are still to be told not to trust."""
+    from drupelet_host.provision import revocation_waits
+
+    if waiting := revocation_waits(settings, name):
+        output.complain(
+            f"{', '.join(waiting)}: still to be told that {name} was revoked, which ends their"
+            f" keys with it; `drupelet provision {name} --with ...` here makes new ones that stay"
+        )
 
 
 def peers(home: Home = None, as_json: AsJson = False) -> None:
@@ -144,8 +156,16 @@ def revoke(name: Name, home: Home = None, as_json: AsJson = False) -> None:
     if as_json:
         output.print_json(done)
     else:
-        told = ", ".join(done["told"]) or "nobody else has keys of ours"
-        print(f"{name}: refused from now on; to be told: {told}")
+        nobody = "nobody yet" if done["untold"] else "nobody else has keys of ours"
+        print(f"{name}: refused from now on; to be told: {', '.join(done['told']) or nobody}")
+    if done["untold"]:
+        first, why = next(iter(done["untold"].items()))
+        many = len(done["untold"]) - 1
+        more = f" (and {many} more)" if many else ""
+        raise DrupeletError(
+            f"{first}{more}: cannot be told that {name} was revoked: {why}; then repeat"
+            f" `drupelet revoke {name}`"
+        )
 
 
 def _change(kind: str, name: str, home: Path | None) -> dict[str, Any]:

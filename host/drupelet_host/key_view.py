@@ -4,7 +4,7 @@ from typing import Any
 
 from drupelet.limits import SEAL_JUMP
 from drupelet_host.config import Config, Peer
-from drupelet_host.keys import CLASS_NAMES, ChainState, known_peers, look
+from drupelet_host.keys import CLASS_NAMES, ChainState, class_of, is_whole, known_peers, look
 
 # A chain in which the peer has not been heard for so many epochs of ours.
 UNANSWERED_MANY = 8
@@ -14,22 +14,22 @@ def peer_rows(settings: Config) -> list[dict[str, Any]]:
     """One row per peer of the configuration, and per peer that only has keys."""
     keyed = known_peers(settings.keys_path)
     known = {peer.id for peer in settings.peers}
-    rows = [_row(settings, peer) for peer in settings.peers]
+    rows = [_row(settings, peer, peer.id in keyed) for peer in settings.peers]
     return rows + [
-        _row(settings, Peer(id.hex(), id, "-")) | {"note": "not in drupelet.toml"}
+        _row(settings, Peer(id.hex(), id, "-"), True) | {"note": "not in drupelet.toml"}
         for id in keyed
         if id not in known
     ]
 
 
-def _row(settings: Config, peer: Peer) -> dict[str, Any]:
+def _row(settings: Config, peer: Peer, keyed: bool) -> dict[str, Any]:
     states = look(settings.keys_path, peer.id)
     now = [state for state in states if not state.waiting]
     return {
         "name": peer.name,
         "id": peer.id.hex(),
         "carrier": peer.carrier if peer.url != "-" else "-",
-        "keys": _kind(peer, states),
+        "keys": _kind(peer, states, keyed),
         "kid": f"{now[0].kid & ~3:04x}" if now else "",
         "generation": max((s.generation for s in now if not s.receives), default=0),
         "classes": {
@@ -41,12 +41,16 @@ def _row(settings: Config, peer: Peer) -> dict[str, Any]:
     }
 
 
-def _kind(peer: Peer, states: list[ChainState]) -> str:
+def _kind(peer: Peer, states: list[ChainState], keyed: bool) -> str:
+    """keyed: there are key files, whatever is in them."""
     if any(state.revoked for state in states):
         return "revoked"
     if peer.plain:
         return "plain cable"
-    return "sealed" if states else "none"
+    if not keyed:
+        return "none"
+    needs = peer.url != "-"  # who is no peer is sealed with nothing
+    return "damaged" if needs and not is_whole(states, class_of(peer.carrier)) else "sealed"
 
 
 def _chain(states: list[ChainState]) -> dict[str, Any] | None:

@@ -32,6 +32,7 @@ from drupelet_host import private
 LIVE = 0
 BUNDLE = 1
 CLASS_NAMES = ("live", "bundle")
+_CLASS_WORDS = ("cables and brokers", "sticks")
 ROWS = 8
 _ROWS_PER_CLASS = 4
 FILE_SIZE = _ROWS_PER_CLASS * RECORD_SIZE
@@ -196,6 +197,29 @@ class HostKeys:
                 found.append(state_of(row, record))
         record[:] = bytes(RECORD_SIZE)
         return [state for state in found if state is not None]
+
+
+def class_of(carrier: str) -> int:
+    """The class of the chains that a carrier's frames are sealed with: LIVE or BUNDLE."""
+    return BUNDLE if carrier == "stick" else LIVE
+
+
+def is_whole(states: list[ChainState], carrier_class: int) -> bool:
+    """True when a class has both a chain to send on now and one to receive on."""
+    ways = {
+        state.receives
+        for state in states
+        if state.carrier_class == carrier_class and not state.waiting
+    }
+    return len(ways) == len((True, False))
+
+
+def lost_keys(name: str, carrier_class: int) -> tuple[str, str]:
+    """What to say of a peer with a class that is not whole, and the remedy."""
+    return (
+        f"{name}: the keys for {_CLASS_WORDS[carrier_class]} are damaged or gone",
+        f"make new ones with `drupelet provision {name} --to ... --again`",
+    )
 
 
 def known_peers(folder: Path) -> list[bytes]:

@@ -22,7 +22,18 @@ from drupelet.seal_record import (
     is_sound,
 )
 from drupelet_host import config, control, private
-from drupelet_host.keys import BUNDLE, LIVE, ROWS, HostKeys, KeysError, known_peers, look, wipe
+from drupelet_host.keys import (
+    BUNDLE,
+    LIVE,
+    ROWS,
+    ChainState,
+    HostKeys,
+    KeysError,
+    known_peers,
+    look,
+    state_of,
+    wipe,
+)
 from drupelet_host.secret import Secret
 
 ROOT_SIZE = 32
@@ -49,6 +60,9 @@ class Destination(Protocol):
 
     def prove(self, row: int, nonce: bytes) -> bytes:
         """The challenge over what is kept now, read back from where it is kept."""
+
+    def states(self) -> list[ChainState]:
+        """What may be told of the keys that are there for the pair."""
 
     def kids(self) -> set[int]:
         """Key ids that are taken there."""
@@ -137,6 +151,10 @@ class HomeKeys:
         self._keys.load(row, record)
         return proof(record, nonce)
 
+    def states(self) -> list[ChainState]:
+        """As of a destination."""
+        return self._keys.states()
+
     def kids(self) -> set[int]:
         """Key ids of all peers of the home."""
         folder = self._keys.folder
@@ -200,16 +218,20 @@ class FlashKeys:
         content = self._content(self.path)
         return proof(content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE], nonce)
 
+    def states(self) -> list[ChainState]:
+        """As of a destination."""
+        return self._states(self.path)
+
+    def _states(self, path: Path) -> list[ChainState]:
+        content = self._content(path)
+        rows = [content[row * RECORD_SIZE :][:RECORD_SIZE] for row in range(ROWS)]
+        found = [state_of(row, record) for row, record in enumerate(rows)]
+        return [state for state in found if state is not None]
+
     def kids(self) -> set[int]:
         """Key ids of all peers of the board."""
-        found = set()
-        for path in self.path.parent.glob("*.KEY"):
-            content = self._content(path)
-            for row in range(ROWS):
-                record = content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE]
-                if is_sound(record):
-                    found.add(int.from_bytes(record[2:4]) & ~3)
-        return found
+        paths = self.path.parent.glob("*.KEY")
+        return {state.kid & ~3 for path in paths for state in self._states(path)}
 
     def finish(self) -> None:
         """Nothing is open."""
@@ -341,11 +363,27 @@ def provision_peer(
         undo.callback(_close, theirs)
         ours = HomeKeys(settings.keys_path, settings.id, peer_id)
         undo.callback(_close, ours)
+        if not again:
+            _refuse_held(settings, theirs, ours, to)
         return provision(ours, theirs, tag_size, True, ours.put_back)
 
 
+def revocation_waits(settings: config.Config, name: str) -> list[str]:
+    """The names of peers that are still to be told that a device was revoked.
+
+    It wipes the keys that they have with it by then, old ones and others alike.
+    """
+    names = settings.names()
+    waiting = control.waiting(settings.keys_path, peer_id_of(settings, name))
+    return [names.get(id.hex(), id.hex()) for id in waiting]
+
+
 def provision_pair(
-    settings: config.Config, names: tuple[str, str], to: tuple[str, str], tag_size: int = 8
+    settings: config.Config,
+    names: tuple[str, str],
+    to: tuple[str, str],
+    tag_size: int = 8,
+    again: bool = False,
 ) -> int:
     """Pair two other devices with each other; this home keeps nothing. The key id."""
     first, second = (peer_id_of(settings, name) for name in names)
@@ -356,7 +394,36 @@ def provision_pair(
         undo.callback(_close, one)
         other = destination(to[1], second, first)
         undo.callback(_close, other)
-        return provision(one, other, tag_size, issuer=False)
+        if not again:
+            _refuse_held(settings, one, other, to[0])
+            _refuse_held(settings, other, one, to[1])
+        kid = provision(one, other, tag_size, issuer=False)
+    # A revocation of the one that the other was not told of yet was of the keys before these.
+    control.withdraw(settings.keys_path, first, second)
+    control.withdraw(settings.keys_path, second, first)
+    return kid
+
+
+def _refuse_held(
+    settings: config.Config, side: Destination, other: Destination, place: str
+) -> None:
+    """Raise KeysError for a destination whose keys hold: who uses them would be cut off.
+
+    What the other side knows to be revoked holds no more, whether or not this one has heard of it.
+    """
+    void = {state.kid & ~3 for state in other.states() if state.revoked}
+    held = {state.kid & ~3 for state in side.states() if not state.revoked} - void
+    if not held:
+        return
+    names, folder = settings.names(), settings.keys_path
+    for id in known_peers(folder):
+        if id != side.own_id and held & {state.kid & ~3 for state in look(folder, id)}:
+            raise KeysError(
+                f"{place}: holds the keys of {names.get(id.hex(), id.hex())}; name the folder of"
+                f" {names.get(side.own_id.hex(), side.own_id.hex())}, or --again replaces them"
+            )
+    with_whom = names.get(other.own_id.hex(), other.own_id.hex())
+    raise KeysError(f"{place}: has keys with {with_whom} already; --again replaces them")
 
 
 def _close(side: Destination) -> None:

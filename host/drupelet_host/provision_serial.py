@@ -16,7 +16,7 @@ import serial
 
 from drupelet.errors import E_STORAGE, OK
 from drupelet.seal_record import RECORD_SIZE
-from drupelet_host.keys import KeysError
+from drupelet_host.keys import ChainState, KeysError
 from drupelet_transports.base import TransportError
 from drupelet_transports.serial_host import remedy
 from drupelet_transports.url import parse_url
@@ -118,6 +118,10 @@ class SerialKeys:
             return bytes.fromhex(answer["proof"]) if answer else b""
         except (KeyError, TypeError, ValueError):
             return b""
+
+    def states(self) -> list[ChainState]:
+        """A board that waits for keys has none."""
+        return []
 
     def kids(self) -> set[int]:
         """A board that waits for keys has none."""

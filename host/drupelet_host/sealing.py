@@ -7,14 +7,25 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from drupelet.errors import E_PEER, E_STORAGE, OK
+from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError
 from drupelet.limits import SEAL_OLD_HOST_MAX, SEAL_STEPS_HOST_MAX
 from drupelet.seal import Seal, SealContext
 from drupelet.seal_issue import Issuer
 from drupelet_host import control
 from drupelet_host.aead import Aead
 from drupelet_host.config import Config, Peer
-from drupelet_host.keys import BUNDLE, CLASS_NAMES, LIVE, HostKeys, KeysError, known_peers, look
+from drupelet_host.keys import (
+    BUNDLE,
+    CLASS_NAMES,
+    LIVE,
+    HostKeys,
+    KeysError,
+    class_of,
+    is_whole,
+    known_peers,
+    look,
+    lost_keys,
+)
 
 _GEN_SIZE = 4
 
@@ -55,7 +66,8 @@ class Sealing:
         if seal is not None and not seal.closed:
             return seal
         code = E_STORAGE
-        if peer.id in known_peers(self._settings.keys_path):
+        keyed = peer.id in known_peers(self._settings.keys_path)
+        if keyed:
             keys = self._port(peer.id)
             keys.open(carrier_class)
             seal = Seal(self._context, keys, carrier_class)
@@ -65,6 +77,8 @@ class Sealing:
                 f"{peer.name}: was revoked; take it out with `drupelet peer remove {peer.name}`,"
                 " or give it new keys by cable with `drupelet provision`"
             )
+        if code != OK and keyed:
+            raise KeysError("; ".join(lost_keys(peer.name, carrier_class)))
         if code != OK:
             plain = (
                 ", or write plain=1 into the URL of its cable" if peer.carrier == "serial" else ""
@@ -87,22 +101,39 @@ class Sealing:
 
     def rotate(self, peer: Peer) -> int:
         """Begin a new generation of a peer's keys; its number. Raises KeysError and such."""
-        generation = control.begin_rotation(self._settings.keys_path, self._port(peer.id))
+        folder, carrier_class = self._settings.keys_path, class_of(peer.carrier)
+        keyed = peer.url and peer.id in known_peers(folder)
+        if keyed and not is_whole(look(folder, peer.id), carrier_class):
+            # Over chains that are not there the peer could not be told.
+            raise KeysError("; ".join(lost_keys(peer.name, carrier_class)))
+        generation = control.begin_rotation(folder, self._port(peer.id))
         self._instruct(peer.id)
         return generation
 
-    def tell_revoked(self, device_id: bytes) -> list[bytes]:
-        """Have every other peer told that a device was revoked; the peers."""
-        told = []
+    def tell_revoked(self, device_id: bytes) -> dict[bytes, str]:
+        """Have every other peer told that a device was revoked; by peer, why it cannot be, or ''.
+
+        One that cannot be told keeps none of the others from hearing of it.
+        """
+        found = {}
+        for peer_id in known_peers(self._settings.keys_path):
+            if peer_id == device_id:
+                continue
+            try:
+                if self._tell_revoked(peer_id, device_id):
+                    found[peer_id] = ""
+            except DrupeletError as error:
+                found[peer_id] = str(error)
+        return found
+
+    def _tell_revoked(self, peer_id: bytes, device_id: bytes) -> bool:
+        """False for a peer that need not be told, or that would not take it from us."""
         folder = self._settings.keys_path
-        for peer_id in known_peers(folder):
-            states = look(folder, peer_id)
-            ours = not any(state.revoked or state.issuer for state in states)
-            if peer_id != device_id and ours:
-                control.add_revoked(folder, peer_id, device_id)
-                self._instruct(peer_id)
-                told.append(peer_id)
-        return told
+        if any(state.revoked or state.issuer for state in look(folder, peer_id)):
+            return False
+        control.add_revoked(folder, peer_id, device_id)
+        self._instruct(peer_id)
+        return True
 
     def _instruct(self, peer_id: bytes) -> None:
         """Give the peer's open seals what is in its file."""

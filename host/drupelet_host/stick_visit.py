@@ -82,6 +82,11 @@ class Notice(Issuer):
         """See Issuer."""
         return self._issuer.due(now_ms) if self._issuer is not None else b""
 
+    def take_back(self, text: bytes) -> None:
+        """See Issuer."""
+        if self._issuer is not None:
+            self._issuer.take_back(text)
+
 
 def visit(
     member: Member, path: Path, peer_ids: set[bytes], take_events: Callable[[], None]
@@ -114,6 +119,7 @@ def visit(
             report.heard.append(member.names[member.numbers[peer_id]])
         take_events()
         _show_again(member, peer_id, seals[peer_id])
+    report.problems += [_clone(member.names[member.numbers[id]]) for id in member.clones()]
     for peer_id in chosen:
         _hand_out(member, carrier, peer_id, seals[peer_id], report)
     # Bundle numbers and what the bundles hold, before anybody pulls the stick.
@@ -124,11 +130,7 @@ def visit(
     report.bundles_read, report.frames_read = carrier.bundles_in, carrier.frames_in
     report.bundles_written, report.frames_written = carrier.bundles_out, carrier.frames_out
     report.messages = member.node.delivered - before
-    if carrier.truncated:
-        report.problems.append(f"{carrier.truncated} files were cut short; their rest comes again")
-    unsound = stick.damaged + stick.foreign - carrier.truncated
-    if unsound > 0:
-        report.problems.append(f"{unsound} files are damaged or for another, and were left alone")
+    report.problems += _unread(carrier, stick)
     report.safe_to_unplug = not carrier.failed
     return report
 
@@ -167,6 +169,27 @@ def _seals(member: Member, peer_ids: list[bytes], report: Report) -> dict[bytes,
     if refused and not seals:
         raise StickError(refused)
     return seals
+
+
+def _unread(carrier: IssuingVisit, stick: Stick) -> list[str]:
+    """What to say of files that were not read to their end."""
+    # A file that was cut counts as damaged, too.
+    unsound = stick.damaged + stick.foreign - carrier.truncated
+    found = (
+        (carrier.truncated, "were cut short; their rest comes again"),
+        (carrier.unopened,
+         "are not sealed with our keys (another fleet's, or from before new keys)"),
+        (unsound, "are damaged or for another, and were left alone"),
+    )  # fmt: skip
+    return [f"{count} files {what}" for count, what in found if count > 0]
+
+
+def _clone(name: str) -> str:
+    """What to say of a peer of which there were bundles of two devices."""
+    return (
+        f"{name}: two devices use its keys, or an older copy of it was put back;"
+        f" `drupelet revoke {name}` if it was cloned"
+    )
 
 
 def _loss_untold(member: Member, peer_id: bytes, seal: Seal) -> bool:

@@ -101,6 +101,39 @@ def test_keys_that_are_missing_revoked_or_nobodys(home: Home, make_home: MakeHom
     found(home, FAIL)
 
 
+@pytest.mark.parametrize("harm", ["flip", "cut", "gone"])
+def test_chains_that_the_carrier_needs_are_damaged(home: Home, tmp_path: Path, harm: str) -> None:
+    path = home.path / "keys/b0000002.bundle"
+    content = path.read_bytes()
+    lost = "b: the keys for sticks are damaged or gone"
+    remedy = "make new ones with `drupelet provision b --to ... --again`"
+    if harm == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(content[:100] if harm == "cut" else content[:20] + b"U" + content[21:])
+    assert found(home, FAIL)["keys"] == Check("keys", FAIL, lost, remedy)
+    assert json.loads(home.run("peers", "--json").stdout)[0]["keys"] == "damaged"
+    (tmp_path / "usb").mkdir()
+    for words in (["stick", str(tmp_path / "usb")], ["rotate", "b"]):
+        done = home.run(*words)
+        assert (done.returncode, done.stderr) == (1, f"drupelet: {lost}; {remedy}\n")
+    assert not list(home.path.glob("keys/*.tell"))
+    again = ["provision", "b", "--to", str(tmp_path / "b"), "--again"]
+    done = home.run(*again)
+    assert done.returncode == 0, done.stderr
+    assert found(home) == {}
+
+
+def test_chains_that_the_carrier_does_not_need_are_damaged(home: Home) -> None:
+    (home.path / "keys/b0000002.live").write_bytes(b"")
+    check = found(home, WARN)["keys"]
+    assert check.text == "b: the keys for cables and brokers are damaged or gone"
+    assert json.loads(home.run("peers", "--json").stdout)[0]["keys"] == "sealed"
+    # All of them: the files say that there were keys.
+    (home.path / "keys/b0000002.bundle").write_bytes(b"")
+    assert "the keys for sticks" in found(home, FAIL)["keys"].text
+
+
 def change(home: Home, row: int, at: int, value: int) -> None:
     port = HostKeys(home.path / "keys", home.id, B_ID)
     record = bytearray(RECORD_SIZE)

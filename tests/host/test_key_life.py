@@ -1,6 +1,7 @@
 """Keys through their life: rotated, revoked, restored, and never seen in what is printed."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -247,6 +248,43 @@ def test_a_restored_home_gets_back_what_it_had_acknowledged(
     a.put("a 3")
     stick(tmp_path / "usb", a, b)
     assert texts(b) == everything | {"a 3"}
+
+
+def test_files_of_another_fleet_are_not_called_cut_short(
+    make_home: MakeHome, tmp_path: Path
+) -> None:
+    a, b = make_home("a", A, Peer("b", id_of(B), "stick:")), make_home("b", B)
+    other = make_home("a2", A, Peer("b", id_of(B), "stick:"))
+    theirs = make_home("b2", B, Peer("a", id_of(A), "stick:"))
+    share_keys(a, b)
+    share_keys(other, theirs)
+    theirs.put("of another fleet")
+    stick(tmp_path / "usb", theirs)
+    done = CliRunner().invoke(app, placed(("stick", str(tmp_path / "usb")), a.path))
+    why = "1 files are not sealed with our keys (another fleet's, or from before new keys)"
+    assert f"drupelet: {why}\n" in done.output
+    assert "cut short" not in done.output and "damaged" not in done.output
+    assert texts(a) == set()
+
+
+def test_a_copied_home_is_told_of_when_both_were_at_one_stick(
+    make_home: MakeHome, tmp_path: Path
+) -> None:
+    a = make_home("a", A, Peer("b", id_of(B), "stick:"))
+    b = make_home("b", B, Peer("a", id_of(A), "stick:"))
+    share_keys(a, b)
+    copy = Home.__new__(Home)
+    copy.path = tmp_path / "copy"
+    shutil.copytree(b.path, copy.path)
+    for home, text in ((b, "of the one"), (copy, "of the other")):
+        home.put(text)
+        stick(tmp_path / "usb", home)
+    done = CliRunner().invoke(app, placed(("stick", str(tmp_path / "usb")), a.path))
+    assert "drupelet: b: two devices use its keys" in done.output
+    assert "`drupelet revoke b` if it was cloned" in done.output
+    assert texts(a) == {"of the one"}
+    done = CliRunner().invoke(app, placed(("doctor",), a.path))
+    assert done.exit_code == 1 and "frames of a second device with its keys" in done.output
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,47 @@ def test_two_boards_with_each_other(make_home: MakeHome, tmp_path: Path) -> None
     assert home.run("provision", "A", "--to", str(first), "--with", "x").returncode == 2
 
 
+def test_keys_of_another_device_are_not_written_over(make_home: MakeHome, tmp_path: Path) -> None:
+    home = make_home("h", HOST, Peer("gate", BOARD_ID, "stick:"), Peer("well", OTHER_ID, "stick:"))
+    flash = flash_of(tmp_path, "gate-flash")
+    assert home.run("provision", "gate", "--to", str(flash)).returncode == 0
+    before = (flash / "40000000.KEY").read_bytes()
+    assert_refused(
+        home.run("provision", "well", "--to", str(flash)),
+        "gate-flash: holds the keys of gate; name the folder of well, or --again replaces them",
+    )
+    assert (flash / "40000000.KEY").read_bytes() == before
+    assert not provision.has_keys(provision.config.load(home.path), OTHER_ID)
+    # The same device again, and another one there on purpose.
+    for name in ("gate", "well"):
+        done = home.run("provision", name, "--to", str(flash), "--again")
+        assert done.returncode == 0, done.stderr
+    # Somebody's with our id, of whom we know nothing.
+    (home.path / "keys").rename(home.path / "lost")
+    assert_refused(
+        home.run("provision", "gate", "--to", str(flash)),
+        "gate-flash: has keys with h already; --again replaces them",
+    )
+
+
+def test_a_pair_that_has_keys_is_not_paired_again_by_mistake(make_home: MakeHome) -> None:
+    one = make_home("a", BOARD, Peer("b", OTHER_ID, "stick:"))
+    other = make_home("b", OTHER, Peer("a", BOARD_ID, "stick:"))
+    third = make_home(
+        "c", HOST, Peer("well", OTHER_ID, "stick:"), Peer("gate", BOARD_ID, "stick:")
+    )
+    assert one.run("provision", "b", "--to", str(other.path)).returncode == 0
+    before = home_keys(other, BOARD_ID)
+    pair = ("provision", "well", "--to", str(other.path), "--with", "gate", "--with-to",
+            str(one.path))  # fmt: skip
+    assert_refused(third.run(*pair), "b: has keys with gate already; --again replaces them")
+    assert home_keys(other, BOARD_ID) == before
+    assert third.run(*pair, "--again").returncode == 0
+    ours = home_keys(one, OTHER_ID)
+    assert {row ^ 2: key for row, key in home_keys(other, BOARD_ID).items()} == ours
+    assert not set(ours.values()) & set(before.values())
+
+
 def test_what_cannot_be_provisioned(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("h", HOST, Peer("A", BOARD_ID, "stick:"))
     flash = str(flash_of(tmp_path, "flash"))

@@ -1,0 +1,188 @@
+"""Revocations: everybody who can be told is, often enough, and new keys are not revoked by old."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from drupelet.errors import E_STORAGE, CapacityError, StorageError
+from drupelet.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
+from drupelet.seal_control import REVOKE
+from drupelet.seal_issue import Issuer
+from drupelet_host import config, control, key_actions, provision
+from drupelet_host.cli import app
+from drupelet_host.config import Peer
+from drupelet_host.keys import look
+from drupelet_host.sealing import Sealing
+from drupelet_transports.stick import BundleWriter
+from host.conftest import Home, placed, share_keys
+
+MakeHome = Callable[..., Home]
+A, B, C, D = 0xA0000001, 0xB0000002, 0xC0000003, 0xD0000004
+B_ID, C_ID, D_ID = (number.to_bytes(4) for number in (B, C, D))
+
+
+def told(home: Home, peer_id: bytes) -> dict[bytes, int]:
+    """What a peer is still to be told of, with how often."""
+    return control.load(home.path / "keys", peer_id).revoked
+
+
+def call(home: Home, *words: str) -> Result:
+    return CliRunner().invoke(app, placed(words, home.path))
+
+
+def visit(folder: Path, *homes: Home) -> str:
+    folder.mkdir(exist_ok=True)
+    for home in homes:
+        done = call(home, "stick", str(folder))
+        assert "safe to unplug" in done.output, done
+    return done.output
+
+
+def revoke(home: Home, name: str) -> None:
+    sealing = Sealing(config.load(home.path), 0)
+    key_actions.revoke(config.load(home.path), sealing, name)
+    sealing.close()
+
+
+@pytest.fixture
+def fleet(make_home: MakeHome) -> list[Home]:
+    """`a`, which gave keys to b, c and d, all on sticks."""
+    peers = [Peer(name, id, "stick:") for name, id in (("b", B_ID), ("c", C_ID), ("d", D_ID))]
+    a = make_home("a", A, *peers)
+    ours = Peer("a", a.id, "stick:")
+    homes = [
+        make_home("b", B, ours, peers[1]), make_home("c", C, ours, peers[0]),
+        make_home("d", D, ours),
+    ]  # fmt: skip
+    for home in homes:
+        share_keys(a, home)
+    return [a, *homes]
+
+
+def test_one_peer_who_has_too_much_to_hear_keeps_nobody_else_from_hearing(
+    fleet: list[Home],
+) -> None:
+    a = fleet[0]
+    keys = a.path / "keys"
+    for n in range(SEAL_REVOKED_MAX):
+        control.add_revoked(keys, C_ID, n.to_bytes(4))
+    with pytest.raises(CapacityError, match="c0000003: 16 revocations wait for it already"):
+        control.add_revoked(keys, C_ID, b"more")
+    done = call(a, "revoke", "b")
+    assert isinstance(done.exception, Exception)
+    assert "to be told: d\n" in done.output
+    text = str(done.exception)
+    assert text.startswith("c: cannot be told that b was revoked: c0000003: 16 revocations")
+    assert text.endswith("then repeat `drupelet revoke b`") and "\n" not in text
+    assert all(state.revoked for state in look(keys, B_ID))
+    assert told(a, D_ID) == {B_ID: SEAL_REVOKE_SENDS} and B_ID not in told(a, C_ID)
+    # c has heard of one: there is room, and the same command again says it all.
+    control.withdraw(keys, C_ID, bytes(4))
+    done = call(a, "revoke", "b", "--json")
+    assert json.loads(done.output) | {"told": ["c", "d"], "untold": {}} == json.loads(done.output)
+    assert done.exit_code == 0 and told(a, C_ID)[B_ID] == SEAL_REVOKE_SENDS
+
+
+def test_a_file_that_is_damaged_keeps_nobody_else_from_hearing(fleet: list[Home]) -> None:
+    a = fleet[0]
+    path = a.path / "keys/c0000003.tell"
+    path.write_text("{")
+    path.chmod(0o600)
+    done = call(a, "revoke", "b")
+    assert "c0000003.tell: is damaged" in str(done.exception)
+    assert told(a, D_ID) == {B_ID: SEAL_REVOKE_SENDS}
+
+
+def test_a_home_that_visits_by_command_tells_eight_times_and_no_more(
+    fleet: list[Home], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _, c, _ = fleet
+    revoke(a, "b")
+    visit(tmp_path / "usb", a)
+    assert told(a, C_ID) == {B_ID: SEAL_REVOKE_SENDS - 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(BundleWriter, "finish", lambda _: E_STORAGE)
+        call(a, "stick", str(tmp_path / "usb"))
+        # What is not on the stick was not told.
+        assert told(a, C_ID) == {B_ID: SEAL_REVOKE_SENDS - 1}
+    for n in range(2, SEAL_REVOKE_SENDS + 1):
+        assert "wrote 2 files" in visit(tmp_path / "usb", a)
+        assert told(a, C_ID) == ({B_ID: SEAL_REVOKE_SENDS - n} if n < SEAL_REVOKE_SENDS else {})
+    assert not list((a.path / "keys").glob("*.tell"))
+    assert "wrote 0 files" in visit(tmp_path / "usb", a)
+    share_keys(c, fleet[1])
+    visit(tmp_path / "usb", c)
+    assert all(state.revoked for state in look(c.path / "keys", B_ID))
+
+
+def test_new_keys_are_not_revoked_by_what_was_said_of_the_old(
+    fleet: list[Home], tmp_path: Path
+) -> None:
+    a, b, c, _ = fleet
+    settings = config.load(a.path)
+    pair = ("b", "c"), (str(b.path), str(c.path))
+    provision.provision_pair(settings, *pair)
+    revoke(a, "b")
+    assert told(a, C_ID) == {B_ID: SEAL_REVOKE_SENDS}
+    # New keys with us alone: c must still hear that those which it has with b are void.
+    done = call(a, "provision", "b", "--to", str(b.path))
+    assert done.exit_code == 0, done
+    assert "c, d: still to be told that b was revoked" in done.output
+    assert told(a, C_ID) == {B_ID: SEAL_REVOKE_SENDS}
+    provision.provision_pair(settings, *pair, again=True)
+    assert told(a, C_ID) == {} and told(a, D_ID) == {B_ID: SEAL_REVOKE_SENDS}
+    visit(tmp_path / "usb", a, c)
+    assert not any(state.revoked for state in look(c.path / "keys", B_ID))
+
+
+def test_what_another_command_withdrew_is_told_no_more(fleet: list[Home]) -> None:
+    a = fleet[0]
+    keys = a.path / "keys"
+    sealing = Sealing(config.load(a.path), 0)
+    seal = sealing.bundle(Peer("c", C_ID, "stick:"))
+    for id in (b"AAAA", b"BBBB"):
+        control.add_revoked(keys, C_ID, id)
+    issuer = control.instruct(control.load(keys, C_ID), seal)
+    assert issuer is not None and issuer.due(0) == bytes((REVOKE,)) + b"AAAA"
+    control.withdraw(keys, C_ID, b"BBBB")
+    assert not control.settle(control.load(keys, C_ID), issuer)
+    assert issuer.due(0) == b"" and issuer.revoked == {b"AAAA": SEAL_REVOKE_SENDS - 1}
+    assert told(a, C_ID) == issuer.revoked
+    # A process that comes later goes on from there.
+    later = control.instruct(control.load(keys, C_ID), seal)
+    assert later is not None and later.revoked == issuer.revoked
+    sealing.close()
+
+
+def test_what_did_not_leave_counts_as_not_told(fleet: list[Home]) -> None:
+    sealing = Sealing(config.load(fleet[0].path), 0)
+    issuer = Issuer(sealing.bundle(Peer("c", C_ID, "stick:")))
+    issuer.revoke(b"AAAA", 1)
+    text = issuer.due(0)
+    assert issuer.revoked == {}
+    issuer.take_back(text)
+    assert issuer.revoked == {b"AAAA": 1}
+    issuer.rekey(bytes(32), 1)
+    issuer.take_back(issuer.due(0))  # a new root is told until it is answered, and not counted
+    assert issuer.revoked == {b"AAAA": 1}
+    sealing.close()
+
+
+def test_the_file_of_an_earlier_version_and_what_is_none(fleet: list[Home]) -> None:
+    a = fleet[0]
+    path = a.path / "keys/c0000003.tell"
+    path.write_text('{"revoked": ["b0000002"]}')
+    path.chmod(0o600)
+    assert told(a, C_ID) == {B_ID: SEAL_REVOKE_SENDS}
+    many = {f"{n:08x}": 1 for n in range(SEAL_REVOKED_MAX + 1)}
+    for said in (
+        {"revoked": {"b0000002": 0}}, {"revoked": {"b0000002": 9}}, {"revoked": {"b0": 1}},
+        {"revoked": {"b0000002": "8"}}, {"revoked": 5}, {"revoked": [5]}, {"revoked": many},
+        {"revoked": {}, "generation": 1, "root": "00"}, [], {},
+    ):  # fmt: skip
+        path.write_text(json.dumps(said))
+        with pytest.raises(StorageError, match=r"c0000003\.tell: is damaged"):
+            told(a, C_ID)
