@@ -3,15 +3,13 @@
     verb {json}   ->   ok {json}   or   error {"kind": "PeerError", "message": "..."}
 
 It runs under CPython and both MicroPythons alike and prints the same bytes on each: keys are
-sorted, bytes are lower-case hex. It imports the core, and for the `cobs_` verbs the framing.
-Profiles of other families, and the verbs of sealed links, have files of their own, loaded when the
-first request names one.
+sorted, bytes are lower-case hex. Whatever a line holds, it is answered with one line. It imports
+the core, and for the `cobs_` verbs the framing. Profiles of other families, and the verbs of
+sealed links, have files of their own, loaded when the first request names one.
 """
 
 import gc
-import json
 import sys
-from binascii import hexlify, unhexlify
 
 TESTS = __file__.rpartition("/")[0] or "."
 for folder in ("/../transports", "/../firmware", ""):
@@ -27,39 +25,53 @@ from drupelet.limits import (  # noqa: E402
     RECORD_IDS_MAX,
 )
 from drupelet.wire import bsp1  # noqa: E402
+from harness_json import JsonError, read, write  # noqa: E402
+from harness_values import (  # noqa: E402
+    INT64_MAX,
+    RequestError,
+    items,
+    number,
+    pieces,
+    to_hex,
+    unhex,
+)
 
+ON_HOST = sys.implementation.name == "cpython"
 LISTS = ((bsp1.ACK, "acks"), (bsp1.OFFER, "offers"), (bsp1.REQUEST, "requests"))
 TYPES = {bsp1.ACK: "ACK", bsp1.OFFER: "OFFER", bsp1.REQUEST: "REQUEST"}
-TIMESTAMP_MAX = (1 << 63) - 1
+# BLAKE2s takes no longer key (RFC 7693).
+KEY_SIZE_MAX = 32
+# What follows a record's header in a check of the header alone: no type looks further.
+ZEROS = bytes(ID_SIZE + 1)
+# A line of a request; longer ones are passed over. It is read in pieces of so many bytes.
+LINE_SIZE_MAX = 1 << 24
+PIECE_SIZE = 4096
+# What a request that makes no sense can raise on one interpreter or the other.
+WRONG = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError,
+    RuntimeError, TypeError, ValueError,
+)  # fmt: skip
 
 
-class RequestError(ValueError):
-    """A request that makes no sense, whatever the profile."""
-
-
-def to_hex(data):
-    return hexlify(bytes(data)).decode()
-
-
-def sized(data, size_max, what, size=-1):
+def sized(value, size_max, what, size=-1):
     """Bytes of a hex value, of the size that is wanted."""
-    data = unhexlify(data)
+    data = unhex(value)
     if len(data) > size_max or (size >= 0 and len(data) != size):
         raise CapacityError(f"{what} of {len(data)} bytes")
     return data
 
 
 def timestamp_bytes(value):
-    number = int(str(value))
-    if not 0 <= number <= TIMESTAMP_MAX:
-        raise CapacityError(f"timestamp {number} is not 0..2^63-1")
-    return number.to_bytes(8, "big")
+    moment = number(value)
+    if not 0 <= moment <= INT64_MAX:
+        raise CapacityError(f"timestamp {moment} is not 0..2^63-1")
+    return moment.to_bytes(8, "big")
 
 
-def identify(group, timestamp, body):
+def identify(group, timestamp, buf, at, size):
     made = MessageHash()
-    made.start(group, 0, timestamp, 0, len(body))
-    made.update(body, 0, len(body))
+    made.start(group, 0, timestamp, 0, size)
+    made.update(buf, at, size)
     out = bytearray(ID_SIZE)
     made.digest_into(out, 0)
     return to_hex(out)
@@ -71,7 +83,8 @@ class Reading:
     def __init__(self):
         self.records = []
         self._ids = []
-        self.left = 0  # bytes behind the last whole record
+        self.at = 0  # behind the last whole record
+        self.judged = -1  # where a record begins whose header was looked at
 
     def count_record(self, sent, kind, size):
         """A record ended: its ids are together."""
@@ -87,18 +100,36 @@ class Reading:
     on_offer = on_request = on_ack
 
     def on_message(self, groups, group_at, stamps, stamp_at, buf, at, size):
-        group = bytes(groups[group_at : group_at + ID_SIZE])
-        timestamp = bytes(stamps[stamp_at : stamp_at + 8])
-        body = bytes(buf[at : at + size])
+        group = groups[group_at : group_at + ID_SIZE]
+        timestamp = stamps[stamp_at : stamp_at + 8]
         self.records.append(
             {
                 "type": "MESSAGE",
                 "group_id": to_hex(group),
                 "timestamp": int.from_bytes(timestamp, "big"),
-                "body": to_hex(body),
-                "message_id": identify(group, timestamp, body),
+                "body": to_hex(memoryview(buf)[at : at + size]),
+                "message_id": identify(group, timestamp, buf, at, size),
             }
         )
+
+    def take(self, stream, end):
+        """Read every whole record of stream[:end] that was not read yet; OK or E_PEER."""
+        while self.at + RECORD_HEADER_SIZE <= end:
+            size = RECORD_HEADER_SIZE + (stream[self.at + 2] << 8 | stream[self.at + 3])
+            if self.at + size > end:
+                return self._judge(stream, size)
+            if bsp1.parse(self, stream, self.at, self.at + size) < 0:
+                return E_PEER
+            self.at += size
+        return E_PEER if self.at < end and stream[self.at] != bsp1.VERSION else 0
+
+    def _judge(self, stream, size):
+        """What a header says wrong is wrong at once: try it, and a payload of zeros."""
+        if self.judged == self.at:
+            return 0
+        self.judged = self.at
+        head = stream[self.at : self.at + RECORD_HEADER_SIZE] + ZEROS
+        return min(bsp1.check_record(head, 0, size), 0)
 
 
 class Bsp1:
@@ -116,24 +147,26 @@ class Bsp1:
     def message_id(request):
         group = sized(request["group_id"], ID_SIZE, "group id", ID_SIZE)
         body = sized(request["body"], BODY_SIZE_MAX, "body")
-        return {"message_id": identify(group, timestamp_bytes(request["timestamp"]), body)}
+        stamp = timestamp_bytes(request["timestamp"])
+        return {"message_id": identify(group, stamp, body, 0, len(body))}
 
     @staticmethod
     def encode(request):
-        wire = b""
+        parts = []
         for kind, name in LISTS:
-            ids = [sized(id, ID_SIZE, "id", ID_SIZE) for id in request.get(name) or ()]
+            ids = [sized(id, ID_SIZE, "id", ID_SIZE) for id in items(request, name)]
             for at in range(0, len(ids), RECORD_IDS_MAX):
-                wire += record(kind, b"".join(ids[at : at + RECORD_IDS_MAX]))
-        for message in request.get("messages") or ():
+                put_record(parts, kind, ids[at : at + RECORD_IDS_MAX])
+        for message in items(request, "messages"):
             group = sized(message["group_id"], ID_SIZE, "group id", ID_SIZE)
-            body = sized(message["body"], BODY_SIZE_MAX, "body")
-            wire += record(bsp1.MESSAGE, group + timestamp_bytes(message["timestamp"]) + body)
-        return {"wire": to_hex(wire)}
+            body = sized(message.pop("body"), BODY_SIZE_MAX, "body")
+            stamp = timestamp_bytes(message["timestamp"])
+            put_record(parts, bsp1.MESSAGE, (group, stamp, body))
+        return {"wire": tuple(parts)}
 
     @staticmethod
     def decode(request):
-        wire = bytearray(unhexlify(request["wire"]))
+        wire = unhex(request.pop("wire"))
         reading = Reading()
         check(bsp1.parse(reading, wire, 0, len(wire)), "not a record of bsp-1")
         found = {name: [] for _, name in LISTS}
@@ -145,46 +178,27 @@ class Bsp1:
 
     @staticmethod
     def feed(request):
-        stream = unhexlify(request["stream"])
-        sizes = [int(str(size)) for size in request.get("pieces") or ()] or [len(stream) or 1]
-        if min(sizes) < 1:
-            raise RequestError("a piece has 1 byte at least")
+        stream = unhex(request.pop("stream"))
+        sizes = pieces(request, len(stream))
         reading = Reading()
-        held = bytearray()
-        at = turn = code = 0
-        while at < len(stream) and not code:
-            held += stream[at : at + sizes[turn % len(sizes)]]
-            at += sizes[turn % len(sizes)]
+        end = turn = code = 0
+        while end < len(stream) and not code:
+            end = min(end + sizes[turn % len(sizes)], len(stream))
             turn += 1
-            code = take_records(reading, held)
-            held = held[len(held) - reading.left :]
-        error = "PeerError" if code else None
-        return {"records": reading.records, "error": error, "truncated": not code and held != b""}
+            code = reading.take(stream, end)
+        return {
+            "records": reading.records,
+            "error": "PeerError" if code else None,
+            "truncated": not code and reading.at < len(stream),
+        }
 
 
-def record(kind, payload):
-    out = bytearray(RECORD_HEADER_SIZE) + payload
-    bsp1.put_header(out, 0, kind, len(payload))
-    assert bsp1.check_record(out, 0, len(out)) == len(payload)
-    return bytes(out)
-
-
-def take_records(reading, held):
-    """Read every whole record of `held`; `reading.left` bytes are the beginning of the next."""
-    at = code = 0
-    while at + RECORD_HEADER_SIZE <= len(held) and not code:
-        size = RECORD_HEADER_SIZE + (held[at + 2] << 8 | held[at + 3])
-        if at + size > len(held):
-            # What the header says wrong is wrong at once: try it with a payload of zeros.
-            head = held[at : at + RECORD_HEADER_SIZE]
-            code = min(bsp1.check_record(head + bytes(size), 0, size), 0)
-            break
-        code = bsp1.parse(reading, held, at, at + size)
-        at += size
-    if at < len(held) and held[at] != bsp1.VERSION:
-        code = E_PEER
-    reading.left = len(held) - at
-    return code
+def put_record(out, kind, payload):
+    """Append a record to `out`, as hex."""
+    head = bytearray(RECORD_HEADER_SIZE)
+    bsp1.put_header(head, 0, kind, sum([len(part) for part in payload]))
+    out.append(to_hex(head))
+    out += [to_hex(part) for part in payload]
 
 
 def family(request):
@@ -192,30 +206,30 @@ def family(request):
     profile = request["profile"]
     if profile == "bsp-1":
         return Bsp1
-    if profile == "bsp-0":
+    if profile == "bsp-0" and ON_HOST:
         return __import__("harness_bsp0")
     if profile == "compact-1":
         return __import__("harness_compact")
-    if profile.startswith("mvds-"):
+    if profile in ("mvds-1", "mvds-nested", "mvds-5001"):
         return __import__("harness_mvds")
     if profile in ("sds", "sds-nim"):
         return dialect(profile)
-    raise RequestError(f"unknown profile {profile}")
+    raise RequestError("a profile that is unknown here")
 
 
 def dialect(name):
     """What answers for a dialect of channels."""
     if name == "sds":
         return __import__("harness_sds")
-    if name == "sds-nim" and sys.implementation.name == "cpython":
+    if name == "sds-nim" and ON_HOST:
         return __import__("harness_sds_nim")
-    raise RequestError(f"unknown dialect {name}")
+    raise RequestError("a dialect that is unknown here")
 
 
 def blake2s(request):
     made = Blake2s()
-    made.start(unhexlify(request.get("key") or ""))
-    data = unhexlify(request["data"])
+    made.start(sized(request.get("key") or "", KEY_SIZE_MAX, "key"))
+    data = unhex(request["data"])
     made.update(data, 0, len(data))
     out = bytearray(ID_SIZE)
     made.digest_into(out, 0)
@@ -225,13 +239,13 @@ def blake2s(request):
 def cobs_encode(request):
     from drupelet_transports import cobs
 
-    return {"wire": to_hex(cobs.cobs_encode(unhexlify(request["data"])))}
+    return {"wire": to_hex(cobs.cobs_encode(unhex(request["data"])))}
 
 
 def cobs_decode(request):
     from drupelet_transports import cobs
 
-    return {"data": to_hex(cobs.cobs_decode(unhexlify(request["wire"])))}
+    return {"data": to_hex(cobs.cobs_decode(unhex(request["wire"])))}
 
 
 DIALECT_VERBS = ("bloom", "hashn", "treq", "tresp")
@@ -249,71 +263,98 @@ def reply_to(verb, request):
         return getattr(dialect(request["dialect"]), verb)(request)
     call = getattr(family(request), verb, None) if verb in FAMILY_VERBS else None
     if call is None:
-        raise RequestError(f"unknown verb {verb}")
+        raise RequestError("unknown verb")
     return call(request)
 
 
-def emit(value):
-    """Print JSON with sorted keys: MicroPython's dictionaries have no order.
+def take_line():
+    """The next line, without the space around it; None at the end of input.
 
-    Piece by piece, because a reply may be half of a board's heap.
+    Raises CapacityError for one that is too long, or does not fit into memory; it is passed over.
     """
-    before = ""
-    if isinstance(value, dict):
-        for key in sorted(value):
-            sys.stdout.write((before or "{") + json.dumps(key) + ": ")
-            emit(value[key])
-            before = ", "
-        sys.stdout.write("}" if value else "{}")
-    elif isinstance(value, list):
-        for item in value:
-            sys.stdout.write(before or "[")
-            emit(item)
-            before = ", "
-        sys.stdout.write("]" if value else "[]")
-    elif isinstance(value, str):
-        sys.stdout.write(quoted(value))
-    else:
-        sys.stdout.write(json.dumps(value))
-
-
-def quoted(value):
-    """A JSON string in ASCII: MicroPython's dumps would write UTF-8."""
-    if len(value) == len(value.encode()):
-        return json.dumps(value)
+    stdin = sys.stdin.buffer
     parts = []
-    for sign in value:
-        point = ord(sign)
-        if point < 128:
-            parts.append(json.dumps(sign)[1:-1])
-        elif point < 0x10000:
-            parts.append(f"\\u{point:04x}")
-        else:
-            point -= 0x10000
-            parts.append(f"\\u{0xD800 + (point >> 10):04x}\\u{0xDC00 + (point & 0x3FF):04x}")
-    return '"' + "".join(parts) + '"'
+    size = 0
+    part = b"-"
+    while part and not part.endswith(b"\n"):
+        try:
+            # In pieces: MicroPython's readline alone takes the square of a line's size.
+            part = stdin.readline(PIECE_SIZE)
+            size += len(part)
+            if size <= LINE_SIZE_MAX:
+                parts.append(part)
+            else:
+                parts = []
+        except MemoryError:
+            parts = []
+            size = LINE_SIZE_MAX + 1
+            gc.collect()
+    if size > LINE_SIZE_MAX:
+        raise CapacityError("a line longer than there is memory for")
+    parts[0] = parts[0].lstrip()
+    parts[-1] = parts[-1].rstrip()
+    return b"".join(parts) if size else None
 
 
-def answer(line):
-    verb, _, rest = line.partition(" ")
+def take_request():
+    """The next line's verb and request; None at the end of input.
+
+    In a frame of its own: the line is no longer needed when the request is answered, and it may be
+    a fifth of a board's heap.
+    """
+    line = take_line()
+    while line == b"":
+        line = take_line()
+    if line is None:
+        return None
+    at = line.find(b" ")
+    if at < 0:
+        raise RequestError("a request is a verb and a JSON object")
     try:
-        status, reply = "ok ", reply_to(verb, json.loads(rest))
-    except (DrupeletError, RequestError) as error:
-        kind = "ValueError" if isinstance(error, RequestError) else type(error).__name__
-        status, reply = "error ", {"kind": kind, "message": str(error)}
-    except (AttributeError, KeyError, TypeError, ValueError):
+        request = read(line, at)
+    except JsonError as error:
+        raise RequestError(str(error)) from None
+    if not isinstance(request, dict):
+        raise RequestError("a request is a verb and a JSON object")
+    verb = line[:at]
+    if max(verb) > 0x7F:
+        raise RequestError("unknown verb")
+    return verb.decode(), request
+
+
+def failure(kind, message):
+    return "error ", {"kind": kind, "message": message}
+
+
+def outcome():
+    """Status and reply of the next line; None at the end of input."""
+    try:
+        asked = take_request()
+        return asked and ("ok ", reply_to(*asked))
+    except RequestError as error:
+        return failure("ValueError", str(error))
+    except DrupeletError as error:
+        return failure(type(error).__name__, str(error))
+    except MemoryError:
+        return failure("CapacityError", "more than there is memory for")
+    except WRONG:
         # Which of them, and in what words, is up to the interpreter.
-        status, reply = "error ", {"kind": "ValueError", "message": "not such a request"}
-    sys.stdout.write(status)
-    emit(reply)
-    sys.stdout.write("\n")
+        return failure("ValueError", "not such a request")
 
 
 def main():
-    for line in sys.stdin:
-        if line.strip():
-            gc.collect()
-            answer(line.strip())
+    while True:
+        if not ON_HOST:
+            gc.collect()  # whole: what one request leaves behind is in the way of the next
+        made = outcome()
+        if made is None:
+            return
+        status, reply = made
+        sys.stdout.write(status)
+        write(sys.stdout.write, reply)
+        sys.stdout.write("\n")
+        if ON_HOST:
+            sys.stdout.flush()
 
 
 main()

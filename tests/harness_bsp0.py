@@ -2,7 +2,7 @@
 
 from drupelet.errors import PeerError
 from drupelet.wire import bsp0
-from harness_mvds import unhex
+from harness_values import items, number, pieces, ranged, unhex
 
 LISTS = {bsp0.ACK: "acks", bsp0.OFFER: "offers", bsp0.REQUEST: "requests"}
 TYPES = ("ACK", "MESSAGE", "OFFER", "REQUEST", "VERSIONS", "PRIORITY")
@@ -16,18 +16,18 @@ def id_of(value: str) -> bytes:
 
 
 def timestamp_bytes(value: "object") -> bytes:
-    number = int(str(value))
-    if not 0 <= number < 1 << 63:
-        raise ValueError(f"timestamp {number} is not of 63 bits")
-    return number.to_bytes(8, "big")
+    moment = number(value)
+    if not 0 <= moment < 1 << 63:
+        raise ValueError(f"timestamp {moment} is not of 63 bits")
+    return moment.to_bytes(8, "big")
 
 
 def group_id(request: "dict[str, object]") -> "dict[str, object]":
-    client = str(request["client_id"])
-    major = int(str(request.get("major_version") or 0))
+    client = request["client_id"]
+    major = ranged(request, "major_version", 0, (1 << 31) - 1, 0)
     descriptor = unhex(request["descriptor"])
-    if not 0 < len(client.encode()) <= bsp0.CLIENT_ID_SIZE_MAX or not 0 <= major < 1 << 31:
-        raise ValueError("a client id has 1 to 100 bytes, a major version 31 bits")
+    if not isinstance(client, str) or not 0 < len(client.encode()) <= bsp0.CLIENT_ID_SIZE_MAX:
+        raise ValueError("a client id has 1 to 100 bytes")
     if len(descriptor) > bsp0.DESCRIPTOR_SIZE_MAX:
         raise ValueError(f"descriptor of {len(descriptor)} bytes, at most 16384")
     return {"group_id": bsp0.group_id(client, major, descriptor).hex()}
@@ -43,9 +43,9 @@ def message_id(request: "dict[str, object]") -> "dict[str, object]":
 def encode(request: "dict[str, object]") -> "dict[str, object]":
     wire = b""
     for kind, name in LISTS.items():
-        ids = [id_of(value) for value in request.get(name) or ()]
+        ids = [id_of(value) for value in items(request, name)]
         wire += b"".join(bsp0.id_records(kind, ids))
-    for message in request.get("messages") or ():
+    for message in items(request, "messages"):
         payload = id_of(message["group_id"]) + timestamp_bytes(message["timestamp"])
         payload += unhex(message["body"])
         if not bsp0.is_well_formed(bsp0.MESSAGE, payload):
@@ -88,16 +88,14 @@ def decode(request: "dict[str, object]") -> "dict[str, object]":
 
 def feed(request: "dict[str, object]") -> "dict[str, object]":
     stream = unhex(request["stream"])
-    pieces = [int(str(size)) for size in request.get("pieces") or ()] or [len(stream) or 1]
-    if min(pieces) < 1:
-        raise ValueError("a piece has 1 byte at least")
+    sizes = pieces(request, len(stream))
     reader = bsp0.Reader()
     records = []
     error = None
     at = turn = 0
     try:
         while at < len(stream):
-            size = pieces[turn % len(pieces)]
+            size = sizes[turn % len(sizes)]
             reader.push(stream[at : at + size])
             at += size
             turn += 1

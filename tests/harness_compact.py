@@ -4,8 +4,6 @@ A stream is the records of one frame, without the frame's kind byte. The core ju
 what is in it is taken apart here, byte by byte, from docs/SPEC.md 3.5.
 """
 
-from binascii import hexlify, unhexlify
-
 from drupelet.errors import E_PEER
 from drupelet.hashes import MessageHash
 from drupelet.members import Members
@@ -13,6 +11,7 @@ from drupelet.slots import MessageSlots, OfferPool
 from drupelet.wire.compact1_in import CompactReader
 from drupelet.wire.hello import Contact
 from drupelet.wire.numbering import Numbering
+from harness_values import pieces, to_hex, unhex
 
 NAMES = ("ACK", "MESSAGE", "OFFER", "REQUEST", "HELLO", "BASE", "GROUP")
 EXTENDED = ("UNKNOWN", "SKETCH", "FULL")
@@ -60,13 +59,13 @@ class Feed(CompactReader):
         self.groups = {}
         self._stamps.begin()
 
-    def judge(self, held, keep):
-        """The size of the first record of `held`, or E_PEER; `keep`: go on behind it."""
+    def judge(self, held, at, end, keep):
+        """The size of the record at held[at], or E_PEER; `keep`: go on behind it."""
         kept = (self._frame_generation, self._number, self._size)
         before = bytes(self._stamps.stamp)
-        self._end = len(held)
-        kind = held[0] >> 5
-        size = self._record(self.link, held, 1, kind, held[0] & 31)
+        self._end = end
+        behind = self._record(self.link, held, at + 1, held[at] >> 5, held[at] & 31)
+        size = behind - at if behind >= 0 else E_PEER
         if size < 0 or not keep:
             self._frame_generation, self._number, self._size = kept
             for index in range(8):
@@ -81,16 +80,17 @@ class Feed(CompactReader):
             high, low = self._frame_generation >> 8, self._frame_generation & 255
             endings += [bytes([high, low, 1]), bytes([low, 1])]
         for ending in endings:
-            if self.judge(held + ending + ending[-1:] * RECORD_SIZE_MAX, False) > 0:
+            whole = held + ending + ending[-1:] * RECORD_SIZE_MAX
+            if self.judge(whole, 0, len(whole), False) > 0:
                 return True
         return False
 
-    def take(self, held):
-        """Keep what the first record says; its size, or E_PEER."""
+    def take(self, held, at=0, end=None):
+        """Keep what the record at held[at] says; its size, or E_PEER."""
         number = self._number
-        size = self.judge(held, True)
+        size = self.judge(held, at, len(held) if end is None else end, True)
         if size > 0:
-            self.records.append(self.describe(bytes(held[:size]), number))
+            self.records.append(self.describe(held[at : at + size], number))
         return size
 
     def describe(self, record, number):
@@ -135,7 +135,7 @@ class Feed(CompactReader):
         id = None
         if group is not None:
             hashed = MessageHash()
-            hashed.start(unhexlify(group), 0, stamp, 0, len(body))
+            hashed.start(unhex(group), 0, stamp, 0, len(body))
             hashed.update(body, 0, len(body))
             out = bytearray(32)
             hashed.digest_into(out, 0)
@@ -148,10 +148,6 @@ class Feed(CompactReader):
             "body": to_hex(body),
             "message_id": id,
         }
-
-
-def to_hex(data):
-    return hexlify(bytes(data)).decode()
 
 
 def split(data, size):
@@ -201,24 +197,19 @@ def describe_extended(record):
 
 def feed(request):
     """Hand a stream over in pieces: its records, the error, and whether it ends within one."""
-    stream = unhexlify(request["stream"])
-    sizes = [int(str(size)) for size in request.get("pieces") or ()] or [len(stream) or 1]
-    if min(sizes) < 1:
-        raise ValueError("a piece has 1 byte at least")
+    stream = unhex(request.pop("stream"))
+    sizes = pieces(request, len(stream))
     reading = Feed()
-    held = bytearray()
-    at = turn = 0
-    wrong = False
-    while at < len(stream) and not wrong:
-        held = held + stream[at : at + sizes[turn % len(sizes)]]
-        at += sizes[turn % len(sizes)]
+    at = end = turn = 0
+    while end < len(stream):
+        end = min(end + sizes[turn % len(sizes)], len(stream))
         turn += 1
         size = 1
         # A message without a size goes to the end of the frame.
-        while held and size > 0 and (held[0] >> 4 != 3 or at >= len(stream)):
-            size = reading.take(held)
-            if size > 0:
-                held = held[size:]
-        wrong = size == E_PEER and len(held) > 0 and not reading.may_go_on(held)
+        while at < end and size > 0 and (stream[at] >> 4 != 3 or end == len(stream)):
+            size = reading.take(stream, at, end)
+            at += max(size, 0)
+    # A beginning that nothing makes whole is never taken: it is enough to ask at the end.
+    wrong = at < end and not reading.may_go_on(stream[at:])
     error = "PeerError" if wrong else None
-    return {"records": reading.records, "error": error, "truncated": not wrong and len(held) > 0}
+    return {"records": reading.records, "error": error, "truncated": not wrong and at < end}

@@ -3,12 +3,11 @@
 Runs under CPython and both MicroPythons, like harness.py which calls it.
 """
 
-from binascii import hexlify, unhexlify
-
 from drupelet.errors import check
 from drupelet.hashes_mvds import MvdsMessageHash
 from drupelet.wire import mvds
 from drupelet.wire.protobuf import bytes_size
+from harness_values import items, number, to_hex, to_hex_pieces, unhex
 
 PROFILES = {
     "mvds-1": mvds.MVDS_1,
@@ -21,26 +20,12 @@ OVERHEAD_SIZE = 64
 MODULUS = 1 << 64
 
 
-def unhex(value: str) -> bytes:
-    """Strict on every interpreter: MicroPython's unhexlify passes over spaces."""
-    if " " not in value:
-        try:
-            return unhexlify(value)
-        except ValueError:
-            pass
-    raise ValueError("not hex")
-
-
-def to_hex(data: "bytes | bytearray") -> str:
-    return hexlify(data).decode()
-
-
 def timestamp_bytes(value: "int | str") -> bytes:
     """An int64 as 8 bytes little-endian; MicroPython's to_bytes knows no sign."""
-    number = int(value)
-    if not -(MODULUS >> 1) <= number < MODULUS >> 1:
-        raise ValueError(f"timestamp beyond 64 bits: {number}")
-    return (number % MODULUS).to_bytes(8, "little")
+    moment = number(value)
+    if not -(MODULUS >> 1) <= moment < MODULUS >> 1:
+        raise ValueError(f"timestamp beyond 64 bits: {moment}")
+    return (moment % MODULUS).to_bytes(8, "little")
 
 
 def timestamp_int(data: "bytes | bytearray") -> int:
@@ -48,8 +33,8 @@ def timestamp_int(data: "bytes | bytearray") -> int:
     return value - MODULUS if data[7] & 0x80 else value
 
 
-def ids_of(values: "list[str] | None") -> "list[bytes]":
-    ids = [unhex(value) for value in values or ()]
+def ids_of(request: "dict[str, object]", key: str) -> "list[bytes]":
+    ids = [unhex(value) for value in items(request, key)]
     for ident in ids:
         if len(ident) != 32:
             raise ValueError(f"id of {len(ident)} bytes, an id has 32")
@@ -77,32 +62,32 @@ def encode(request: "dict[str, object]") -> "dict[str, object]":
     encoder = mvds.Encoder(profile)
     encoder.open(buf, 0, len(buf))
     for what, name in LISTS:
-        for ident in ids_of(request.get(name)):
+        for ident in ids_of(request, name):
             check(encoder.put_id(what, ident, 0), name)
-    for message in request.get("messages") or ():
+    for message in items(request, "messages"):
         put_message(encoder, buf, profile, message)
-    offers = request.get("group_offers") or ()
+    offers = items(request, "group_offers")
     if offers and not profile[mvds.GROUP]:
         raise ValueError("this profile has no group offers")
     for offer in offers:
         group = unhex(offer["group_id"])
         check(encoder.put_group(group, 0, len(group)), "group_offers")
-        for ident in ids_of(offer.get("message_ids")):
+        for ident in ids_of(offer, "message_ids"):
             check(encoder.put_group_offer(ident, 0), "group_offers")
-    return {"wire": to_hex(buf[: encoder.at])}
+    return {"wire": to_hex_pieces(buf, encoder.at)}
 
 
 def wire_size_max(profile: "tuple[int, ...]", request: "dict[str, object]") -> int:
     """No payload of these entries is longer."""
     size = OVERHEAD_SIZE
     for _, name in LISTS:
-        size += OVERHEAD_SIZE * (1 + len(request.get(name) or ()))
-    for message in request.get("messages") or ():
+        size += OVERHEAD_SIZE * (1 + len(items(request, name)))
+    for message in items(request, "messages"):
         inside = len(message["group_id"]) + len(message["body"])
-        inside += OVERHEAD_SIZE * (1 + len(message.get("parents") or ()))
+        inside += OVERHEAD_SIZE * (1 + len(items(message, "parents")))
         size += OVERHEAD_SIZE + bytes_size(profile[mvds.MESSAGE], inside)
-    for offer in request.get("group_offers") or ():
-        inside = len(offer["group_id"]) + OVERHEAD_SIZE * len(offer.get("message_ids") or ())
+    for offer in items(request, "group_offers"):
+        inside = len(offer["group_id"]) + OVERHEAD_SIZE * len(items(offer, "message_ids"))
         size += OVERHEAD_SIZE + inside
     return size
 
@@ -116,7 +101,7 @@ def put_message(
     group = unhex(message["group_id"])
     body = unhex(message["body"])
     moment = timestamp_bytes(message["timestamp"])
-    parents = ids_of(message.get("parents"))
+    parents = ids_of(message, "parents")
     flags = mvds.METADATA if message.get("parents") is not None else 0
     if message.get("ephemeral"):
         flags = mvds.METADATA | mvds.EPHEMERAL

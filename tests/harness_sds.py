@@ -3,35 +3,16 @@
 Runs under CPython and both MicroPythons; dialect `sds-nim` (harness_sds_nim.py) on hosts only.
 """
 
-from binascii import hexlify, unhexlify
-
 from drupelet.errors import check
 from drupelet.hashes_sds import Identity
 from drupelet.wire import sds
-from drupelet.wire.bloom import Bloom, modulo, parameters
+from drupelet.wire.bloom import Bloom, modulo
+from harness_bloom import sizes
+from harness_values import INT64_MAX, items, number, ranged, text, to_hex, to_hex_pieces, unhex
 
 ENTRIES = ((sds.CAUSAL, "causal_history"), (sds.REPAIR, "repair_request"))
 OVERHEAD_SIZE = 64
 LAMPORT_MAX = (1 << 64) - 1
-
-
-def to_hex(data):
-    return hexlify(data).decode()
-
-
-def unhex(value):
-    """Strict on every interpreter: MicroPython's unhexlify passes over spaces."""
-    if " " not in value:
-        try:
-            return unhexlify(value)
-        except ValueError:
-            pass
-    raise ValueError("not hex")
-
-
-def text(value):
-    """UTF-8 of a request's string; none for null."""
-    return (value or "").encode()
 
 
 def texts(data, at, size):
@@ -44,7 +25,7 @@ def encode(request):
         size += OVERHEAD_SIZE + len(text(request.get(key)))
     entries = []
     for kind, key in ENTRIES:
-        for entry in request.get(key) or ():
+        for entry in items(request, key):
             entries.append((kind, entry))
             for part in ("message_id", "retrieval_hint", "sender_id"):
                 size += OVERHEAD_SIZE + len(text(entry.get(part)))
@@ -54,7 +35,7 @@ def encode(request):
         value = text(request.get(key))
         check(made.put_text(field, value, 0, len(value)), key)
     if request.get("lamport_timestamp") is not None:
-        lamport = int(str(request["lamport_timestamp"]))
+        lamport = number(request["lamport_timestamp"])
         if not 0 <= lamport <= LAMPORT_MAX:
             raise ValueError("lamport_timestamp")
         check(made.put_lamport(lamport.to_bytes(8, "little"), 0), "lamport_timestamp")
@@ -62,7 +43,7 @@ def encode(request):
     put_bytes(made, sds.BLOOM, request.get("bloom_filter"))
     put_entries(made, entries, sds.REPAIR)
     put_bytes(made, sds.CONTENT, request.get("content"))
-    return {"wire": to_hex(made.buf[: made.at])}
+    return {"wire": to_hex_pieces(made.buf, made.at)}
 
 
 def put_bytes(made, field, value):
@@ -125,23 +106,16 @@ def entry_of(got, wire):
     return entry
 
 
-def sizes(request):
-    """k and bits per element of a request."""
-    k = int(str(request.get("k") or 0))
-    bits = int(str(request.get("bits_per_element") or 0))
-    return parameters(int(str(request["capacity"])), float(request["error_rate"]), k, bits)
-
-
 def bloom(request):
-    k, bits = sizes(request)
-    made = Bloom(int(str(request["capacity"])), bits, k)
+    capacity, _, k, bits = sizes(request, False)
+    made = Bloom(capacity, bits, k)
     key = bytearray(8)
-    for item in request.get("items") or ():
+    for item in items(request, "items"):
         ident = text(item)
         made.key_into(key, 0, ident, 0, len(ident))
         made.add(key, 0)
     contains = []
-    for item in request.get("probes") or ():
+    for item in items(request, "probes"):
         ident = text(item)
         made.key_into(key, 0, ident, 0, len(ident))
         contains.append(made.has(made.bits, 0, key, 0))
@@ -152,22 +126,24 @@ def hashn(request):
     key = bytearray(8)
     item = text(request["item"])
     Bloom(1, 1, 1).key_into(key, 0, item, 0, len(item))
-    top = int(str(request["max"]))
-    step = int(str(request["n"])) * modulo(key, 4, 4, top)
+    top = ranged(request, "max", 1, INT64_MAX + 1)
+    step = ranged(request, "n", 0, INT64_MAX) * modulo(key, 4, 4, top)
     return {"value": (modulo(key, 0, 4, top) + step) % top}
 
 
 def treq(request):
     ident = text(request["message_id"])
     times = Identity(text(request["participant_id"]))
-    low, high = int(str(request["t_min"])), int(str(request["t_max"]))
+    low = ranged(request, "t_min", 0, INT64_MAX)
+    high = ranged(request, "t_max", low + 1, INT64_MAX)
     return {"offset_ms": times.t_req_ms(ident, 0, len(ident), low, high)}
 
 
 def tresp(request):
     ident, sender = text(request["message_id"]), text(request["sender_id"])
     times = Identity(text(request["participant_id"]))
-    high, groups = int(str(request["t_max"])), int(str(request["num_response_groups"]))
+    high = ranged(request, "t_max", 1, INT64_MAX)
+    groups = ranged(request, "num_response_groups", 1, INT64_MAX)
     return {
         "offset_ms": times.t_resp_ms(sender, 0, len(sender), ident, 0, len(ident), high),
         "in_group": times.in_group(sender, 0, len(sender), ident, 0, len(ident), groups),

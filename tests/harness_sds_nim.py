@@ -1,19 +1,9 @@
 """The line harness's verbs for dialect `sds-nim`; on CPython only, like what it calls."""
 
-from binascii import hexlify, unhexlify
-
 from drupelet.wire import sds_nim
 from drupelet.wire.farmhash import nim_hash
-
-LAMPORT_MAX = (1 << 63) - 1
-
-
-def to_hex(data):
-    return hexlify(data).decode()
-
-
-def text(value):
-    return (value or "").encode()
+from harness_bloom import sizes
+from harness_values import INT64_MAX, items, ranged, text, to_hex, unhex
 
 
 def is_murmur(request):
@@ -27,7 +17,7 @@ def is_murmur(request):
 def entry_from(entry):
     hint = entry.get("retrieval_hint")
     return sds_nim.Entry(
-        text(entry["message_id"]), None if hint is None else unhexlify(hint),
+        text(entry["message_id"]), None if hint is None else unhex(hint),
         text(entry.get("sender_id")),
     )  # fmt: skip
 
@@ -41,23 +31,21 @@ def entry_to(entry):
 
 
 def encode(request):
-    lamport = int(str(request.get("lamport_timestamp") or 0))
-    if not -LAMPORT_MAX - 1 <= lamport <= LAMPORT_MAX:
-        raise ValueError("lamport_timestamp")
+    lamport = ranged(request, "lamport_timestamp", -INT64_MAX - 1, INT64_MAX, 0)
     bloom = request.get("bloom_filter")
     message = sds_nim.Message(
         text(request.get("sender_id")), text(request.get("message_id")),
         text(request.get("channel_id")), lamport,
-        [entry_from(entry) for entry in request.get("causal_history") or ()],
-        None if bloom is None else unhexlify(bloom),
-        [entry_from(entry) for entry in request.get("repair_request") or ()],
-        unhexlify(request.get("content") or ""),
+        [entry_from(entry) for entry in items(request, "causal_history")],
+        None if bloom is None else unhex(bloom),
+        [entry_from(entry) for entry in items(request, "repair_request")],
+        unhex(request.get("content") or ""),
     )  # fmt: skip
     return {"wire": to_hex(sds_nim.encode(message))}
 
 
 def decode(request):
-    got = sds_nim.decode(unhexlify(request["wire"]))
+    got = sds_nim.decode(unhex(request["wire"]))
     return {
         "sender_id": got.sender_id.decode(),
         "message_id": got.message_id.decode(),
@@ -71,13 +59,11 @@ def decode(request):
 
 
 def bloom(request):
-    made = sds_nim.NimBloom(
-        int(request["capacity"]), float(request["error_rate"]), int(request.get("k") or 0),
-        int(request.get("bits_per_element") or 0), is_murmur(request),
-    )  # fmt: skip
-    for item in request.get("items") or ():
+    capacity, error_rate, k, bits = sizes(request, True)
+    made = sds_nim.NimBloom(capacity, error_rate, k, bits, is_murmur(request))
+    for item in items(request, "items"):
         made.add(text(item))
-    contains = [made.has(text(item)) for item in request.get("probes") or ()]
+    contains = [made.has(text(item)) for item in items(request, "probes")]
     return {
         "bytes": to_hex(made.wire()), "k_hashes": made.k, "m_bits": made.m, "contains": contains,
     }  # fmt: skip
@@ -85,21 +71,24 @@ def bloom(request):
 
 def hashn(request):
     item, murmur = text(request["item"]), is_murmur(request)
-    top = int(request["max"])
-    step = abs(nim_hash(item + b" b", murmur)) % top * int(request["n"])
+    top = ranged(request, "max", 1, INT64_MAX + 1)
+    step = abs(nim_hash(item + b" b", murmur)) % top * ranged(request, "n", 0, INT64_MAX)
     return {"value": (abs(nim_hash(item, murmur)) % top + step) % top}
 
 
 def treq(request):
     times = sds_nim.NimTimes(text(request["participant_id"]), is_murmur(request))
     ident = text(request["message_id"])
-    return {"offset_ms": times.t_req(ident, int(request["t_min"]), int(request["t_max"]))}
+    low = ranged(request, "t_min", 0, INT64_MAX)
+    high = ranged(request, "t_max", low + 1, INT64_MAX)
+    return {"offset_ms": times.t_req(ident, low, high)}
 
 
 def tresp(request):
     times = sds_nim.NimTimes(text(request["participant_id"]), is_murmur(request))
     ident, sender = text(request["message_id"]), text(request["sender_id"])
+    groups = ranged(request, "num_response_groups", 1, INT64_MAX)
     return {
-        "offset_ms": times.t_resp(sender, ident, int(request["t_max"])),
-        "in_group": times.grouped(sender, ident, int(request["num_response_groups"])),
+        "offset_ms": times.t_resp(sender, ident, ranged(request, "t_max", 1, INT64_MAX)),
+        "in_group": times.grouped(sender, ident, groups),
     }

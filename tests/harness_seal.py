@@ -4,13 +4,12 @@ On MicroPython the block cipher is the port's own, where it has the key's size; 
 keys of 24 bytes, it is the core's.
 """
 
-from binascii import hexlify, unhexlify
-
 from drupelet.aes import Aes
 from drupelet.ccm import Ccm
 from drupelet.errors import CapacityError, PeerError
 from drupelet.hkdf import hkdf as hkdf_sha256
 from drupelet.hmac256 import hmac as hmac_sha256
+from harness_values import number, to_hex, unhex
 
 try:
     from boards.aead import Aead
@@ -21,27 +20,18 @@ KEY_SIZES = (16, 24, 32)
 OKM_SIZE_MAX = 255 * 32
 
 
-def to_hex(data):
-    return hexlify(bytes(data)).decode()
-
-
-def number(value):
-    """An integer that came as a JSON number or as a decimal string."""
-    return int(str(value))
-
-
 def hmac(request):
-    key = unhexlify(request.get("key") or "")
-    return {"digest": to_hex(hmac_sha256(key, unhexlify(request["data"])))}
+    key = unhex(request.get("key") or "")
+    return {"digest": to_hex(hmac_sha256(key, unhex(request["data"])))}
 
 
 def hkdf(request):
     size = number(request["size"])
     if not 0 <= size <= OKM_SIZE_MAX:
         raise CapacityError(f"{size} bytes of keying material")
-    ikm = unhexlify(request["ikm"])
-    salt = unhexlify(request.get("salt") or "")
-    info = unhexlify(request.get("info") or "")
+    ikm = unhex(request["ikm"])
+    salt = unhex(request.get("salt") or "")
+    info = unhex(request.get("info") or "")
     return {"okm": to_hex(hkdf_sha256(ikm, salt, info, size))}
 
 
@@ -49,9 +39,9 @@ class Request:
     """Key, nonce, what is authenticated, tag size: as CCM takes them."""
 
     def __init__(self, request, text):
-        key = unhexlify(request["key"])
-        self.nonce = unhexlify(request["nonce"])
-        self.aad = unhexlify(request.get("aad") or "")
+        key = unhex(request["key"])
+        self.nonce = unhex(request["nonce"])
+        self.aad = unhex(request.get("aad") or "")
         self.tag_size = number(request["tag_size"])
         self.buf = bytearray(self.aad + text)
         if len(key) not in KEY_SIZES or not 7 <= len(self.nonce) <= 13:
@@ -65,7 +55,7 @@ class Request:
 
 
 def ccm_seal(request):
-    text = unhexlify(request["plaintext"])
+    text = unhex(request["plaintext"])
     asked = Request(request, text)
     buf = asked.buf + bytes(asked.tag_size)
     asked.aead.seal(
@@ -75,7 +65,7 @@ def ccm_seal(request):
 
 
 def ccm_open(request):
-    text = unhexlify(request["ciphertext"])
+    text = unhex(request["ciphertext"])
     asked = Request(request, text)
     size = len(text) - asked.tag_size
     start = len(asked.aad)

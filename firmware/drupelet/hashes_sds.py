@@ -7,12 +7,9 @@ bits is no small int.
 
 import hashlib
 
-from drupelet._compat import const
 from drupelet.hashes_mvds import MvdsMessageHash
 from drupelet.memory import put_u32
 
-# A remainder below this times 256, and the sum of two such, are small ints.
-_MODULUS_MAX = const(1 << 21)
 _HEX = b"0123456789abcdef"
 
 
@@ -26,8 +23,8 @@ class SdsHash(MvdsMessageHash):
 
 
 def _rest(digest: bytearray, m: int) -> int:
-    """The first 8 bytes, big-endian, modulo m."""
-    assert 0 < m <= _MODULUS_MAX
+    """The first 8 bytes, big-endian, modulo m; beyond 2^21 it may allocate on a 32-bit board."""
+    assert m > 0
     rest = 0
     for at in range(8):
         rest = (rest << 8 | digest[at]) % m

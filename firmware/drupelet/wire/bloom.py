@@ -27,31 +27,22 @@ _FULL_TENTHS = const(6)
 # (ln 2)^2 and ln 2, as 0.5^(ln 2) and in millionths.
 _ERROR_PER_BIT = 0.6185031378
 _LN2_MILLIONTHS = const(693147)
-_E = 2.718281828459045
-_BITS_MAX = const(64)
 
 
 def parameters(capacity: int, error_rate: float, k: int = 0, bits: int = 0) -> "list[int]":
-    """Return k and the bits per element for an error rate; given ones (not 0) stand.
+    """Return k and the bits per element for an error rate; both given (not 0): they stand.
 
     capacity: ids that it holds at that rate. Floats: for setting up only.
     """
-    assert capacity > 0 and 0 < error_rate < 1
-    if not k:
-        share = 1.0
-        bits = 0
-        while share > error_rate:
-            share *= _ERROR_PER_BIT
-            bits += 1
-        return [(bits * _LN2_MILLIONTHS + 500000) // 1000000, bits]
-    while not bits:
-        for candidate in range(1, _BITS_MAX):
-            if (1 - _E ** (-k / candidate)) ** k <= error_rate:
-                bits = candidate
-                break
-        else:
-            bits = _BITS_MAX
-    return [k, bits]
+    assert capacity > 0 and 0 < error_rate < 1 and (bits or not k)
+    if k:
+        return [k, bits]
+    share = 1.0
+    bits = 0
+    while share > error_rate:
+        share *= _ERROR_PER_BIT
+        bits += 1
+    return [(bits * _LN2_MILLIONTHS + 500000) // 1000000, bits]
 
 
 def modulo(buf: "bytes | bytearray | memoryview", at: int, size: int, m: int) -> int:
