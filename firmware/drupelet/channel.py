@@ -23,9 +23,14 @@ from drupelet.channel_log import (
 from drupelet.channel_out import OWN_ID_SIZE, Outlet
 from drupelet.channel_settings import Settings
 from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.memory import copy, equal, put_u32
+from drupelet.memory import copy, put_u32
+from drupelet.schedule import elapsed_ms
 from drupelet.wire.protobuf import bytes_size
 from drupelet.wire.sds import CHANNEL_ID, CONTENT, MESSAGE_ID, SENDER_ID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.channel_ports import Buffer, Key
 
 __all__ = [
     "EPHEMERAL",
@@ -44,9 +49,8 @@ class Channel(Outlet):
     # --- messages of our own ---
 
     def publish(
-        self, content: "bytes | bytearray | memoryview", at: int, size: int, now_ms: int,
-        id: "bytes | bytearray | None" = None,
-    ) -> int:  # fmt: skip
+        self, content: "Buffer", at: int, size: int, now_ms: int, id: "Key | None" = None
+    ) -> int:
         """Put a message of ours into the log and on its way; its handle, or E_CAPACITY.
 
         content: 1 byte at least. id: UTF-8, unique in the channel; None: a hash of the message.
@@ -69,7 +73,7 @@ class Channel(Outlet):
         code |= out.put_bytes(CONTENT, content, at, size)
         if code != OK:
             return E_CAPACITY
-        handle = self.keeper.put(self.key, 0, out.at, True)
+        handle = self.keeper.put(self.key, 0, out.at, False)
         if handle > 0:
             # What it names has something that depends on it now.
             self.decoder.open(work, 0, out.at)
@@ -92,7 +96,6 @@ class Channel(Outlet):
         self.bloom.key_into(self.key, 0, frame, message.id_at, message.id_size)
         handle = self.take(frame, now_ms, True)
         if handle > 0 and self.incoming.find(self.key, 0) < 0:
-            self.keeper.pin(handle, True)
             self._send_later(handle, now_ms)
         return handle
 
@@ -107,13 +110,10 @@ class Channel(Outlet):
             return E_CAPACITY
         self.bloom.key_into(self.key, 0, work, message.id_at, message.id_size)
         if self.outgoing.find(self.key, 0) < 0:
-            self.keeper.pin(handle, True)
             self._send_later(handle, now_ms)
         return OK
 
-    def ephemeral_into(
-        self, frame: bytearray, content: "bytes | bytearray | memoryview", at: int, size: int
-    ) -> int:
+    def ephemeral_into(self, frame: bytearray, content: "Buffer", at: int, size: int) -> int:
         """Write a frame with a short-lived message, to be sent once; its size or E_CAPACITY.
 
         It has no Lamport value, history or filter, and nobody keeps it.
@@ -131,6 +131,7 @@ class Channel(Outlet):
 
     def _send_later(self, handle: int, now_ms: int) -> None:
         """Add a message to the outgoing buffer; it leaves with the next frame."""
+        self.keeper.pin(handle, True)
         row = self.outgoing.add(self.key, 0, now_ms)
         put_u32(self.outgoing.table, row * OUT_STRIDE + OUT_HANDLE, handle)
         self.changed = True
@@ -163,15 +164,20 @@ class Channel(Outlet):
         return True
 
     def _restore_waiting(self, first: int, now_ms: int) -> bool:
-        """Find messages that wait for what is not here, or waits itself; False: no more."""
+        """Find messages that wait for what is not here, or waits itself; False: no more.
+
+        What is in the log stays there, whatever became of what it depends on.
+        """
         found = False
+        work = self.keeper.work
         handle = self.keeper.next(first)
         while handle and self.incoming.count < self.incoming.rows_max:
-            if self._open_kept(handle) and not self._is_ours():
+            waited_ms = self.keeper.waited_ms(handle)
+            if waited_ms >= 0 and self._open_kept(handle) and not self.is_mine(work, 2, work[1]):
                 waits = self.incoming.find(self.key, 0) >= 0
                 if not waits and self.unmet(now_ms, False):
                     self.keeper.pin(handle, True)
-                    self.hold(handle, now_ms)
+                    self.hold(handle, elapsed_ms(now_ms, waited_ms))
                     found = True
             handle = self.keeper.next(handle)
         return found
@@ -179,20 +185,15 @@ class Channel(Outlet):
     def _restore_one(self, handle: int, now_ms: int) -> None:
         """A kept message is in the log again."""
         outgoing = self.outgoing
-        mine = self._is_ours()
+        mine = self.is_mine(self.keeper.work, 2, self.keeper.work[1])
         self.clock.take(self.decoder.lamport, 0, now_ms)
         copy(self.text, 0, self.decoder.lamport, 0, 8)
         self.enter(self.key, 0, handle, self.text, 0)
         if not mine:
+            self.keeper.pin(handle, False)
             self.add_to_bloom(self.key)
             return
         if outgoing.count == outgoing.rows_max:
             self.keeper.pin(self.handle_of(0), False)
             outgoing.remove(0)
-        self.keeper.pin(handle, True)
         self._send_later(handle, now_ms)
-
-    def _is_ours(self) -> bool:
-        work = self.keeper.work
-        size = len(self.participant)
-        return work[1] == size and equal(work, 2, self.participant, 0, size)

@@ -1,8 +1,12 @@
 """A channel's messages in files of a board: the keeper that survives a power cut.
 
-    C0000001.CHN   head 20: "DRPC" | version 1 | messages went u8 | far ones went u8 | 0 |
+    C0000001.CHN   head 20: "DRPC" | version 2 | messages went u8 | far ones went u8 | 0 |
                    horizon 8 | crc32 4, then records
-    record         size u16, big-endian | crc32 4 of size and frame | kept frame (channel_keep.py)
+    record         size u16, big-endian | crc32 4 of size and content | content: a kept frame
+                   (channel_keep.py), or the handle 4 of one that has waited and is in the log now
+
+The highest bit of a size: the message waits for a dependency. Files of version 1 do not tell: what
+they hold counts as being in the log.
 
 CRCs and Lamport values are little-endian. Files are appended to and removed whole, the oldest
 first; one that was not written by this boot is never added to, so what a power cut left at its end
@@ -10,7 +14,7 @@ does no harm. Opening scans them once. Keys and handles of all messages are in R
 """
 
 from drupelet._compat import const
-from drupelet.channel_keep import compare_ids, put_names
+from drupelet.channel_keep import compare_ids, next_handle, put_names
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.lamport import compare
 from drupelet.limits import CHANNEL_FILES_MAX
@@ -19,7 +23,7 @@ from drupelet.wire.sds import Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.channel_ports import BloomPort
+    from drupelet.channel_ports import BloomPort, Buffer, Key
     from drupelet.files import Files
 
 _HEAD_SIZE = const(20)
@@ -30,11 +34,16 @@ _HEAD_CRC_AT = const(16)
 _RECORD_HEAD = const(6)
 # Names, channel and Lamport value of a kept frame are within this.
 _FRONT_SIZE = const(216)
-# key 8 | handle 4 | pinned 1
+_MARK_SIZE = const(4)
+_SIZE_MAX = const(0x7FFF)  # the bit above it: _WAITS
+# key 8 | handle 4 | pinned 1: _PINNED, _WAITS
 _HANDLE_AT = const(8)
 _PINNED_AT = const(12)
 _STRIDE = const(13)
-_MAGIC = b"DRPC\x01"
+_PINNED = const(1)
+_WAITS = const(2)
+_MAGIC = b"DRPC"
+_VERSION = const(2)
 
 
 def _name(number: int) -> str:
@@ -52,7 +61,7 @@ class FlashKeeper:
         file_size: int = 16384, files_max: int = CHANNEL_FILES_MAX,
     ) -> None:  # fmt: skip
         assert 1 < files_max <= min(CHANNEL_FILES_MAX, kept_max)
-        assert frame_size + 26 <= file_size
+        assert frame_size + 26 <= file_size and frame_size <= _SIZE_MAX
         self.work = bytearray(frame_size)
         self.left = self.left_far = self.damaged = 0
         self.horizon = bytearray(8)
@@ -109,7 +118,7 @@ class FlashKeeper:
         at = _HEAD_SIZE
         size = self._read(fd, at)
         while size > 0:
-            self._take(number * self._file_size + at)
+            self._take(number * self._file_size + at, size)
             at += _RECORD_HEAD + size
             size = self._read(fd, at)
         if size < 0:
@@ -122,7 +131,8 @@ class FlashKeeper:
         if self._files.read_into(fd, 0, head, 0, _HEAD_SIZE) != _HEAD_SIZE:
             return False
         crc32_into(self._key, 0, head, 0, _HEAD_CRC_AT, True)
-        if not equal(head, 0, _MAGIC, 0, 5) or not equal(head, _HEAD_CRC_AT, self._key, 0, 4):
+        known = equal(head, 0, _MAGIC, 0, 4) and 0 < head[4] <= _VERSION
+        if not known or not equal(head, _HEAD_CRC_AT, self._key, 0, 4):
             return False
         self.left = max(self.left, head[_WENT_AT])
         self.left_far = max(self.left_far, head[_FAR_AT])
@@ -130,19 +140,25 @@ class FlashKeeper:
             copy(self.horizon, 0, head, _HORIZON_AT, 8)
         return True
 
-    def _take(self, handle: int) -> None:
-        """Put the frame in `work`, which was found at `handle`, into the index."""
+    def _take(self, handle: int, size: int) -> None:
+        """Put the frame in `work`, which was found at `handle`, into the index, or read a mark."""
         work = self.work
+        if size == _MARK_SIZE:
+            row = self._row(get_u32(work, 0))
+            if row >= 0:
+                self._index[row * _STRIDE + _PINNED_AT] = 0
+            return
+        waits = self._front[0] >> 6 & _WAITS
         at = 3 + work[1]
         self._bloom.key_into(self._key, 0, work, at + 1, work[at])
         if self._count < self._kept_max and not self.find(self._key, 0, work, at + 1, work[at]):
-            self._note(self._key, 0, handle, False)
+            self._note(self._key, 0, handle, waits)
 
-    def _note(self, key: "bytes | bytearray", key_at: int, handle: int, pinned: bool) -> None:
+    def _note(self, key: "Key", key_at: int, handle: int, flags: int) -> None:
         place = self._count * _STRIDE
         copy(self._index, place, key, key_at, 8)
         put_u32(self._index, place + _HANDLE_AT, handle)
-        self._index[place + _PINNED_AT] = pinned
+        self._index[place + _PINNED_AT] = flags
         self._count += 1
 
     # --- files ---
@@ -154,11 +170,12 @@ class FlashKeeper:
         return -1
 
     def _read(self, fd: int, at: int) -> int:
-        """The record at `at` into `work`; the frame's size, 0: the end, E_STORAGE: damaged."""
+        """The record at `at` into `work`; its size, 0: the end, E_STORAGE: damaged. Its flag is
+        the highest bit of `_front`."""
         head = self._front
         count = self._files.read_into(fd, at, head, 0, _RECORD_HEAD)
-        size = get_u16(head, 0)
-        if count != _RECORD_HEAD or not 4 < size <= len(self.work):
+        size = get_u16(head, 0) & _SIZE_MAX
+        if count != _RECORD_HEAD or not _MARK_SIZE <= size <= len(self.work):
             return E_STORAGE if count else 0
         if self._files.read_into(fd, at + _RECORD_HEAD, self.work, 0, size) != size:
             return E_STORAGE
@@ -192,7 +209,8 @@ class FlashKeeper:
         self._written = 0
         head = self._front
         fill(head, 0, _HEAD_SIZE, 0)
-        copy(head, 0, _MAGIC, 0, 5)
+        copy(head, 0, _MAGIC, 0, 4)
+        head[4] = _VERSION
         head[_WENT_AT] = min(self.left, 1)
         head[_FAR_AT] = min(self.left_far, 1)
         copy(head, _HORIZON_AT, self.horizon, 0, 8)
@@ -206,7 +224,7 @@ class FlashKeeper:
         index = self._index
         for row in range(self._count):
             here = get_u32(index, row * _STRIDE + _HANDLE_AT) // self._file_size == number
-            if here and index[row * _STRIDE + _PINNED_AT]:
+            if here and index[row * _STRIDE + _PINNED_AT] & _PINNED:
                 return False
         row = self._count
         while row:
@@ -256,10 +274,18 @@ class FlashKeeper:
 
     # --- the port ---
 
-    def put(self, key: "bytes | bytearray", key_at: int, size: int, pinned: bool) -> int:
+    def put(self, key: "Key", key_at: int, size: int, waits: bool) -> int:
         """Keep work[:size]; its handle, or a code."""
-        total = _RECORD_HEAD + size
         full = self._count == self._kept_max or self._written == self._share
+        handle = self._append(self.work, size, waits, full)
+        if handle > 0:
+            self._written += 1
+            self._note(key, key_at, handle, _PINNED | _WAITS if waits else 0)
+        return handle
+
+    def _append(self, data: bytearray, size: int, flag: bool, full: bool) -> int:
+        """Append a record, to a new file if the present one is full; its handle, or a code."""
+        total = _RECORD_HEAD + size
         if full or not self._number or self._end + total > self._file_size:
             code = self._rotate()
             if code != OK:
@@ -267,20 +293,18 @@ class FlashKeeper:
                 return code
         fd = self._fds[self._slot(self._number)]
         head = self._front
-        put_u16(head, 0, size)
+        put_u16(head, 0, size | flag << 15)
         crc32_into(head, 2, head, 0, 2, True)
-        crc32_into(head, 2, self.work, 0, size, False)
+        crc32_into(head, 2, data, 0, size, False)
         handle = self._number * self._file_size + self._end
         code = self._files.append(fd, head, 0, _RECORD_HEAD)
         if code == OK:
-            code = self._files.append(fd, self.work, 0, size)
+            code = self._files.append(fd, data, 0, size)
         if code != OK:
             self._number = 0  # its end is undefined now
             return code
         self._end += total
-        self._written += 1
         self._dirty = True
-        self._note(key, key_at, handle, pinned)
         return handle
 
     def load(self, handle: int) -> int:
@@ -290,10 +314,7 @@ class FlashKeeper:
             return 0
         return max(self._read(self._fds[slot], handle % self._file_size), 0)
 
-    def find(
-        self, key: "bytes | bytearray", key_at: int, id: "bytes | bytearray | memoryview",
-        at: int, size: int,
-    ) -> int:  # fmt: skip
+    def find(self, key: "Key", key_at: int, id: "Buffer", at: int, size: int) -> int:
         """Handle of a message by key and id, or 0."""
         row = find(self._index, _STRIDE, self._count, key, key_at, 8) if self._count else -1
         while 0 <= row < self._count:
@@ -304,7 +325,7 @@ class FlashKeeper:
             row += 1
         return 0
 
-    def order(self, handle: int, id: "bytes | bytearray | memoryview", at: int, size: int) -> int:
+    def order(self, handle: int, id: "Buffer", at: int, size: int) -> int:
         """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]; -1: gone."""
         if not self._load_front(handle):
             return -1
@@ -324,10 +345,23 @@ class FlashKeeper:
         return -1
 
     def pin(self, handle: int, pinned: bool) -> None:
-        """A pinned message stays; others go when room is needed."""
+        """A pinned message stays; others go when room is needed.
+
+        That one which waited is in the log is written down. Where there is no room for that, it
+        waits again after a restart.
+        """
+        if not pinned and self.waited_ms(handle) == 0:
+            put_u32(self._key, 0, handle)
+            self._append(self._key, _MARK_SIZE, False, False)
         row = self._row(handle)
         if row >= 0:
-            self._index[row * _STRIDE + _PINNED_AT] = pinned
+            place = row * _STRIDE + _PINNED_AT
+            self._index[place] = self._index[place] | _PINNED if pinned else 0
+
+    def waited_ms(self, handle: int) -> int:
+        """0: it waits for a dependency, since nobody knows when; -1: it is in the log."""
+        row = self._row(handle)
+        return 0 if row >= 0 and self._index[row * _STRIDE + _PINNED_AT] & _WAITS else -1
 
     def drop(self, handle: int) -> None:
         """Forget a message: it may come again."""
@@ -337,12 +371,7 @@ class FlashKeeper:
 
     def next(self, handle: int) -> int:
         """Handle of the message that was put after that one (0: the first), or 0."""
-        best = 0
-        for row in range(self._count):
-            other = get_u32(self._index, row * _STRIDE + _HANDLE_AT)
-            if other > handle and (not best or other < best):
-                best = other
-        return best
+        return next_handle(self._index, _STRIDE, self._count, handle)
 
     def tail(self, count: int) -> int:
         """The handle behind which are the last `count` messages that were put."""

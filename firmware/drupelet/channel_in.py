@@ -24,15 +24,7 @@ from drupelet.limits import (
     CHANNEL_REQUESTS_MAX,
 )
 from drupelet.memory import copy, equal, get_u32
-from drupelet.wire.sds import (
-    CAUSAL,
-    CHANNEL_ID,
-    CONTENT,
-    MESSAGE_ID,
-    REPAIR,
-    SENDER_ID,
-    Decoder,
-)
+from drupelet.wire.sds import CAUSAL, CHANNEL_ID, CONTENT, MESSAGE_ID, REPAIR, SENDER_ID, Decoder
 
 EPHEMERAL = const(1)  # `receive`: an ephemeral message, its content in the frame
 
@@ -65,7 +57,7 @@ class Intake(LocalLog):
         ):
             self.foreign += 1
             return OK
-        mine = self._is_mine(frame, message)
+        mine = self.is_mine(frame, message.sender_at, message.sender_size)
         if not message.has_lamport:
             return self._ephemeral(mine)
         self.changed = True
@@ -85,11 +77,6 @@ class Intake(LocalLog):
         self._acknowledge()
         self.settle(now_ms)
         return min(code, OK)
-
-    def _is_mine(self, frame: bytearray, message: Decoder) -> bool:
-        mine = self.participant
-        size = message.sender_size
-        return size == len(mine) and equal(frame, message.sender_at, mine, 0, size)
 
     def _ephemeral(self, mine: bool) -> int:
         message = self.decoder

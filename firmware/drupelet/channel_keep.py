@@ -7,13 +7,17 @@ A kept frame is an SDS message as `drupelet.wire.sds` writes it, without filter 
 A handle is > 0 and < 2^30 and is not used again for another message. Only `load` writes to `work`.
 
     work                                 a buffer of one frame, free between two calls
-    put(key, key_at, size, pinned)       keep work[:size]; the handle or a negative code
+    put(key, key_at, size, waits)        keep work[:size]; the handle or a negative code. What
+                                         waits for a dependency is pinned
     load(handle)                         the frame into `work`; its size, 0: it is gone
     find(key, key_at, id, at, size)      handle of a message by key and id, or 0
     order(handle, id, at, size)          -1, 0, 1: its id is less than, equal to, more than that
     names_into(handle, out)              its sender and id: size 1 | sender 66 | size 1 | id 66
     barrier()                            make durable what was put; OK or a code
-    pin(handle, pinned)                  a pinned message stays; others go when room is needed
+    pin(handle, pinned)                  a pinned message stays; others go when room is needed.
+                                         What waited is in the log when it is let go
+    waited_ms(handle)                    for how long it waits, as far as is known, at most 2^28;
+                                         -1: it is in the log
     drop(handle)                         forget a message
     next(handle)                         handle of the message put after it, 0: the first or none
     tail(count)                          the handle behind which are the last `count` messages
@@ -29,6 +33,10 @@ from drupelet.lamport import compare
 from drupelet.memory import copy, equal, find, get_u16, get_u32, put_u16, put_u32
 from drupelet.wire.sds import Decoder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.channel_ports import Buffer, Key
+
 # Where the id begins in what `names_into` writes, and its size in all.
 NAMES_ID = const(67)
 NAMES_SIZE = const(134)
@@ -39,10 +47,7 @@ _PINNED_AT = const(14)
 _STRIDE = const(15)
 
 
-def compare_ids(
-    frame: "bytes | bytearray", start: int, id: "bytes | bytearray | memoryview", at: int,
-    size: int,
-) -> int:  # fmt: skip
+def compare_ids(frame: "Key", start: int, id: "Buffer", at: int, size: int) -> int:
     """-1, 0 or 1 as the id of a kept frame is less than, equal to or more than id[at:at+size].
 
     Ids are in ascending order of their UTF-8 bytes.
@@ -57,11 +62,21 @@ def compare_ids(
     return 0 if own == size else -1 if own < size else 1
 
 
-def put_names(out: bytearray, frame: "bytes | bytearray", start: int) -> None:
+def put_names(out: bytearray, frame: "Key", start: int) -> None:
     """Write sender and id of a kept frame as `names_into` gives them."""
     copy(out, 0, frame, start + 1, 1 + frame[start + 1])
     place = start + 3 + frame[start + 1]
     copy(out, NAMES_ID, frame, place, 1 + frame[place])
+
+
+def next_handle(rows: bytearray, stride: int, count: int, handle: int) -> int:
+    """The lowest handle above that one in rows of key 8 | handle 4 | ..., or 0."""
+    best = 0
+    for row in range(count):
+        other = get_u32(rows, row * stride + _HANDLE_AT)
+        if other > handle and (not best or other < best):
+            best = other
+    return best
 
 
 class RamKeeper:
@@ -80,7 +95,7 @@ class RamKeeper:
         self._issued = 0
         self._decoder = Decoder()
 
-    def put(self, key: "bytes | bytearray", key_at: int, size: int, pinned: bool) -> int:
+    def put(self, key: "Key", key_at: int, size: int, waits: bool) -> int:
         """Keep work[:size]; its handle, or E_CAPACITY when everything is pinned."""
         rows = self._rows
         for _ in range(self._count):
@@ -97,7 +112,7 @@ class RamKeeper:
         copy(rows, place, key, key_at, 8)
         put_u32(rows, place + _HANDLE_AT, self._issued)
         put_u16(rows, place + _SIZE_AT, size)
-        rows[place + _PINNED_AT] = pinned
+        rows[place + _PINNED_AT] = waits
         copy(self._frames, row * self._size, self.work, 0, size)
         return self._issued
 
@@ -132,10 +147,7 @@ class RamKeeper:
         copy(self.work, 0, self._frames, row * self._size, size)
         return size
 
-    def find(
-        self, key: "bytes | bytearray", key_at: int, id: "bytes | bytearray | memoryview",
-        at: int, size: int,
-    ) -> int:  # fmt: skip
+    def find(self, key: "Key", key_at: int, id: "Buffer", at: int, size: int) -> int:
         """Handle of a message by key and id, or 0."""
         rows = self._rows
         row = find(rows, _STRIDE, self._count, key, key_at, 8)
@@ -148,7 +160,7 @@ class RamKeeper:
             row += 1
         return 0
 
-    def order(self, handle: int, id: "bytes | bytearray | memoryview", at: int, size: int) -> int:
+    def order(self, handle: int, id: "Buffer", at: int, size: int) -> int:
         """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]; -1: gone."""
         row = self._row(handle)
         if row < 0:
@@ -172,6 +184,11 @@ class RamKeeper:
         if row >= 0:
             self._rows[row * _STRIDE + _PINNED_AT] = pinned
 
+    def waited_ms(self, handle: int) -> int:
+        """0: it may wait for a dependency; -1: it does not. Nothing survives here."""
+        row = self._row(handle)
+        return 0 if row >= 0 and self._rows[row * _STRIDE + _PINNED_AT] else -1
+
     def drop(self, handle: int) -> None:
         """Forget a message: it may come again."""
         row = self._row(handle)
@@ -181,12 +198,7 @@ class RamKeeper:
 
     def next(self, handle: int) -> int:
         """Handle of the message that was put after that one (0: the first), or 0."""
-        best = 0
-        for row in range(self._count):
-            other = get_u32(self._rows, row * _STRIDE + _HANDLE_AT)
-            if other > handle and (not best or other < best):
-                best = other
-        return best
+        return next_handle(self._rows, _STRIDE, self._count, handle)
 
     def tail(self, count: int) -> int:
         """The handle behind which are the last `count` messages that were put."""

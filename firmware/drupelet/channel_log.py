@@ -12,18 +12,14 @@ from drupelet.channel_rows import REFERENCED, KeyRows, RecentLog
 from drupelet.errors import OK
 from drupelet.hashes_sds import Identity
 from drupelet.lamport import LamportClock, compare
-from drupelet.limits import (
-    CHANNEL_EVENTS_MAX,
-    CHANNEL_LOST_MAX,
-    CHANNEL_NAME_MAX,
-)
+from drupelet.limits import CHANNEL_EVENTS_MAX, CHANNEL_LOST_MAX, CHANNEL_NAME_MAX
 from drupelet.memory import copy, equal, find, get_u32, put_u32
 from drupelet.schedule import later_ms
 from drupelet.wire.sds import CAUSAL, Decoder, Encoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.channel_ports import BloomPort, HintPort, KeeperPort
+    from drupelet.channel_ports import BloomPort, Buffer, HintPort, KeeperPort
     from drupelet.channel_settings import Settings
 
 EVENT_NONE = const(0)
@@ -52,7 +48,7 @@ class LocalLog:
         self.keeper = keeper
         self.bloom = bloom
         self.settings = settings
-        self.recovering = False  # own messages are taken in: our log was lost
+        self.recovering = False  # own messages are taken in until nothing misses: see `unmet`
         self.hints: "HintPort | None" = None
         self.clock = LamportClock(settings.unit_ms)
         self.log = RecentLog(settings.ids_max)
@@ -85,7 +81,8 @@ class LocalLog:
 
     def unmet(self, now_ms: int, want: bool) -> int:
         """How many dependencies are not in the log; the first one's key goes to `_missing`, if
-        there is one, of those that do not wait here (`_waits`).
+        there is one, of those that do not wait here (`_waits`). One of our own that misses is a
+        sign that our log was lost, or is an older copy.
 
         Those that are there have something that depends on them now, unless it is a sync message.
         """
@@ -109,11 +106,18 @@ class LocalLog:
                 copy(self._missing, 0, key, 0, 8)
                 self._waits = waits
             count += 1
+            if self.is_mine(message.buf, message.entry_sender_at, message.entry_sender_size):
+                self.recovering = True
             if self.hints is not None and message.hint_at >= 0:
                 self.hints.note(message)
             if want and not waits and self.settings.repair:
                 self.repairs.want(key, message, now_ms)
         return count
+
+    def is_mine(self, buf: "Buffer", at: int, size: int) -> bool:
+        """Whether buf[at:at+size] is our own sender id."""
+        mine = self.participant
+        return size == len(mine) and equal(buf, at, mine, 0, size)
 
     def add_to_bloom(self, key: bytearray) -> None:
         """Put a received id into the filter; a full one begins anew with the newest three in
@@ -130,9 +134,9 @@ class LocalLog:
 
     # --- waiting and entering the log ---
 
-    def hold(self, handle: int, now_ms: int) -> None:
+    def hold(self, handle: int, since_ms: int) -> None:
         incoming = self.incoming
-        place = incoming.add(self.key, 0, now_ms) * IN_STRIDE
+        place = incoming.add(self.key, 0, since_ms) * IN_STRIDE
         put_u32(incoming.table, place + IN_HANDLE, handle)
         copy(incoming.table, place + IN_LAMPORT, self.decoder.lamport, 0, 8)
         copy(incoming.table, place + _IN_MISSING, self._missing, 0, 8)
@@ -155,10 +159,14 @@ class LocalLog:
         if row and compare(log.table, log.lamport_at(row - 1), lamport, at) == 0:
             row = self._by_id(row, handle, lamport, at)
         log.insert(row, key, key_at, handle, lamport, at)
+        self._look_for(key, key_at)
+
+    def _look_for(self, key: bytearray, at: int) -> None:
+        """What waits for a dependency is to be looked at again."""
         incoming = self.incoming
-        for waiting in range(incoming.count):
-            place = waiting * IN_STRIDE
-            if equal(incoming.table, place + _IN_MISSING, key, key_at, 8):
+        for row in range(incoming.count):
+            place = row * IN_STRIDE
+            if equal(incoming.table, place + _IN_MISSING, key, at, 8):
                 incoming.table[place + _IN_LOOK] = 1
 
     def _by_id(self, row: int, handle: int, lamport: bytearray, at: int) -> int:
@@ -229,11 +237,7 @@ class LocalLog:
         """A dependency does not come: it counts as met from now on."""
         if not self._is_lost(key):
             self._note_lost(key, at)
-        incoming = self.incoming
-        for row in range(incoming.count):
-            place = row * IN_STRIDE
-            if equal(incoming.table, place + _IN_MISSING, key, at, 8):
-                incoming.table[place + _IN_LOOK] = 1
+        self._look_for(key, at)
 
     def give_up(self, now_ms: int) -> bool:
         """Deliver, with a gap, the waiting message with the lowest Lamport value of those that

@@ -167,6 +167,8 @@ class Outlet(Intake):
             self.settle(now_ms)
         if settings.repair:
             self.look_again(now_ms)
+        if self.delivered and not self.incoming.count and not self.repairs.wanted.count:
+            self.recovering = False
 
     def look_again(self, now_ms: int) -> None:
         """Plan to ask for what waiting messages miss, as far as there is room."""

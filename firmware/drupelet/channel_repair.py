@@ -17,7 +17,7 @@ from drupelet.wire.sds import REPAIR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.channel_ports import TimesPort
+    from drupelet.channel_ports import Buffer, TimesPort
     from drupelet.channel_settings import Settings
     from drupelet.wire.sds import Decoder, Encoder
 
@@ -54,9 +54,7 @@ class Repairs:
 
     # --- what we miss ---
 
-    def _wanted_row(
-        self, key: bytearray, at: int, id: "bytes | bytearray | memoryview", id_at: int, size: int
-    ) -> int:
+    def _wanted_row(self, key: bytearray, at: int, id: "Buffer", id_at: int, size: int) -> int:
         """The row of a missing message, or -1: a key alone is no proof."""
         wanted = self.wanted
         row = wanted.find(key, at)
@@ -99,18 +97,14 @@ class Repairs:
         copy(out, 0, self.wanted.table, place + _ID_AT, size)
         return size
 
-    def came(
-        self, key: bytearray, id: "bytes | bytearray | memoryview", at: int, size: int
-    ) -> None:
+    def came(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
         """A message came: it need not be asked for, nor sent by us."""
         self.requested(key, id, at, size)
         row = self.asked.find(key, 0)
         if row >= 0 and not self.asked.table[row * _ASKED_STRIDE + _ANSWERED_AT]:
             self.asked.remove(row)
 
-    def requested(
-        self, key: bytearray, id: "bytes | bytearray | memoryview", at: int, size: int
-    ) -> None:
+    def requested(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
         """Another participant asks for this message: we need not."""
         row = self._wanted_row(key, 0, id, at, size)
         if row >= 0:
@@ -154,9 +148,8 @@ class Repairs:
     # --- what others miss ---
 
     def ask(
-        self, key: bytearray, handle: int, sender: "bytes | bytearray | memoryview",
-        sender_at: int, sender_size: int, id: "bytes | bytearray | memoryview", at: int, size: int,
-        now_ms: int,
+        self, key: bytearray, handle: int, sender: "Buffer", sender_at: int, sender_size: int,
+        id: "Buffer", at: int, size: int, now_ms: int,
     ) -> None:  # fmt: skip
         """Plan to send a message that we have, at its T_resp, if we are in its response group.
 

@@ -1,4 +1,4 @@
-"""A home in one file, and back: configuration, store and keys.
+"""A home in one file, and back: configuration, store, channels and keys.
 
 The file is a tar with mode 0600: it holds chain keys, so whoever has it can be this member. What
 comes back is never the member that went on: its store has another `store_gen`, so that the peers
@@ -6,6 +6,7 @@ show it again what it has acknowledged since, and its send chains jump ahead, so
 used twice. The last thing in the file is a checksum of the rest: half a download, or a bit that
 turned, must not come back as a member that lacks something. The owner's own secrets
 (`commands.key`, `feed.key`, `store.key`) come along as they are: boards and members know them.
+What the member said on its channels since comes back from those who heard it.
 """
 
 import hashlib
@@ -27,6 +28,8 @@ from drupelet_host.store_sqlite import SqliteStore
 
 _KEYS = re.compile(r"keys/([0-9a-f]{8}\.(live|bundle|tell)|commands\.key|feed\.key|store\.key)")
 _STORE = "store.db"
+# As long as they are; `drupelet_host.channels` has the latter.
+_DATABASES = (_STORE, "channels.db")
 # SHA-256 of names, sizes and contents before it, in hex.
 _CHECKSUM = "sha256"
 _KEY_SIZE_MAX = 4096
@@ -72,16 +75,17 @@ def _pack(tar: tarfile.TarFile, settings: config.Config, copy: Path) -> int:
     checksum = hashlib.sha256()
     content = (settings.home / config.CONFIG_NAME).read_bytes()
     _add(tar, config.CONFIG_NAME, content, checksum)
-    if settings.store_path.exists():
-        _copy_store(settings.store_path, copy)
-        info = _info(_STORE, copy.stat().st_size)
-        checksum.update(_head(info))
-        with copy.open("rb") as file:
-            while chunk := file.read(_CHUNK_SIZE):
-                checksum.update(chunk)
-            file.seek(0)
-            tar.addfile(info, file)
-        names.append(_STORE)
+    for name in _DATABASES:
+        if (settings.home / name).exists():
+            _copy_database(settings.home / name, copy)
+            info = _info(name, copy.stat().st_size)
+            checksum.update(_head(info))
+            with copy.open("rb") as file:
+                while chunk := file.read(_CHUNK_SIZE):
+                    checksum.update(chunk)
+                file.seek(0)
+                tar.addfile(info, file)
+            names.append(name)
     private.check(settings.keys_path)
     if settings.keys_path.is_dir():
         for path in sorted(settings.keys_path.iterdir()):
@@ -111,19 +115,27 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes, checksum: "hashlib._Ha
     tar.addfile(info, io.BytesIO(content))
 
 
-def _copy_store(path: Path, copy: Path) -> None:
-    """One consistent state of the store, however busy the agent is."""
+def _copy_database(path: Path, copy: Path) -> None:
+    """One consistent state of a database, however busy the agent is."""
     with suppress(FileNotFoundError):
         os.unlink(copy)
     private.create(copy, b"")
     try:
         with (
-            closing(database.connect(path, read_only=True)) as source,
+            closing(_source(path)) as source,
             closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target)
     except sqlite3.Error as error:
         raise StorageError(database.explain(path, error)) from error
+
+
+def _source(path: Path) -> sqlite3.Connection:
+    if path.name == _STORE:
+        return database.connect(path, read_only=True)
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=database.BUSY_TIMEOUT_S
+    )
 
 
 def restore(source: Path, home: Path) -> config.Config:
@@ -159,10 +171,10 @@ def _unpack(source: Path, home: Path) -> None:
             if info.name == _CHECKSUM and info.isreg():
                 _compare(tar, info, checksum, seen)
                 return
-            known = info.name in (config.CONFIG_NAME, _STORE) or _KEYS.fullmatch(info.name)
+            known = info.name in (config.CONFIG_NAME, *_DATABASES) or _KEYS.fullmatch(info.name)
             if not known or not info.isreg() or info.name in seen:
                 raise BackupError("it holds something that is no part of a home")
-            if info.name != _STORE and info.size > config.CONFIG_SIZE_MAX:
+            if info.name not in _DATABASES and info.size > config.CONFIG_SIZE_MAX:
                 raise BackupError("it holds something too long for a home")
             seen.add(info.name)
             checksum.update(_head(info))

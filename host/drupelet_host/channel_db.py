@@ -5,15 +5,24 @@ A frame is in the keeper's form (drupelet.channel_keep). Written rows are one tr
 """
 
 import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from drupelet.channel_keep import compare_ids, put_names
 from drupelet.channel_ports import Buffer, Key
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.limits import WAIT_MS_MAX
 from drupelet.wire.sds import Decoder
+from drupelet_host import clock
 
 # A frame on a host: the filter of 10,000 ids that both peers have by default, and content.
 FRAME_SIZE_MAX = 1 << 17
+# A message that still waits is found at a start behind at most so many newer ones: a start takes
+# a few seconds for them.
+_WAITING_BEHIND_MAX = 10_000
+# The first day of 2024: a clock that says less was not set.
+_SET_MS = 1_704_067_200_000
 _APPLICATION_ID = 0x44525332
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS messages (
@@ -22,6 +31,8 @@ CREATE TABLE IF NOT EXISTS messages (
     id BLOB NOT NULL,
     lamport BLOB NOT NULL,
     frame BLOB NOT NULL,
+    logged INTEGER,
+    held INTEGER,
     UNIQUE (channel, id)
 );
 CREATE INDEX IF NOT EXISTS by_time ON messages (channel, lamport, id);
@@ -31,6 +42,11 @@ CREATE TABLE IF NOT EXISTS hints (
     id BLOB NOT NULL,
     PRIMARY KEY (channel, hint)
 ) WITHOUT ROWID;
+"""
+# Not in files that an earlier release made: it did not write down what is in the log.
+_LATER_COLUMNS = ("logged", "held")
+_LATER_INDEX = """
+CREATE INDEX IF NOT EXISTS waiting ON messages (channel, handle) WHERE logged = 0
 """
 
 
@@ -47,6 +63,10 @@ class ChannelDatabase:
                 raise StorageError(f"{path}: another program's database")
             self.connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             self.connection.executescript(_SCHEMA)
+            for name in _LATER_COLUMNS:
+                if name not in columns_of(self.connection):
+                    self.connection.execute(f"ALTER TABLE messages ADD COLUMN {name} INTEGER")
+            self.connection.execute(_LATER_INDEX)
         except sqlite3.Error as error:
             raise StorageError(f"{path}: {error}") from error
 
@@ -61,26 +81,37 @@ class ChannelDatabase:
 
 
 class SqliteKeeper:
-    """A channel's messages, all of them, as `drupelet.channel_ports.KeeperPort`."""
+    """A channel's messages, all of them, as `drupelet.channel_ports.KeeperPort`.
 
-    def __init__(self, database: ChannelDatabase, channel: bytes) -> None:
+    wall_ms: the time of day, by which a message's waiting goes on over a restart.
+    """
+
+    def __init__(
+        self, database: ChannelDatabase, channel: bytes,
+        wall_ms: Callable[[], int] = clock.wall_ms,
+    ) -> None:  # fmt: skip
         self._connection = database.connection
+        self._wall_ms = wall_ms
         self._channel = channel
         self.work = bytearray(FRAME_SIZE_MAX)
         self.left = self.left_far = 0  # nothing ever goes
         self.horizon = bytearray(8)
         self.limit = bytearray(8)
 
-    def put(self, key: Key, key_at: int, size: int, pinned: bool) -> int:  # noqa: ARG002
+    def put(self, key: Key, key_at: int, size: int, waits: bool) -> int:  # noqa: ARG002
         """Keep work[:size]; its handle or E_STORAGE."""
         work = self.work
         at = 3 + work[1]
         id = bytes(work[at + 1 : at + 1 + work[at]])
         try:
             done = self._connection.execute(
-                "INSERT INTO messages (channel, id, lamport, frame) VALUES (?, ?, ?, ?)",
-                (self._channel, id, lamport_of(work, size), bytes(work[:size])),
-            )
+                "INSERT INTO messages (channel, id, lamport, frame, logged, held)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    self._channel, id, lamport_of(work, size), bytes(work[:size]), not waits,
+                    self._wall_ms() if waits else None,
+                ),
+            )  # fmt: skip
         except sqlite3.Error:
             return E_STORAGE
         handle = done.lastrowid or 0
@@ -127,7 +158,25 @@ class SqliteKeeper:
         return OK
 
     def pin(self, handle: int, pinned: bool) -> None:
-        """Nothing goes here."""
+        """Nothing goes here; what waited and is let go is in the log."""
+        if pinned:
+            return
+        with suppress(sqlite3.Error):  # it waits again after a restart
+            self._connection.execute(
+                "UPDATE messages SET logged = 1, held = NULL WHERE handle = ? AND logged IS NOT 1",
+                (handle,),
+            )
+
+    def waited_ms(self, handle: int) -> int:
+        """For how long a message waits, at most 2^28 ms; 0: unknown; -1: it is in the log."""
+        row = self._connection.execute(
+            "SELECT logged, held FROM messages WHERE handle = ?", (handle,)
+        ).fetchone()
+        if row is None or row[0] == 1:
+            return -1
+        # A clock that went back since, or was not set then, does not tell.
+        passed_ms = self._wall_ms() - row[1] if (row[1] or 0) > _SET_MS else 0
+        return min(max(passed_ms, 0), WAIT_MS_MAX)
 
     def drop(self, handle: int) -> None:
         """Forget a message: it may come again."""
@@ -142,12 +191,26 @@ class SqliteKeeper:
         return row[0] or 0
 
     def tail(self, count: int) -> int:
-        """The handle behind which are the last `count` messages that were put."""
+        """The handle behind which are the last `count` messages that were put, and older ones
+        that still wait."""
+        handle = self._behind(count)
+        row = self._connection.execute(
+            "SELECT min(handle) FROM messages WHERE channel = ? AND logged = 0 AND handle > ?",
+            (self._channel, self._behind(_WAITING_BEHIND_MAX)),
+        ).fetchone()
+        return min(handle, (row[0] or handle + 1) - 1)
+
+    def _behind(self, count: int) -> int:
         row = self._connection.execute(
             "SELECT handle FROM messages WHERE channel = ? ORDER BY handle DESC LIMIT 1 OFFSET ?",
             (self._channel, count),
         ).fetchone()
         return row[0] if row else 0
+
+
+def columns_of(connection: sqlite3.Connection) -> set[str]:
+    """The columns that a file's table of messages has."""
+    return {row[1] for row in connection.execute("PRAGMA table_info(messages)")}
 
 
 def lamport_of(frame: Buffer, size: int) -> bytes:

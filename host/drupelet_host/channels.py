@@ -21,8 +21,8 @@ from drupelet.channel_settings import response_groups
 from drupelet.errors import OK, CapacityError, DrupeletError, StorageError
 from drupelet.wire.sds_nim import from_sds
 from drupelet_host import clock, database
-from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
-from drupelet_host.config import Config, Shared
+from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper, columns_of
+from drupelet_host.config import CHANNEL_PERIODS_MAX, Config, Shared
 from drupelet_host.lines import Brokers, Line
 from drupelet_host.member import Member
 from drupelet_host.output import payload_text
@@ -33,16 +33,18 @@ from drupelet_host.topics import CHANNEL_LABEL, FRAME_SIZE, SharedKeys, SharedLi
 DATABASE_NAME = "channels.db"
 # What stands beside the content in a frame, at most: names, id, history, filter, repair request.
 CONTENT_SIZE_MAX = 400
-# T_max of SDS-R is so many periods, sync messages come after two: all members reckon alike.
-_T_MAX_PERIODS = 10
+# T_max of SDS-R is CHANNEL_PERIODS_MAX periods, sync messages come after two: all members reckon
+# alike.
 _SYNC_PERIODS = 2
+_ALL = "SELECT frame FROM messages WHERE channel = ? ORDER BY lamport, id"
+_LOGGED = _ALL.replace(" ORDER", " AND logged IS NOT 0 ORDER")
 
 
 def settings_of(shared: Shared, participants: int) -> Settings:
     """What the participants of a channel agree on by its period."""
     made = Settings()
     made.period_ms = made.t_min_ms = shared.period_ms
-    made.t_max_ms = shared.period_ms * _T_MAX_PERIODS
+    made.t_max_ms = shared.period_ms * CHANNEL_PERIODS_MAX
     made.sync_ms = shared.period_ms * _SYNC_PERIODS
     made.response_groups = response_groups(participants)
     return made
@@ -237,13 +239,12 @@ class Channels:
 
 
 def history(path: Path, channel: str) -> list[dict[str, Any]]:
-    """What a home's channel holds, in the order of its log. Raises StorageError."""
+    """What is in the log of a home's channel, in its order. Raises StorageError."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
-        rows = connection.execute(
-            "SELECT frame FROM messages WHERE channel = ? ORDER BY lamport, id",
-            (channel.encode(),),
-        ).fetchall()
+        # What waits for a dependency is kept, but not in the log; older files do not tell.
+        query = _LOGGED if "logged" in columns_of(connection) else _ALL
+        rows = connection.execute(query, (channel.encode(),)).fetchall()
     except sqlite3.Error as error:
         raise StorageError(database.explain(path, error)) from error
     finally:

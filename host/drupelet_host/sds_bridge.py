@@ -6,6 +6,8 @@ there has it. Filters and repair are each side's own; sync and ephemeral message
 
 Lamport values are milliseconds in `sds` and seconds in `sds-nim`: a message keeps one value on
 each side, behind all that it depends on, in a map that is made again from both logs at a start.
+A value that the other side's clock would not adopt, a day ahead or more, does not go over: there
+the message counts as sent now, and what depends on it follows its own time.
 """
 
 from collections import OrderedDict, deque
@@ -36,18 +38,34 @@ class _Side:
         size = keeper.load(handle)
         return from_sds(bytes(keeper.work[:size])) if size else None
 
+    def value_max(self, now_ms: int) -> int:
+        """The highest Lamport value that the clock adopts."""
+        clock = self.channel.clock
+        clock.is_far(clock.value, 0, now_ms)
+        return int.from_bytes(clock.limit, "little")
+
+    def value_now(self, now_ms: int) -> int:
+        """The Lamport value of what is sent now."""
+        clock = self.channel.clock
+        clock.tick(now_ms)
+        return int.from_bytes(clock.value, "little")
+
 
 class Bridge:
-    """Between a channel of dialect `sds` and one of `sds-nim`; `step` after whatever came in."""
+    """Between a channel of dialect `sds` and one of `sds-nim`; `step` after whatever came in.
 
-    def __init__(self, sds: Channel, nim: NimChannel) -> None:
+    refused: messages that were not carried, for want of room or because the other side did not
+    take them, and those whose Lamport value was not. now_ms: the time at which it begins.
+    """
+
+    def __init__(self, sds: Channel, nim: NimChannel, now_ms: int = 0) -> None:
         self._sides = (_Side(sds, 1), _Side(nim.channel, 1000))
         # Id -> Lamport value on each side.
         self._values: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         self.refused = 0
-        self._restore()
+        self._restore(now_ms)
 
-    def _restore(self) -> None:
+    def _restore(self, now_ms: int) -> None:
         """Make the map from what both sides keep, and carry what only one of them has."""
         kept: list[dict[bytes, int]] = []
         for side in self._sides:
@@ -66,7 +84,7 @@ class Bridge:
             while handle:
                 message = side.message(handle)
                 if message and message.message_id not in kept[1 - index]:
-                    self._queue(message, index)
+                    self._queue(message, index, now_ms)
                 handle = side.channel.keeper.next(handle)
 
     def _note(self, id: bytes, sds: int, nim: int) -> None:
@@ -91,9 +109,9 @@ class Bridge:
             # We brought it, and it had to wait: now this side may have it.
             side.channel.send(handle, now_ms)
         else:
-            self._queue(message, index)
+            self._queue(message, index, now_ms)
 
-    def _queue(self, message: Message, index: int) -> None:
+    def _queue(self, message: Message, index: int, now_ms: int) -> None:
         """Plan to carry a message from one side to the other."""
         other = self._sides[1 - index]
         if len(other.backlog) == _BACKLOG_MAX:
@@ -101,9 +119,15 @@ class Bridge:
             return
         lamport = message.lamport or 0
         value = lamport // 1000 if index == 0 else lamport * 1000
+        value_max = other.value_max(now_ms)
+        if value > value_max:
+            value = other.value_now(now_ms)
+            self.refused += 1
         for entry in message.causal:
-            if entry.message_id in self._values:
-                value = max(value, self._values[entry.message_id][1 - index] + 1)
+            before = self._values.get(entry.message_id)
+            # What is too far ahead there is behind everything anyway.
+            if before is not None and before[1 - index] < value_max:
+                value = max(value, before[1 - index] + 1)
         self._note(message.message_id, *((lamport, value) if index == 0 else (value, lamport)))
         message.lamport = value
         message.channel_id = other.channel.id

@@ -7,7 +7,7 @@ participants repair among themselves, only later (specs/sds.md "Design Assumptio
 from typing import Protocol
 
 from drupelet.channel import Channel
-from drupelet.errors import OK, CapacityError, PeerError
+from drupelet.errors import CapacityError, PeerError
 from drupelet.limits import CHANNEL_HISTORY_MAX, CHANNEL_MESSAGE_ID_MAX, CHANNEL_NAME_MAX
 from drupelet.wire.sds_nim import Entry, Message, from_sds, to_sds
 from drupelet_host.channel_db import FRAME_SIZE_MAX, ChannelDatabase
@@ -124,19 +124,32 @@ def catch_up(channel: Channel, node: History, now_ms: int) -> int:
     The client's events are to be taken meanwhile: full, the rest stays for another time.
     """
     came = 0
-    id = bytearray(CHANNEL_MESSAGE_ID_MAX)
+    before: list[bytes] = []
     for _ in range(_ROUNDS_MAX):
+        wanted = _wanted(channel)
+        if wanted == before:
+            break  # what comes is not taken in: asking again would not help
+        before = wanted
         # All first: while another host is waited for, the channel goes on.
-        sizes = (
-            channel.repairs.missing_into(row, id) for row in range(channel.repairs.wanted.count)
-        )
-        wanted = [bytes(id[:size]) for size in sizes]
-        frames = [found for one in wanted if (found := node.by_id(channel.id, one))]
-        taken = sum(
-            channel.receive(bytearray(frame), len(frame), now_ms) == OK for frame in frames
-        )
-        came += taken
-        if not taken:
-            break
+        found = [(one, frame) for one in wanted if (frame := node.by_id(channel.id, one))]
+        for id, frame in found:
+            if not _has(channel, id):
+                channel.receive(bytearray(frame), len(frame), now_ms)
+                came += _has(channel, id)
         channel.look_again(now_ms)
     return came
+
+
+def _wanted(channel: Channel) -> list[bytes]:
+    """The ids of what a channel asks for."""
+    id = bytearray(CHANNEL_MESSAGE_ID_MAX)
+    repairs = channel.repairs
+    sizes = (repairs.missing_into(row, id) for row in range(repairs.wanted.count))
+    return sorted(bytes(id[:size]) for size in sizes)
+
+
+def _has(channel: Channel, id: bytes) -> bool:
+    """Whether a message is in the log, or waits to be."""
+    key = bytearray(8)
+    channel.bloom.key_into(key, 0, id, 0, len(id))
+    return channel.keeper.find(key, 0, id, 0, len(id)) > 0

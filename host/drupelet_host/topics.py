@@ -12,12 +12,12 @@ from typing import Any, Protocol
 from drupelet.channel_seal import OVERHEAD, SenderKeys
 from drupelet.errors import OK, StorageError
 from drupelet.handover import TOPIC_SIZE, Handover
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.limits import FRAME_SIZE_MAX, HANDOVER_MS
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1
 from drupelet.topic import Topic
 from drupelet_host import clock
 from drupelet_host.aead import Aead
-from drupelet_host.config import Config, Peer, Shared
+from drupelet_host.config import Config, Peer, Shared, can_listen
 from drupelet_host.keys import look
 from drupelet_host.lines import UP, Brokers, Line
 from drupelet_host.member import Member
@@ -69,6 +69,18 @@ class _Live:
         self.link.receive(frame, size, now_ms)
 
 
+class _Audience(Handover):
+    """A handover to which listeners are added while it runs; a board's are fixed."""
+
+    def welcome(self, id: bytes) -> None:
+        """Take in one more listener: it is handed our key as the others were."""
+        self._ids = bytes(self._ids) + id
+        self._states.append(0)
+        self._tried_ms.append(-1)
+        self._waits_ms.append(HANDOVER_MS)
+        self.count += 1
+
+
 class SharedKeys:
     """The sender keys of one topic or channel, and who gets ours. Raises DrupeletError."""
 
@@ -80,7 +92,15 @@ class SharedKeys:
         if self.keys.load() != OK and self.keys.create() != OK:
             raise StorageError(self.port.failure)
         self.listeners = [peer.id for peer in settings.listeners(shared)]
-        self.handover = Handover(self.keys, settings.id, id, b"".join(self.listeners))
+        self.for_all = not shared.peers
+        self.handover = _Audience(self.keys, settings.id, id, b"".join(self.listeners))
+
+    def take_in(self, peer: Peer) -> None:
+        """A peer that was added listens from now on, if all do."""
+        if self.for_all and can_listen(peer) and peer.id not in self.listeners:
+            self.welcome(peer.id)
+            self.listeners.append(peer.id)
+            self.handover.welcome(peer.id)
 
     def was_shut_out(self, peer_id: bytes) -> bool:
         """Whether a device that listened has been shut out, and our chain is a later one."""
@@ -206,10 +226,16 @@ class Topics:
                 line.keys.welcome(id)
 
     def attend(self, line: Line) -> None:
-        """Hand keys over through a peer's line, and spare it what a topic carries."""
+        """Hand keys over through a peer's line, and spare it what a topic carries.
+
+        A peer that came after the start listens to channels; a topic has links of its own to
+        those who were there.
+        """
         id = line.peer.id
         line.handovers.clear()
         for shared in self.lines:
+            if shared.keys.id not in self._topics:
+                shared.keys.take_in(line.peer)
             row = shared.keys.handover.row(id)
             if row >= 0 and not line.url.plain:
                 line.handovers.append((shared.keys.handover, row))

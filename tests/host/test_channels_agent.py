@@ -2,18 +2,23 @@
 
 import itertools
 import json
+import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from drupelet.channel_open import open_channel
 from drupelet.errors import DrupeletError
-from drupelet_host import cli, config
+from drupelet_host import backup, cli, config
 from drupelet_host.broker import Broker
-from drupelet_host.channels import history
+from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
+from drupelet_host.channels import history, settings_of
 from drupelet_host.commands import ask_agent
-from drupelet_host.config import Peer
+from drupelet_host.config import CHANNEL_PERIOD_MS_MAX, ConfigError, Peer, Shared
+from helpers_channel import CHANNEL, START_MS, wire
 from host.conftest import Home, share_keys, wait_for
 
 NAMES = "abc"
@@ -94,3 +99,103 @@ def test_a_channel_of_three_agents(make_home: Callable[..., Home], broker: Broke
     wait_for(lambda: len(b.events("channel")) == 4, "the fourth")
     assert b.events("channel")[3]["text"] == "four" and b.check_alive() is False
     assert "1 to 400 bytes" in refused(a, "put", "chat", "x" * 401)
+
+
+def test_a_peer_that_is_added_is_in_the_channel_at_once(
+    make_home: Callable[..., Home], broker: Broker
+) -> None:
+    url = broker.start() + "/t"
+    peers = {name: Peer(name, IDS[name].to_bytes(4), url, "interactive", 50) for name in NAMES}
+    a = make_home("a", IDS["a"], peers["b"])
+    b = make_home("b", IDS["b"], peers["a"])
+    c = make_home("c", IDS["c"], peers["a"], peers["b"])
+    for home in (a, b, c):
+        with (home.path / "drupelet.toml").open("a") as file:
+            file.write(f'\n[[channels]]\nname = "chat"\nurl = "{url}"\nperiod_ms = 300\n')
+    for one, other in itertools.combinations((a, b, c), 2):
+        share_keys(one, other)
+    for home in (a, b):
+        home.start("--wait")
+    say(a, "before")
+    wait_for(lambda: len(b.events("channel")) == 1, "the first message")
+    c.start("--wait")
+    for home in (a, b):
+        words = ["peer", "add", "c", c.id.hex(), url, "--epoch-ms", "50"]
+        done = CliRunner().invoke(cli.app, [*words, "--home", str(home.path)])
+        assert done.exit_code == 0, done.output
+    say(c, "from c")
+    for home in (a, b, c):
+        wait_for(lambda home=home: len(home.events("channel")) == 2, "both messages")
+    [line] = a.status()["channels"]
+    assert sorted(line["listeners"]) == sorted((b.id.hex(), c.id.hex()))
+    wait_for(lambda: len(a.status()["channels"][0]["told"]) == 2, "all have our key")
+
+
+def with_channel(home: Home, period_ms: int) -> config.Config:
+    """The home's configuration with a channel of that period."""
+    config_path = home.path / "drupelet.toml"
+    text = config_path.read_text().partition("\n[[channels]]")[0]
+    text += f'\n[[channels]]\nname = "0"\nurl = "udp://239.1.1.1:9999"\nperiod_ms = {period_ms}\n'
+    config_path.write_text(text)
+    return config.load(home.path)
+
+
+def fill(path: Path) -> None:
+    """A channel's database with a message in the log and one that waits."""
+    database = ChannelDatabase(path)
+    channel = open_channel(CHANNEL, b"ann", SqliteKeeper(database, CHANNEL), lambda: 7)
+    for frame in (wire(b"there"), wire(b"waits", causal=(b"away",), lamport=START_MS + 1)):
+        assert channel.receive(frame, len(frame), 0) == 0
+    database.close()
+
+
+def test_a_period_whose_waits_would_be_too_long_is_refused(make_home: Callable[..., Home]) -> None:
+    home = make_home("a", IDS["a"])
+    settings = with_channel(home, CHANNEL_PERIOD_MS_MAX)
+    assert settings.channels[0].period_ms == CHANNEL_PERIOD_MS_MAX
+    with pytest.raises(ConfigError, match="channels 1: period_ms: must be a whole number from 20"):
+        with_channel(home, CHANNEL_PERIOD_MS_MAX + 1)
+
+
+@pytest.mark.parametrize("period_ms", [20, 209_716, CHANNEL_PERIOD_MS_MAX])
+def test_repair_reckons_with_every_period(tmp_path: Path, period_ms: int) -> None:
+    settings = settings_of(Shared("0", "udp://239.1.1.1:9999", (), period_ms), 300)
+    keeper = SqliteKeeper(ChannelDatabase(tmp_path / "c.db"), CHANNEL)
+    channel = open_channel(CHANNEL, b"ann", keeper, lambda: 7, settings)
+    channel.publish(b"x", 0, 1, 0)
+    for frame in (
+        wire(b"m", causal=(b"away",), author=b"bob"),
+        wire(b"n", sender=b"bob"),
+        *(wire(b"sync", content=None, repair=(b"n",), sender=b"b%d" % n) for n in range(9)),
+    ):
+        assert channel.receive(frame, len(frame), 0) == 0
+    assert channel.repairs.wanted.count == 1
+    assert 0 <= channel.wake_ms(0) <= 10 * period_ms
+
+
+def test_what_waits_is_not_shown(tmp_path: Path) -> None:
+    fill(tmp_path / "channels.db")
+    shown = history(tmp_path / "channels.db", "0")
+    assert [(entry["from"], entry["lamport"]) for entry in shown] == [("eve", START_MS)]
+
+
+def test_a_file_of_an_earlier_release_is_shown(tmp_path: Path) -> None:
+    fill(tmp_path / "channels.db")
+    database = ChannelDatabase(tmp_path / "channels.db")
+    database.connection.execute("DROP INDEX waiting")
+    database.connection.execute("ALTER TABLE messages DROP COLUMN logged")
+    database.close()
+    assert len(history(tmp_path / "channels.db", "0")) == 2
+
+
+def test_channels_are_in_a_backup(make_home: Callable[..., Home], tmp_path: Path) -> None:
+    home = make_home("a", IDS["a"])
+    with_channel(home, 30_000)
+    fill(home.path / "channels.db")
+    backup.back_up(home.path, tmp_path / "file")
+    with tarfile.open(tmp_path / "file") as tar:
+        assert "channels.db" in tar.getnames()
+    backup.restore(tmp_path / "file", tmp_path / "new")
+    restored = tmp_path / "new" / "channels.db"
+    assert history(restored, "0") == history(home.path / "channels.db", "0") != []
+    assert restored.stat().st_mode & 0o777 == 0o600

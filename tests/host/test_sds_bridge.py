@@ -2,10 +2,12 @@
 
 import random
 
-from drupelet.channel import Settings
+import pytest
+
+from drupelet.channel import Channel, Settings
 from drupelet.channel_keep import RamKeeper
 from drupelet.errors import E_PEER, OK
-from drupelet.wire.sds_nim import Message, decode, encode, from_sds
+from drupelet.wire.sds_nim import Entry, Message, decode, encode, from_sds
 from drupelet_host.sds_bridge import Bridge
 from drupelet_host.sds_nim_channel import NimChannel
 from helpers_channel import START_MS, Said, Talker, wire
@@ -203,3 +205,51 @@ def test_sync_messages_end_at_the_bridge() -> None:
     frame = wire(b"sync", content=None)
     world.left.channel.receive(frame, len(frame), 0)
     assert world.bridge.step(0) == 0 and world.right.say() == []
+
+
+def values(channel: Channel) -> dict[bytes, int]:
+    """The Lamport values of what a channel keeps."""
+    found = {}
+    handle = channel.keeper.next(0)
+    while handle:
+        size = channel.keeper.load(handle)
+        message = from_sds(bytes(channel.keeper.work[:size]))
+        found[message.message_id] = message.lamport or 0
+        handle = channel.keeper.next(handle)
+    return found
+
+
+# What wraps when it is a thousand times as much, and the highest there is.
+@pytest.mark.parametrize("far", [(1 << 64) // 1000 + 1, (1 << 63) - 1])
+def test_a_value_too_far_ahead_does_not_go_over(far: int) -> None:
+    world = Between()
+    for id, lamport, causal in (
+        (b"first", START_S, ()),
+        (b"far", far, ()),
+        (b"next", START_S + 5, (b"first", b"far")),
+    ):
+        history = [Entry(one) for one in causal]
+        frame = encode(Message(b"nina", id, b"nim", lamport, history, None, [], b"x"))
+        assert world.right.side.receive(frame, 1000) == OK
+        world.bridge.step(1000)
+    there = values(world.left.channel)
+    assert there[b"first"] < there[b"far"] < there[b"next"] == START_MS + 5000
+    assert there[b"far"] <= START_MS + 1001 and world.bridge.refused == 1
+    # Nor is it in the way of what comes back, or after a restart.
+    world.bridge = Bridge(world.left.channel, world.right.side, 1000)
+    frame = wire(b"back", causal=(b"far",), lamport=START_MS + 7000)
+    world.left.channel.receive(frame, len(frame), 1000)
+    world.bridge.step(1000)
+    assert values(world.right.channel)[b"back"] == START_S + 7
+
+
+def test_the_highest_value_of_sds_does_not_go_over() -> None:
+    world = Between()
+    frame = wire(b"far", lamport=(1 << 64) - 1)
+    world.left.channel.receive(frame, len(frame), 1000)
+    world.bridge.step(1000)
+    assert values(world.right.channel)[b"far"] <= START_S + 2 and world.bridge.refused == 1
+    reply = encode(Message(b"nina", b"next", b"nim", START_S + 9, [Entry(b"far")], None, [], b"x"))
+    assert world.right.side.receive(reply, 1000) == OK
+    world.bridge.step(1000)
+    assert values(world.left.channel)[b"next"] == START_MS + 9000

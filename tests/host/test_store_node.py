@@ -93,6 +93,33 @@ def test_a_participant_catches_up_from_a_store_node(tmp_path: Path) -> None:
     assert catch_up(ben.channel, store, ben.now_ms) == 0
 
 
+def test_what_a_channel_does_not_take_is_asked_for_once(tmp_path: Path) -> None:
+    class Asked(StoreNode):
+        count = 0
+
+        def by_id(self, channel: bytes, message_id: bytes) -> bytes | None:
+            self.count += 1
+            return super().by_id(channel, message_id)
+
+    store = Asked(ChannelDatabase(tmp_path / "node.db"))
+    store.hear(bytes(wire(b"m1", channel=CHANNEL)))
+    other = bytes(wire(b"m1", channel=b"another"))
+    store._connection.execute("UPDATE messages SET frame = ?", (other,))
+    ann = Talker()
+    ann.hear(wire(b"m2", causal=(b"m1",)))
+    assert catch_up(ann.channel, store, ann.now_ms) == 0 and store.count == 1
+    assert ann.channel.incoming.count == 1
+
+
+def test_our_own_lost_message_comes_from_a_store_node(tmp_path: Path) -> None:
+    store = node(tmp_path)
+    store.hear(bytes(wire(b"mine", sender=b"ann")))
+    ann = Talker()
+    ann.hear(wire(b"dep", causal=(b"mine",), author=b"ann", lamport=START_MS + 1))
+    assert catch_up(ann.channel, store, ann.now_ms) == 1
+    assert ann.log == [b"mine", b"dep"]
+
+
 def test_without_a_store_node_the_same_comes_later() -> None:
     ann, ben = Talker(), Talker(b"ben", seed=2)
     for number in range(12):
