@@ -290,9 +290,9 @@ def test_an_unknown_mapping_names_those_there_are(tmp_path):
         assert told.name == name and "ODbL" in told.source
 
 
-def test_an_unknown_data_rate_names_file_and_rate(tmp_path):
+def test_an_unknown_data_rate_names_file_line_and_rate(tmp_path):
     bad = line(0, 1).replace("SF7BW125", "DR5")
-    with pytest.raises(TelemetryError, match=r"log\.csv: data rate 'DR5'"):
+    with pytest.raises(TelemetryError, match=r"log\.csv: line 2: data rate 'DR5'"):
         import_frames.import_files(*write(tmp_path, [HEAD, bad]))
 
 

@@ -23,7 +23,7 @@ LOW_RATE_SYMBOL_MS = 16.0
 # LoRaWAN 1.0 around an application payload: MHDR 1, FHDR 7 without options, FPort 1, MIC 4.
 LORAWAN_BYTES = 13
 
-_DATA_RATE = re.compile(r"SF(\d+)(?:BW(\d+))?")
+_DATA_RATE = re.compile(r"SF(\d{1,2})(?:BW(\d{1,4}))?")
 
 
 def symbol_ms(spreading: int, bandwidth_hz: int = BANDWIDTH_HZ) -> float:
@@ -75,5 +75,5 @@ def data_rate(text: str) -> tuple[int, int]:
     """Spreading factor and bandwidth in Hz of a name like `SF12BW125` or `SF7`."""
     found = _DATA_RATE.fullmatch(text.strip())
     if found is None:
-        raise TelemetryError(f"data rate {text!r}: want a name like SF12BW125")
+        raise TelemetryError(f"data rate {text[:40]!r}: want a name like SF12BW125")
     return int(found[1]), int(found[2] or 125) * 1000

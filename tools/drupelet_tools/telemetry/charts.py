@@ -333,7 +333,8 @@ def specification(chart: Chart) -> str:
     told["background"] = None
     told["autosize"] = {"type": "fit-x", "contains": "padding"}
     told["width"] = "container"
-    return json.dumps(told, separators=(",", ":")).replace("</", "<\\/")
+    # `<!--<script>` in a name would hide the end of the element, too.
+    return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def picture(chart: Chart) -> str:

@@ -93,3 +93,17 @@ def device_name(device_id: bytes) -> str:
     """Hex of an 8-byte device id; a 4-byte id (left-aligned, zeros behind) gives 8 digits."""
     text = device_id.hex()
     return text[:8] if text.endswith("00000000") else text
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be written as UTF-8; with half a surrogate pair it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_text(text: str) -> str:
+    """The text, with U+FFFD for what cannot be written as UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

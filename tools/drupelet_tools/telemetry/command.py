@@ -102,20 +102,18 @@ def query(
     """Run a SELECT over segments, state_time, traffic, messages, battery, health, quarantine,
     clocks, events, sources, devices."""
     with _one_line():
-        from drupelet_tools.telemetry import sql
+        from drupelet_tools.telemetry import query_output, sql
 
-        names, rows = sql.run(statement, lake, master)
+        found = sql.run(statement, lake, master)
         if as_json:
-            for row in rows:
-                typer.echo(json.dumps(dict(zip(names, row, strict=True)), default=str))
-            return
-        from rich.console import Console
-        from rich.table import Table
-
-        shown = Table(*names)
-        for row in rows:
-            shown.add_row(*("" if value is None else str(value) for value in row))
-        Console(file=sys.stdout).print(shown)
+            names = query_output.distinct(found.names)
+            for row in found.rows:
+                typer.echo(query_output.line(names, row))
+        else:
+            query_output.show(found.names, found.rows, sys.stdout)
+        if found.more:
+            told = f"drupelet telemetry: the first {sql.ROWS_MAX:,} rows; there are more"
+            typer.echo(f"{told}: add a LIMIT, or GROUP BY", err=True)
 
 
 command_report.register(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 LakeOption = Annotated[Path, typer.Option("--lake", help="Folder of the lake.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
+
+
+COUNT_MAX = 2**53  # beyond, JSON's readers do not agree on the number
+NAMES_SHOWN = 8  # of a large fleet
 
 
 def register(app: typer.Typer) -> None:
@@ -83,11 +87,18 @@ def report(
         told = read_results(results)
         plan = _plan(fleet, battery)
         now_ms = _moment_ms(now)
+        if csv and html.suffix == ".csv":
+            raise TelemetryError(
+                f"--html {html}: --csv writes a file of this name; name the page"
+                f" {html.with_suffix('.html').name}"
+            )
         if not html.parent.is_dir():  # said before the work, not after it
             raise TelemetryError(
                 f"cannot write the report: {html.parent}: no such folder; make it"
             )
-        with progress("devices", page.device_count(lake)) as advance:
+        devices = page.device_names(lake)
+        _match(devices, results, told, fleet, plan)
+        with progress("devices", len(devices)) as advance:
             found = page.write_report(
                 lake, html, told, plan=plan, now_ms=now_ms, seed=seed, advance=advance
             )
@@ -286,25 +297,65 @@ def _plan(fleet: Path | None, battery: str | None) -> FleetPlan | None:
 def _moment_ms(now: str | None) -> float | None:
     if now is None:
         return None
+    from drupelet_tools.telemetry.mapping import WALL_MS_MAX, WALL_MS_MIN
+
     try:
         moment = datetime.fromisoformat(now)
     except ValueError:
         raise TelemetryError(f"--now {now!r}: want an ISO time like 2026-11-21T09:00Z") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp() * 1000
+    now_ms = moment.timestamp() * 1000
+    if not WALL_MS_MIN <= now_ms <= WALL_MS_MAX:
+        raise TelemetryError(f"--now {now!r}: want a time from 2000 to 2100")
+    return now_ms
+
+
+def _match(
+    devices: Sequence[tuple[str, str]],
+    results: Path | None,
+    told: Mapping[str, object] | None,
+    fleet: Path | None,
+    plan: FleetPlan | None,
+) -> None:
+    """Refuse counts of a device that is not there, for they would be in no sum; a plan may name
+    one that was not heard of yet, so that is only said."""
+    known = {word for device in devices for word in device}
+    if not known:
+        return  # an empty lake is told by who reads it
+    counted = sorted(set(told or ()) - known)
+    if counted:
+        have = ", ".join(sorted(name for _, name in devices)[:NAMES_SHOWN])
+        raise TelemetryError(f"{results}: {counted[0]!r} is no device of the lake; it has {have}")
+    planned = sorted(set(plan.devices if plan else ()) - known)
+    if planned:
+        names = ", ".join(repr(name) for name in planned[:NAMES_SHOWN])
+        more = f" and {len(planned) - NAMES_SHOWN:,} more" if len(planned) > NAMES_SHOWN else ""
+        typer.echo(f"{fleet}: no device of the lake: {names}{more}", err=True)
 
 
 def read_results(path: Path | None) -> dict[str, dict[str, int]] | None:
     """Counts by device name, as whoever ran the devices knows them; None without a file."""
     if path is None:
         return None
+    from drupelet_tools.telemetry.figures import RESULT_KEYS
+
     try:
         told = json.loads(path.read_text("utf-8"))
     except OSError as refused:
         raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
-    except ValueError as broken:
+    except (ValueError, RecursionError) as broken:
         raise TelemetryError(f"{path}: not JSON: {broken}") from None
     if not isinstance(told, dict) or not all(isinstance(row, dict) for row in told.values()):
         raise TelemetryError(f"{path}: want device name -> expected, delivered, …")
-    return told
+    for name, row in told.items():
+        for key in RESULT_KEYS:
+            value = row.get(key)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if value is not None and not (whole and 0 <= value <= COUNT_MAX):
+                want = "want a whole number, 0 or more"
+                raise TelemetryError(f"{path}: {name!r}: {key} = {repr(value)[:40]}: {want}")
+    return {
+        name: {key: value for key, value in row.items() if value is not None}
+        for name, row in told.items()
+    }

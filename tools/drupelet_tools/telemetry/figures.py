@@ -119,7 +119,13 @@ def _read(lake: Lake, plan: FleetPlan, now_ms: float | None, seed: int) -> _Flee
 def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     own = {table: rows.get(device["device"], []) for table, rows in fleet.tables.items()}
     plan = fleet.plan.of(device["device"], device["name"])
-    device = {**device, "board": device["board"] or plan.board}
+    device = {
+        **device,
+        "board": device["board"] or plan.board,
+        # What it counted tells, too, what it has; on it the current of some boards depends.
+        "carriers": device["carriers"]
+        or ", ".join(sorted({r["carrier"] for r in own["traffic"]})),
+    }
     total = {name: sum(row[name] or 0 for row in own["health"]) for name in _SUMS}
     row: Row = {**device, **{key: given.get(key) for key in RESULT_KEYS}}
     row["delivered"] = given.get("delivered", total["messages_delivered"])
@@ -202,7 +208,7 @@ def _charge(device: Row, own: Rows, row: Row) -> Row:
 
 
 def _carriers(device: Row) -> tuple[str, ...]:
-    return tuple(name.strip() for name in device["carriers"].split(","))
+    return tuple(name.strip().lower() for name in device["carriers"].split(","))
 
 
 def _operations(row: Row) -> dict[str, int]:

@@ -20,6 +20,7 @@ from drupelet_tools.telemetry import lake as lakes
 from drupelet_tools.telemetry.airtime import FRAME_BYTES_MAX, data_rate, time_on_air_ms
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.import_read import Unusable, read_frames
+from drupelet_tools.telemetry.inputs import check_path
 from drupelet_tools.telemetry.mapping import Frame, FrameMapping, load_mapping
 
 Row = dict[str, Any]
@@ -280,6 +281,7 @@ def import_files(
     frames: list[Frame] = []
     unusable: list[Unusable] = []
     for path in paths:
+        check_path(path)
         own, bad = read_frames(path, mapping, advance)
         if bad and not own:
             raise TelemetryError(f"{_first(bad)}: no line fits the mapping {mapping.name!r}")
@@ -293,10 +295,7 @@ def import_files(
             f"{_first(unusable)}{more}: nothing imported; mend it, or leave such lines in"
             " quarantine with --skip-unusable"
         )
-    try:
-        rows = tables(frames, mapping, unusable)
-    except TelemetryError as told:
-        raise TelemetryError(f"{paths[0]}: {told}") from None
+    rows = tables(frames, mapping, unusable)
     return _append(paths, frames, unusable, rows, mapping, text, lake)
 
 
@@ -315,12 +314,13 @@ def _append(
 ) -> Imported:
     devices = {frame.device: frame.name for frame in frames}
     origin = _origin(paths, text)
-    _refuse_known(lake, origin, devices)
     names = {
         device: {"name": name, "carriers": mapping.carrier, "board": mapping.board}
         for device, name in devices.items()
     }
-    new = lakes.append(lake, rows, origin, names=names)
+    new = lakes.append(
+        lake, rows, origin, names=names, look=lambda state: _refuse_known(state, devices)
+    )
     return Imported(
         frames=len(frames),
         devices=len(devices),
@@ -330,17 +330,14 @@ def _append(
     )
 
 
-def _refuse_known(root: Path, origin: str, devices: Mapping[str, str]) -> None:
+def _refuse_known(state: lakes.Lake, devices: Mapping[str, str]) -> None:
     """Sessions and repeats cannot be told across imports, so a device is imported once."""
-    if not (root / lakes.MANIFEST).exists():
-        return
-    state = lakes.open_lake(root)
-    if any(part.origin == origin for part in state.parts):
-        return
-    known = set(state.read("health").column("device").to_pylist()) & set(devices)
+    known = set(state.read("health", ["device"]).column("device").to_pylist()) & set(devices)
     if known:
+        first = sorted(known)[0]
+        how = "another import" if first in state.imported() else "its black boxes"
         raise TelemetryError(
-            f"{root}: {sorted(known)[0]} is in the lake from another import; give all files of"
+            f"{state.root}: {first} is in the lake from {how}; give all files of"
             " a device in one call, into a new lake"
         )
 

@@ -6,6 +6,7 @@ the caller's choice.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import json
@@ -22,6 +23,7 @@ from drupelet_tools.telemetry.mapping import Frame, FrameMapping, frame_of
 LINE_BYTES_MAX = 1 << 20  # a frame's record is some kilobytes; more is another kind of file
 FRAMES_MAX = 20_000_000  # held in memory at once, some 300 bytes each
 GZIP_MAGIC = b"\x1f\x8b"
+NO_TEXT = "not UTF-8 text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,12 @@ def read_frames(
 Record = tuple[int, int, "dict[str, Any] | str"]
 
 
-def _lines(path: Path, advance: Advance | None) -> Iterator[tuple[int, int, str]]:
-    """(number from 1, offset in the text, line) of the lines that hold something."""
+Line = tuple[int, int, "str | None"]
+
+
+def _lines(path: Path, advance: Advance | None) -> Iterator[Line]:
+    """(number from 1, offset in the text, line) of the lines that hold something; None for a
+    line that is no UTF-8. The mark that some editors put before a text is left out."""
     offset = number = told = 0
     try:
         with open(path, "rb") as file, closing(_opened(file)) as text:
@@ -78,8 +84,8 @@ def _lines(path: Path, advance: Advance | None) -> Iterator[tuple[int, int, str]
                         f"{path}: line {number} is longer than {LINE_BYTES_MAX:,} bytes;"
                         " want one record per line"
                     )
-                if line.strip():
-                    yield number, offset, line.decode("utf-8", "surrogateescape")
+                if line.removeprefix(codecs.BOM_UTF8).strip():
+                    yield number, offset, _text(line)
                 offset += len(line)
                 if advance is not None and file.tell() - told >= 1 << 16:
                     advance(file.tell() - told)
@@ -92,29 +98,48 @@ def _lines(path: Path, advance: Advance | None) -> Iterator[tuple[int, int, str]
         raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
 
 
+def _text(line: bytes) -> str | None:
+    try:
+        return line.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        return None
+
+
 def _opened(file: IO[bytes]) -> IO[bytes]:
     magic = file.read(len(GZIP_MAGIC))
     file.seek(0)
     return gzip.GzipFile(fileobj=file) if magic == GZIP_MAGIC else file  # type: ignore[return-value]
 
 
-def _ndjson(_path: Path, lines: Iterator[tuple[int, int, str]]) -> Iterator[Record]:
+def _ndjson(_path: Path, lines: Iterator[Line]) -> Iterator[Record]:
     for number, offset, line in lines:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as broken:
-            told = broken.msg if isinstance(broken, json.JSONDecodeError) else "too deep"
-            yield number, offset, f"not JSON: {told}"
-            continue
-        yield number, offset, record if isinstance(record, dict) else "not a JSON object"
+        yield number, offset, NO_TEXT if line is None else _json(line)
 
 
-def _csv(path: Path, lines: Iterator[tuple[int, int, str]]) -> Iterator[Record]:
+def _json(line: str) -> dict[str, Any] | str:
+    """The record of a line, or why there is none."""
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as broken:
+        return f"not JSON: {broken.msg}"
+    except RecursionError:
+        return "not JSON: too deep"
+    except ValueError:  # Python takes no longer ones, for the time that they cost
+        return "a number in it has thousands of digits"
+    return record if isinstance(record, dict) else "not a JSON object"
+
+
+def _csv(path: Path, lines: Iterator[Line]) -> Iterator[Record]:
     """One record per line, so a quote that is not closed is that line's, not the rest's."""
     heads: list[str] = []
     for number, offset, line in lines:
+        if line is None:
+            if not heads:
+                raise TelemetryError(f"{path}: line {number}: {NO_TEXT}; mend the head")
+            yield number, offset, NO_TEXT
+            continue
         try:
-            cells = next(csv.reader([line.lstrip("\ufeff")], strict=True))
+            cells = next(csv.reader([line], strict=True))
         except csv.Error as broken:
             reason = f"not CSV: {broken}"
             if line.count('"') % 2:

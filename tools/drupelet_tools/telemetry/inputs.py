@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from drupelet.errors import DrupeletError
 from drupelet.limits import BLOCK_HEADER_SIZE, BOX_HEADER_SIZE, CONTENT_HEADER_SIZE
 from drupelet.parts import PART_HEAD_SIZE
-from drupelet_tools.telemetry import codes
+from drupelet_tools.telemetry import codes, energy
 from drupelet_tools.telemetry.codes import device_name
 from drupelet_tools.telemetry.decode import NONE, Bytes, Flags, Ints, read_header
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -44,6 +44,10 @@ SEGMENT_SIZE_MAX = 1 << 20
 # CRC tells two contents under one header apart.
 HEAD_SIZE = BOX_HEADER_SIZE + BLOCK_HEADER_SIZE
 WINDOW_SIZE = 1 << 20
+FOLDERS_MAX = 1 << 20  # below a given one; a link to the root of a machine must come to an end
+# Of the black box's own carriers, and those that a board's table tells apart.
+CARRIERS = (*codes.CARRIERS, "udp", "lora", "ble")
+UNTOLD = ("", "-", "board")  # what an agent writes of a peer of which it does not know
 UNNAMED = ""  # device of a segment whose header is damaged
 
 
@@ -116,16 +120,20 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
     given = [Path(path) for path in paths]
     for path in given:
         if path.is_dir():
-            inside = (p for p in path.rglob("*") if p.is_file() and _has_segments(p))
+            inside = (p for p in _below(path) if p.is_file() and _has_segments(p))
             files = sorted(p.resolve() for p in inside)
             given_place = path.resolve()
             found.update(dict.fromkeys(p for p in files if not _in_lake(p, given_place, lake)))
         elif path.suffix == BUNDLE_SUFFIX:
             raise TelemetryError(_bundle(path))
-        elif path.exists():
+        elif path.is_file():
             found[path.resolve()] = None
+        elif path.exists():
+            raise TelemetryError(f"{path}: neither a file nor a folder")
         else:
             raise TelemetryError(f"{path}: no such file or folder")
+    for path in found:
+        check_path(path)
     if not found:
         for path in given:
             if path.is_dir() and next(path.rglob("*" + BUNDLE_SUFFIX), None):
@@ -135,6 +143,36 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
             f"{names}: no black-box segments (*{SEGMENT_SUFFIX}, *{PACK_SUFFIX}) in it"
         )
     return list(found)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Files in a folder and below it, also through links; each folder once.
+
+    Raises:
+        TelemetryError: there are too many folders.
+    """
+    seen: set[str] = set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        if len(seen) > FOLDERS_MAX:
+            raise TelemetryError(
+                f"{folder}: more than {FOLDERS_MAX:,} folders; does a link lead out of it?"
+            )
+        yield from (Path(place, name) for name in names)
+
+
+def check_path(path: Path) -> None:
+    """Refuse a path that no table can hold.
+
+    Raises:
+        TelemetryError: its name is no UTF-8.
+    """
+    if not codes.is_text(str(path)):
+        raise TelemetryError(f"{str(path)!a}: its name is not UTF-8; rename it")
 
 
 def _has_segments(path: Path) -> bool:
@@ -418,44 +456,71 @@ def append_to_pack(pack: bytearray, data: bytes) -> int:
     return offset
 
 
-def find_names(paths: Iterable[Path]) -> dict[str, dict[str, str]]:
-    """What the names.json files directly in the given folders say."""
+def find_names(paths: Iterable[Path], exported: Path) -> dict[str, dict[str, str]]:
+    """What the names.json files directly in the given folders say.
+
+    Below `exported` an agent wrote them, with boards in its owner's own words: one that has no
+    table counts as not told.
+    """
     found: dict[str, dict[str, str]] = {}
     for path in paths:
         if (path / NAMES_FILE).is_file():
-            found.update(read_names(path / NAMES_FILE))
+            found.update(read_names(path / NAMES_FILE, strict=not path.is_relative_to(exported)))
     return found
 
 
-def read_names(path: Path) -> dict[str, dict[str, str]]:
+def read_names(path: Path, *, strict: bool = True) -> dict[str, dict[str, str]]:
     """Read names.json: device id in hex -> `name`, `carrier` (one or a list), `board`.
 
     Raises:
-        TelemetryError: no such file, not JSON, or not of that shape.
+        TelemetryError: no such file, not JSON, not of that shape, or (`strict`) a board or a
+            carrier in it is not known.
     """
     try:
         told = json.loads(path.read_text("utf-8"))
     except OSError as refused:
         raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
-    except ValueError as broken:
+    except (ValueError, RecursionError) as broken:
         raise TelemetryError(f"{path}: not JSON: {broken}") from None
     try:
-        return clean_names(told)
+        return clean_names(told, strict=strict)
+    except TelemetryError as wrong:
+        raise TelemetryError(f"{path}: {wrong}") from None
     except (AttributeError, TypeError, ValueError):
         raise TelemetryError(
             f'{path}: want {{"<device id, hex>": {{"name": …, "carrier": …, "board": …}}}}'
         ) from None
 
 
-def clean_names(told: dict[str, dict[str, object]]) -> dict[str, dict[str, str]]:
-    """Bring device ids to the form of the tables, and carriers to one string."""
+def clean_names(
+    told: Mapping[str, Mapping[str, object]], *, strict: bool = True
+) -> dict[str, dict[str, str]]:
+    """Bring device ids to the form of the tables, and carriers to one string.
+
+    Raises:
+        TelemetryError: a board or a carrier that is not known; if not `strict`, it is left out.
+    """
+    boards = {*energy.board_names(), *codes.BOARD_KINDS.values()}
     names = {}
     for device, facts in told.items():
         carriers = facts.get("carrier", facts.get("carriers", ""))
-        listed = carriers if isinstance(carriers, list) else [carriers]
+        listed = carriers if isinstance(carriers, list) else str(carriers or "").split(",")
+        known = [_known(device, "carrier", one, CARRIERS, strict) for one in listed]
         names[device_name(bytes.fromhex(device).ljust(8, b"\0"))] = {
-            "name": str(facts.get("name", "")),
-            "carriers": ", ".join(str(carrier) for carrier in listed if carrier),
-            "board": str(facts.get("board", "")),
+            "name": codes.as_text(str(facts.get("name", ""))),
+            "carriers": ", ".join(one for one in known if one),
+            "board": _known(device, "board", facts.get("board"), boards, strict),
         }
     return names
+
+
+def _known(device: str, what: str, told: object, known: Collection[str], strict: bool) -> str:
+    word = "" if told is None else str(told).strip().lower()
+    if word in UNTOLD:
+        return ""
+    if word in known:
+        return word
+    if strict:
+        have = ", ".join(sorted(known))
+        raise TelemetryError(f"{device}: {what} {word!r}: leave it out, or want one of {have}")
+    return ""

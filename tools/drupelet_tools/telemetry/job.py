@@ -27,7 +27,15 @@ import pyarrow.compute as pc
 
 from drupelet_tools.telemetry import clocks, inputs, worker
 from drupelet_tools.telemetry.errors import TelemetryError
-from drupelet_tools.telemetry.lake import Lake, Part, create_lake, locked, publish, write_table
+from drupelet_tools.telemetry.lake import (
+    Lake,
+    Part,
+    begin,
+    create_lake,
+    locked,
+    publish,
+    write_table,
+)
 from drupelet_tools.telemetry.lake import sweep as sweep_lake
 from drupelet_tools.telemetry.memory import give_back
 from drupelet_tools.telemetry.plan import ENTRY, Unnamed, make_plan
@@ -149,16 +157,20 @@ def ingest(
     with locked(root):
         state = create_lake(root)
         state.check()
-        sweep_lake(state)
         run = secrets.token_hex(6)
-        folders = inputs.export_agents(given, root / "plans" / run)
+        exported = root / "plans" / run
+        folders = inputs.export_agents(given, exported)
         files = inputs.find_files(folders, root)
-        state.names.update({**inputs.find_names(folders), **inputs.clean_names(names)})
+        keep = {path for path in files if not path.is_relative_to(exported)}
+        sweep_lake(state, {*keep, exported})
+        state.names.update(inputs.find_names(folders, exported))
+        state.names.update(inputs.clean_names(names))
+        begin(state)
         progress = Progress(root, files, watch) if watch else None
         counts = _ingest_batches(
             state, files, Task(str(root), run, events), _Lazy(spark), progress
         )
-        sweep_lake(state)
+        sweep_lake(state, keep)
     return counts
 
 
@@ -169,12 +181,18 @@ def _ingest_batches(
     found = repeated = 0
     devices: set[str] = set()
     fresh: list[Part] = []
+    imported = state.imported()
     batches = count()  # `enumerate` would hold on to each listing until the next one
     for listing in inputs.scan_batches(files, BATCH_SEGMENTS):
         step = replace(task, run=f"{task.run}-{next(batches)}")
         size = int(listing.size.sum())
         plan = make_plan(listing, state, runner.parallelism)
         del listing
+        for device in sorted(plan.devices & imported)[:1]:
+            raise TelemetryError(
+                f"{state.root}: {device} is in the lake from an import, and its black boxes would"
+                " count on top; ingest them into another lake"
+            )
         found += plan.found
         repeated += plan.repeated
         devices |= plan.devices

@@ -8,7 +8,9 @@
 
 Parts are only added. When a boot that a part holds has news, a later part holds all rows of that
 boot anew and says so in its table `renewed`; the earlier rows stop counting. Files that no
-manifest names are removed when the next ingest starts.
+manifest names are removed when the next ingest starts, if they have names that an ingest gives.
+A manifest is there before the first part or pack, so folders with something in them and no
+manifest are not touched: somebody's own, or a lake that lost it.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -42,6 +45,16 @@ from drupelet_tools.telemetry.schemas import (
 MANIFEST = "manifest.json"
 FOLDERS = ("parts", "packs", "plans")
 PARQUET_END = b"PAR1"
+# The names that an ingest and an import give; only such files are ever removed.
+_RUN = r"[0-9a-f]{12}"
+_GROUP = rf"{_RUN}-\d+-\d+-\d+-[0-9a-f]{{6}}"
+OWN_NAMES = {
+    "parts": re.compile(
+        rf"({_GROUP}|{_RUN}-\d+-unnamed|{_RUN}|import-[0-9a-f]{{16}})-[a-z_]+\.parquet"
+    ),
+    "packs": re.compile(rf"{_GROUP}\.dbxpack"),
+    "plans": re.compile(rf"{_RUN}|{_RUN}-\d+-\d+\.(arrow|done)"),
+}
 
 
 @dataclass(slots=True)
@@ -134,6 +147,15 @@ class Lake:
         except (OSError, pa.ArrowInvalid) as broken:
             raise self._unreadable(path, str(broken).splitlines()[0]) from None
 
+    def imported(self) -> set[str]:
+        """Devices whose boots were added as rows (`append`); no segment may tell of them, too."""
+        found: set[str] = set()
+        for part in self.parts:
+            if part.origin and part.has("health"):
+                rows = self._file(part.path("health"), ["device"], None)
+                found.update(pc.unique(rows["device"]).to_pylist())
+        return found
+
     def check(self) -> None:
         """Look at the ends of all files: those of Parquet say what they are.
 
@@ -174,7 +196,7 @@ class Lake:
         for device in sorted(told):
             facts = self.names.get(device, {})
             board = facts.get("board") or codes.BOARD_KINDS.get(told[device] or 0, "")
-            name = facts.get("name") or device
+            name = codes.as_text(facts.get("name") or device)
             carriers = facts.get("carriers", "")
             rows.append({"device": device, "name": name, "carriers": carriers, "board": board})
         return pa.Table.from_pylist(rows, schema=DEVICES)
@@ -251,14 +273,33 @@ def create_lake(root: Path) -> Lake:
     """Open a lake, or make an empty folder for one.
 
     Raises:
-        TelemetryError: the folder cannot be made or written.
+        TelemetryError: the folder cannot be made or written, or is not a lake's.
     """
+    strange = _strange_folder(root)  # looked at first: another's first ingest may write now
+    if strange and not (root / MANIFEST).exists():
+        raise TelemetryError(
+            f"{root / strange}: holds files, and {root} has no {MANIFEST}: not a lake, or one"
+            " that lost it; name a new folder as --lake, and the segments and packs as input"
+        )
     try:
         for folder in (root, *(root / name for name in FOLDERS)):
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as refused:
         raise TelemetryError(f"{root}: cannot write the lake: {refused.strerror}") from None
     return open_lake(root) if (root / MANIFEST).exists() else Lake(root)
+
+
+def _strange_folder(root: Path) -> str:
+    """The folder in which something lies that an ingest into a new lake does not leave; or ""."""
+    for folder in FOLDERS:
+        try:
+            names = os.listdir(root / folder)
+        except OSError:
+            continue  # none there, or none that can be made: then making it says why
+        # Work lists come before the manifest does; nothing else.
+        if any(folder != "plans" or not OWN_NAMES[folder].fullmatch(name) for name in names):
+            return folder
+    return ""
 
 
 @contextmanager
@@ -276,6 +317,16 @@ def locked(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def begin(lake: Lake) -> None:
+    """Give a new lake its manifest, before its first part: then all that lies in it is its own.
+
+    Raises:
+        TelemetryError: the lake's folder cannot be written.
+    """
+    if not (lake.root / MANIFEST).exists():
+        publish(lake)
 
 
 def publish(lake: Lake) -> None:
@@ -309,19 +360,25 @@ def publish(lake: Lake) -> None:
         ) from None
 
 
-def sweep(lake: Lake) -> int:
-    """Remove files that the manifest does not name (a killed ingest's, or superseded ones)."""
+def sweep(lake: Lake, keep: Collection[Path] = ()) -> int:
+    """Remove files that the manifest does not name (a killed ingest's, or superseded ones).
+
+    Files with other names than an ingest gives are somebody's own and stay, and so do those
+    in `keep` (resolved paths) and folders with one of these in them.
+    """
     named = {part.path(table) for part in lake.parts for table in TABLES if part.has(table)}
     named |= {pack for part in lake.parts for pack in part.packs} | {lake.clocks}
     removed = 0
     for folder in FOLDERS:
         for path in sorted((lake.root / folder).iterdir()):
-            if f"{folder}/{path.name}" not in named:
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink(missing_ok=True)
-                removed += 1
+            own = OWN_NAMES[folder].fullmatch(path.name)
+            if not own or f"{folder}/{path.name}" in named or path in keep:
+                continue
+            if not path.is_dir() or path.is_symlink():
+                path.unlink(missing_ok=True)
+            elif not any(kept.is_relative_to(path) for kept in keep):
+                shutil.rmtree(path, ignore_errors=True)
+            removed += 1
     return removed
 
 
@@ -330,6 +387,7 @@ def append(
     rows: Mapping[str, Iterable[Mapping[str, Any]]],
     origin: str,
     names: Mapping[str, Mapping[str, str]] | None = None,
+    look: Callable[[Lake], None] | None = None,
 ) -> bool:
     """Add rows that do not come from segments, as one part; False: the lake has this origin.
 
@@ -338,6 +396,7 @@ def append(
         rows: by table; missing columns are null.
         origin: names the content, so that the same is not added twice.
         names: device -> `name`, `carriers`, `board`.
+        look: called with the lake, which is held, before anything is written; may refuse.
 
     Raises:
         TelemetryError: the lake cannot be written, or a row does not fit its table.
@@ -348,19 +407,26 @@ def append(
         lake = create_lake(root)
         if any(part.origin == origin for part in lake.parts):
             return False
+        if look is not None:
+            look(lake)
         part = Part(id="import-" + hashlib.sha256(origin.encode()).hexdigest()[:16], origin=origin)
-        for table, listed in rows.items():
-            try:
-                filled = pa.Table.from_pylist(list(listed), schema=TABLES[table])
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as wrong:
-                raise TelemetryError(f"{origin}: {table}: {wrong}") from None
-            part.counts[table] = filled.num_rows
-            if filled.num_rows:
-                write_table(root / part.path(table), filled)
+        filled = {table: _filled(origin, table, listed) for table, listed in rows.items()}
+        begin(lake)
+        for table, whole in filled.items():
+            part.counts[table] = whole.num_rows
+            if whole.num_rows:
+                write_table(root / part.path(table), whole)
         lake.parts.append(part)
         lake.names.update({device: dict(facts) for device, facts in (names or {}).items()})
         publish(lake)
     return True
+
+
+def _filled(origin: str, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    try:
+        return pa.Table.from_pylist(list(rows), schema=TABLES[table])
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as wrong:
+        raise TelemetryError(f"{origin}: {table}: {wrong}") from None
 
 
 def write_table(path: Path, table: pa.Table) -> None:

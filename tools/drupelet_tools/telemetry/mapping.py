@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from drupelet_tools.telemetry.airtime import data_rate, symbol_ms
+from drupelet_tools.telemetry.codes import is_text
 from drupelet_tools.telemetry.energy_figure import parsed, table_names, table_text
 from drupelet_tools.telemetry.errors import TelemetryError
 
@@ -24,6 +26,14 @@ READINGS = {
     "soc_pct": {"percent": 1.0, "share": 100.0},
     "temperature_c": {"C": 1.0},
     "charge_mah": {"mAh": 1.0, "C": 1 / 3.6, "uAh": 0.001},
+}
+# What a reading can be in those units; beyond, it is a damaged frame or the wrong unit. A gauge's
+# estimate may run over 100 %, a charge counter below 0.
+READING_BOUNDS = {
+    "mv": (0.0, 100_000.0),
+    "soc_pct": (0.0, 150.0),
+    "temperature_c": (-100.0, 300.0),
+    "charge_mah": (-1e7, 1e7),
 }
 WALL_MS_MIN = 946_684_800_000  # 2000-01-01: an earlier time is no time
 WALL_MS_MAX = 4_102_444_800_000  # 2100-01-01
@@ -208,6 +218,8 @@ def frame_of(record: MappingOf[str, Any], mapping: FrameMapping) -> Frame:
     if not device.isprintable() or len(device) > DEVICE_CHARACTERS_MAX:
         raise ValueError(f"{mapping.device_path} is no device name")
     name = at(record, mapping.device_name_path) if mapping.device_name_path else None
+    if name is not None and not is_text(str(name)):
+        raise ValueError(f"{mapping.device_name_path} is no text: {_short(name)}")
     rate = at(record, mapping.data_rate_path) if mapping.data_rate_path else None
     return Frame(
         device=device,
@@ -215,9 +227,19 @@ def frame_of(record: MappingOf[str, Any], mapping: FrameMapping) -> Frame:
         wall_ms=_wall_ms(_needed(record, mapping.time_path), mapping),
         counter=_bounded(record, mapping.counter_path, COUNTER_MAX),
         payload_bytes=_bounded(record, mapping.payload_path, 65_535),
-        data_rate="" if rate is None else str(rate),
+        data_rate="" if rate is None else _rate(str(rate)),
         readings=_measured(record, mapping),
     )
+
+
+def _rate(text: str) -> str:
+    """A data rate for which the time on air can be told, or none."""
+    if text:
+        try:
+            symbol_ms(*data_rate(text))
+        except TelemetryError as told:
+            raise ValueError(str(told)) from None
+    return text
 
 
 def at(record: object, path: str) -> object:
@@ -269,7 +291,9 @@ def _wall_ms(value: object, mapping: FrameMapping) -> int:
             moment = moment.replace(tzinfo=UTC)
         wall_ms = round(moment.timestamp() * 1000)
     else:
-        wall_ms = round(_float(value, path) * TIME_UNITS[mapping.time_unit])
+        moment_ms = _float(value, path) * TIME_UNITS[mapping.time_unit]
+        # Not rounded before it is known to be finite: the factor can make it infinite.
+        wall_ms = round(moment_ms) if math.isfinite(moment_ms) else WALL_MS_MAX + 1
     if not WALL_MS_MIN <= wall_ms <= WALL_MS_MAX:
         raise ValueError(f"{path} = {_short(value)} is no time in {mapping.time_unit}")
     return wall_ms
@@ -281,7 +305,13 @@ def _measured(record: MappingOf[str, Any], mapping: FrameMapping) -> dict[str, f
         value = at(record, reading.path)
         # A record without the reading is common: another kind of frame.
         if value is not None and value != "":
-            found[key] = _float(value, reading.path) * reading.factor
+            told = _float(value, reading.path) * reading.factor
+            low, high = READING_BOUNDS[key]
+            if not low <= told <= high:  # infinite after the factor, too
+                low, high = low / reading.factor, high / reading.factor
+                want = f"want {low:g} to {high:g}"
+                raise ValueError(f"{reading.path} = {_short(value)} is no {key}: {want}")
+            found[key] = told
     return found
 
 

@@ -131,10 +131,10 @@ def build(
     return found
 
 
-def device_count(lake: Path) -> int:
-    """How many devices a lake holds."""
-    count: int = open_lake(lake).read_devices().num_rows
-    return count
+def device_names(lake: Path) -> list[tuple[str, str]]:
+    """Id and name of the devices that a lake holds."""
+    table = open_lake(lake).read_devices()
+    return list(zip(table["device"].to_pylist(), table["name"].to_pylist(), strict=True))
 
 
 def write_report(

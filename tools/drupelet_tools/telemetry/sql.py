@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -16,20 +16,34 @@ from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import Lake, open_lake
 from drupelet_tools.telemetry.schemas import BOOT_TABLES, TABLES, WALL_TABLES
 
-# What only looks. The views of a session are all that anything else could change.
-READING = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN")
+# What only looks. A query is run as a subquery, which the grammar does not let write; the others
+# are statements of their own, none of which changes anything.
+QUERIES = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+READING = (*QUERIES, "SHOW", "DESCRIBE", "DESC", "EXPLAIN")
 ROWS_MAX = 10_000  # what a terminal can want; larger results are for a job of one's own
+# A query can still run programs: by `TRANSFORM (…) USING '…'`, and any method of the JVM.
+_GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+RUNNING = re.compile(
+    rf"\bUSING{_GAP}r?['\"]|\b(?:try_reflect|reflect|java_method)`?{_GAP}\(",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
-def run(statement: str, lake: Path, master: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and at most ROWS_MAX rows of a statement.
+class Found(NamedTuple):
+    """Column names, at most ROWS_MAX rows, and whether there are more."""
+
+    names: list[str]
+    rows: list[tuple[Any, ...]]
+    more: bool
+
+
+def run(statement: str, lake: Path, master: str) -> Found:
+    """What a statement finds.
 
     Raises:
         TelemetryError: not a query, no lake, an empty one, or Spark refuses the statement.
     """
-    word = re.match(r"[\s(]*(\w*)", statement)
-    if word is None or word[1].upper() not in READING:
-        raise TelemetryError(f"query: want a SELECT, or one of {', '.join(READING[1:])}")
+    looking(statement)
     state = open_lake(lake.resolve())
     if not state.parts:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
@@ -40,20 +54,39 @@ def run(statement: str, lake: Path, master: str) -> tuple[list[str], list[tuple[
         running.stop(graceful=False)
 
 
-def select(
-    spark: SparkSession, lake: Lake, statement: str
-) -> tuple[list[str], list[tuple[Any, ...]]]:
+def looking(statement: str) -> str:
+    """The statement in a form that cannot write.
+
+    Raises:
+        TelemetryError: it is none that only looks.
+    """
+    word = re.match(r"[\s(]*(\w*)", statement)
+    first = word[1].upper() if word else ""
+    if first not in READING:
+        raise TelemetryError(f"query: want a SELECT, or one of {', '.join(READING[1:])}")
+    if RUNNING.search(statement):
+        raise TelemetryError("query: runs a program (USING '…', reflect); want what only looks")
+    if first not in QUERIES:
+        return statement
+    # A line of its own ends a comment before the bracket does.
+    return "\n".join(("SELECT * FROM (", statement.strip().rstrip(";"), ")"))
+
+
+def select(spark: SparkSession, lake: Lake, statement: str) -> Found:
     """Run a statement in a session that is there already.
 
     Raises:
-        TelemetryError: a part of the lake cannot be read, or Spark refuses the statement.
+        TelemetryError: not a query, a part of the lake cannot be read, or Spark refuses the
+            statement.
     """
     # It prints the plan and a Java stack for every name that is not there.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    asked = looking(statement)
     try:
         register(spark, lake)
-        frame = spark.sql(statement).limit(ROWS_MAX)
-        return frame.columns, [tuple(row) for row in frame.collect()]
+        frame = spark.sql(asked).limit(ROWS_MAX + 1)
+        rows = [tuple(row) for row in frame.collect()]
+        return Found(frame.columns, rows[:ROWS_MAX], len(rows) > ROWS_MAX)
     except (PySparkException, Py4JError) as refused:
         lake.check()
         java = getattr(refused, "java_exception", None)

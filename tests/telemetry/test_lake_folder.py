@@ -1,0 +1,144 @@
+"""The lake's folder: what is somebody's own stays, whatever it is called and where it lies."""
+
+import json
+import os
+
+import pytest
+
+from drupelet_tools.telemetry import import_frames, inputs, job, lake
+from drupelet_tools.telemetry.errors import TelemetryError
+from telemetry import fleet
+from telemetry.test_import import HEAD, MAPPING, line, run, write
+
+RUN = "0123456789ab"
+
+
+def ingest(path, root):
+    return job.ingest([path], root, {}, None)
+
+
+def boxes(folder, only=("A",)):
+    folder.mkdir(parents=True)
+    fleet.write(folder, only=only)
+    return folder
+
+
+def everything(root):
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("folder", ["packs", "parts", "plans"])
+def test_a_folder_that_is_no_lake_is_refused_and_left_as_it_is(tmp_path, folder):
+    own = tmp_path / "mine" / folder
+    own.mkdir(parents=True)
+    (own / "2026.dbxpack").write_bytes(b"years of logs")
+    before = everything(tmp_path)
+    with pytest.raises(TelemetryError, match=rf"{folder}: holds files.*new folder"):
+        ingest(boxes(tmp_path / "in"), tmp_path / "mine")
+    with pytest.raises(TelemetryError, match="not a lake"):
+        lake.append(tmp_path / "mine", {}, "import:1")
+    assert before.items() <= everything(tmp_path).items()
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == [folder]
+
+
+def test_a_lake_that_lost_its_manifest_keeps_its_packs(tmp_path):
+    root = tmp_path / "lake"
+    told = ingest(boxes(tmp_path / "in"), root)
+    (root / "manifest.json").unlink()
+    before = everything(root)
+    with pytest.raises(TelemetryError, match=r"no manifest\.json.*packs as input"):
+        ingest(tmp_path / "in", root)
+    assert everything(root) == before
+    assert ingest(root / "packs", tmp_path / "again")["new"] == told["new"]
+
+
+def test_only_names_that_an_ingest_gives_are_swept(tmp_path):
+    root = tmp_path / "lake"
+    ingest(boxes(tmp_path / "in"), root)
+    left = [
+        *(f"parts/{RUN}-0-1-7-abcdef-health.parquet", f"parts/{RUN}-clocks.parquet"),
+        *(f"packs/{RUN}-0-1-7-abcdef.dbxpack", f"plans/{RUN}-0-1.arrow", f"plans/{RUN}-0-1.done"),
+    ]
+    own = ["packs/old.dbxpack", "parts/figures.parquet", "plans/house.txt", "plans/sub/a.txt"]
+    (root / "plans" / RUN / "agent-0").mkdir(parents=True)
+    (root / "plans" / "sub").mkdir()
+    for name in (*left, *own, f"plans/{RUN}/agent-0/1.dbx"):
+        (root / name).write_bytes(b"x")
+    ingest(tmp_path / "in", root)
+    assert not [name for name in left if (root / name).exists()]
+    assert not (root / "plans" / RUN).exists()
+    assert [name for name in own if (root / name).read_bytes() == b"x"] == own
+
+
+def test_what_is_read_is_not_swept(tmp_path):
+    """A pack that no manifest names, given as the input of the lake that it lies in."""
+    first, root = tmp_path / "first", tmp_path / "lake"
+    told = ingest(boxes(tmp_path / "in"), first)
+    ingest(boxes(tmp_path / "other", only=("B",)), root)
+    [pack] = (first / "packs").iterdir()
+    moved = pack.rename(root / "packs" / pack.name)
+    data = moved.read_bytes()
+    assert ingest(root / "packs", root)["new"] == told["new"]
+    assert moved.read_bytes() == data
+
+
+def test_an_ingest_that_fails_before_its_first_part_can_be_run_again(tmp_path, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "_ingest_batches", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ingest(boxes(tmp_path / "in"), tmp_path / "lake")
+    monkeypatch.undo()
+    (tmp_path / "lake" / "manifest.json").unlink()  # as if killed while it read an agent's folder
+    (tmp_path / "lake" / "plans" / RUN).mkdir()
+    assert ingest(tmp_path / "in", tmp_path / "lake")["new"] > 0
+    assert json.loads((tmp_path / "lake" / "manifest.json").read_text())["parts"]
+
+
+# --- what is given ---
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "p.dbx")
+    for path in (tmp_path / "p.dbx", "/dev/null"):
+        done = run("ingest", path, "--lake", tmp_path / "lake")
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+        assert f"{path}: neither a file nor a folder" in done.stderr
+    with pytest.raises(TelemetryError, match="no black-box segments"):
+        ingest(tmp_path, tmp_path / "lake")
+    assert not (tmp_path / "lake").exists()
+
+
+def test_linked_folders_below_a_given_one_are_read_once(tmp_path, monkeypatch):
+    away = boxes(tmp_path / "away")
+    (away / "round").symlink_to(away)
+    given = tmp_path / "in"
+    given.mkdir()
+    for name in ("one", "two"):
+        (given / name).symlink_to(away)
+    (given / "lost").symlink_to(tmp_path / "none")
+    (given / "lake").symlink_to(tmp_path / "lake")
+    told = ingest(given, tmp_path / "lake")
+    assert told["new"] == len(list(away.glob("*.dbx"))) == told["segments"]
+    assert ingest(given, tmp_path / "lake")["segments"] == told["segments"], "not its own packs"
+    monkeypatch.setattr(inputs, "FOLDERS_MAX", 1)
+    with pytest.raises(TelemetryError, match="more than 1 folders; does a link lead out of it"):
+        ingest(given, tmp_path / "lake")
+
+
+def test_a_device_of_an_import_takes_no_black_boxes_and_the_other_way_round(tmp_path):
+    same = MAPPING.replace('"x-"', '""')
+    [device, *_] = fleet.MEMBERS["A"]
+    log, named, root = write(tmp_path, [HEAD, line(0, 1, node=device.hex())], mapping_text=same)
+    import_frames.import_files(log, named, root)
+    before = everything(root)
+    told = rf"lake: {device.hex()} is in the lake from an import.*another lake"
+    with pytest.raises(TelemetryError, match=told):
+        ingest(boxes(tmp_path / "in"), root)
+    assert everything(root) == before
+    assert ingest(boxes(tmp_path / "other", only=("B",)), root)["new"] > 0
+    ingest(tmp_path / "in", tmp_path / "second")
+    with pytest.raises(TelemetryError, match="in the lake from its black boxes"):
+        import_frames.import_files(log, named, tmp_path / "second")
+    assert lake.open_lake(root).imported() == {device.hex()}
