@@ -8,12 +8,13 @@ dependency, so a member that never gets one waits for nothing; where one is name
 edges stay and what depends on it stands.
 
 A message that was read goes once every member that we share it with has it, or its time is over.
+`Node.done` and `save` are how a device remembers it: call `done` for what the user has seen, not
+before. After a start all that was done counts as read; what was not is given again.
 The time comes in as an argument, in seconds since 1970; 0: not known, so nothing is too old.
 """
 
 from drupelet._compat import const
 from drupelet.errors import OK
-from drupelet.flashread import STATE_DELETED
 from drupelet.limits import EXPLODING_MAX, ID_SIZE
 from drupelet.members import SHARED
 from drupelet.reader import DELETE, INVALID, SHARE, DefaultClient
@@ -49,6 +50,8 @@ class ExplodingClient(DefaultClient):
         self._rows: "dict[int, list[int]]" = {}  # handle: kind, when its time is over, read
         self._left_out = True  # some exploding message of the log is in no row
         self._looked = 0  # the last handle that `turn` has seen
+        self._node: "Node | None" = None
+        self._group = self._read_to = 0  # up to this handle all was read before we began
 
     def validate(self, reader: "BodyReader") -> int:
         """INVALID, SHARE, or DELETE for what came too late."""
@@ -79,16 +82,28 @@ class ExplodingClient(DefaultClient):
             return True
         return self._head[0] == STAYS
 
-    def was_read(self, handle: int) -> None:
-        """The user has seen a message."""
-        if handle in self._rows:
-            self._rows[handle][2] = 1
+    def was_read(self, handle: int) -> bool:
+        """The user has seen a message; False: no row is free; say it again later."""
+        node = self._node
+        if node is None:
+            return False
+        if handle not in self._rows and len(self._rows) >= EXPLODING_MAX:
+            self.turn(node, self._group, 0)
+        return self._note(node, handle, 1)
 
     def turn(self, node: "Node", group: int, time_s: int) -> int:
         """Delete what is due; how much. Also right after `Node.boot`, before anything is shown."""
         if time_s:
             self.time_s = time_s
-        self._find(node, group)
+        if self._node is None:
+            self._node, self._group, self._read_to = node, group, node.core.window.consumed
+        # What entered the log since; rows are bounded, so some may wait for one.
+        if self._left_out and len(self._rows) < EXPLODING_MAX:
+            self._looked = 0
+            self._left_out = False
+        while handle := node.store.next(self._looked):
+            self._looked = handle
+            self._left_out |= not self._note(node, handle, handle <= self._read_to)
         gone = 0
         for handle in list(self._rows):
             kind, ends_s, was_read = self._rows[handle]
@@ -101,28 +116,19 @@ class ExplodingClient(DefaultClient):
         self.exploded += gone
         return gone
 
-    def _find(self, node: "Node", group: int) -> None:
-        """Look at what entered the log since; rows are bounded, so some may wait for one."""
-        if self._left_out and len(self._rows) < EXPLODING_MAX:
-            self._looked = 0
-            self._left_out = False
-        store = node.store
-        reader = node.core.graph.reader
-        row = node.core.members.group_slot(group)
-        handle = store.next(self._looked)
-        while handle:
-            self._looked = handle
-            if store.load(handle) == OK and store.group == group and store.state != STATE_DELETED:
-                reader.open_stored(row, handle)
-                if self._read(reader) and self._head[0] and handle not in self._rows:
-                    ends_s = self._ends(reader)
-                    if self._over(ends_s):
-                        self.exploded += node.delete(handle) == OK
-                    elif len(self._rows) < EXPLODING_MAX:
-                        self._rows[handle] = [self._head[0], ends_s, 0]
-                    else:
-                        self._left_out = True
-            handle = store.next(handle)
+    def _note(self, node: "Node", handle: int, was_read: int) -> bool:
+        """Give a message a row if something is to become of it; False: none is free."""
+        if handle in self._rows:
+            self._rows[handle][2] |= was_read
+        elif not self.lasts(node, self._group, handle) and node.store.group == self._group:
+            ends_s = self._ends(node.core.graph.reader)
+            if self._over(ends_s):
+                self.exploded += node.delete(handle) == OK
+            elif self._head[0] & (AFTER_TIME | was_read * AFTER_READING):
+                if len(self._rows) >= EXPLODING_MAX:
+                    return False
+                self._rows[handle] = [self._head[0], ends_s, was_read]
+        return True
 
 
 def _wanted(node: "Node", group: int, handle: int) -> bool:

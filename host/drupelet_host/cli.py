@@ -4,6 +4,7 @@ Exit status: 0 done, 1 refused or failed with one line on standard error, 2 wron
 interrupted. `main` is the only place that turns our exceptions into these.
 """
 
+import io
 import json
 import os
 import sqlite3
@@ -27,8 +28,9 @@ from drupelet_host import (
     mailbox,
     output,
     private,
+    toml_table,
 )
-from drupelet_host.commands import AsJson, Home, ask_agent, home_of, id_of, path, table
+from drupelet_host.commands import AsJson, Home, ask_agent, home_of, id_of, path, table, text_path
 from drupelet_transports.url import parse_url
 
 if TYPE_CHECKING:
@@ -63,11 +65,6 @@ def init(
     folder = home_of(home)
     own_id = id_of(id) if id else os.urandom(4)
     made = config.create(config.Config(home=folder, name=name, id=own_id, group=group))
-    try:
-        config.load(folder)
-    except config.ConfigError:
-        made.unlink()
-        raise
     private.make_folder(folder / "keys")
     print(
         f"{made}: member {name} ({own_id.hex()});"
@@ -285,7 +282,7 @@ def _ago(wall_ms: int) -> str:
 def stick(
     path: Annotated[
         Path,
-        typer.Argument(parser=path, help="Where the stick is mounted.", show_default=False),
+        typer.Argument(parser=text_path, help="Where the stick is mounted.", show_default=False),
     ],
     home: Home = None,
     as_json: AsJson = False,
@@ -430,6 +427,8 @@ def main() -> None:
 
     typer itself ends with 2 for wrong usage and 130 for Ctrl-C.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may be no UTF-8: it is told as it is
+        sys.stdout.reconfigure(errors="surrogateescape")
     try:
         load_commands()
         app()
@@ -438,6 +437,8 @@ def main() -> None:
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         output.complain(f"{name}{error.strerror or error}")
+    except UnicodeEncodeError as error:
+        output.complain(f"{toml_table.shown(error.object)}: must be text in UTF-8; rename it")
     except (DrupeletError, sqlite3.Error) as error:
         output.complain(str(error))
     sys.exit(EXIT_FAILED)

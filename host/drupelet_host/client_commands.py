@@ -11,11 +11,13 @@ from drupelet.errors import DrupeletError, StorageError
 from drupelet.hashes import group_id_into
 from drupelet.limits import ID_SIZE
 from drupelet_host import clock, config, database, output
-from drupelet_host.commands import AsJson, Home, ask_agent, home_of, path, table
+from drupelet_host.commands import AsJson, Home, ask_agent, home_of, path, table, text_path
 
 Folder = Annotated[
     Path,
-    typer.Argument(metavar="DIR", parser=path, help="A folder, or a stick.", show_default=False),
+    typer.Argument(
+        metavar="DIR", parser=text_path, help="A folder, or a stick.", show_default=False
+    ),
 ]
 
 

@@ -25,6 +25,13 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def text_path(text: str) -> Path:
+    """As `path`, of what is told to others or to the agent: its name must be text in UTF-8."""
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise typer.BadParameter(f"{toml_table.shown(text)}: must be text in UTF-8; rename it")
+    return path(text)
+
+
 Home = Annotated[
     Path | None,
     typer.Option(

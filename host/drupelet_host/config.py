@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from drupelet.errors import CapacityError, DrupeletError, StorageError
-from drupelet.limits import DESCRIPTOR_SIZE_MAX
+from drupelet.limits import DESCRIPTOR_SIZE_MAX, WAIT_MS_MAX
 from drupelet_host import toml_table
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
 from drupelet_host.toml_table import Table, shown
@@ -50,6 +50,10 @@ SHARED_CARRIERS = ("mqtt", "udp")
 PEER_CARRIERS = ("serial", "mqtt", "stick")
 STICK_BY_REQUEST = "stick:"
 PERIOD_MS_DEFAULT = 30_000
+# The longest time that a channel derives from its period is ten of them (T_max of SDS-R), and no
+# wait of a channel is longer than that of a clock that wraps: 7.4 hours.
+CHANNEL_PERIODS_MAX = 10
+CHANNEL_PERIOD_MS_MAX = WAIT_MS_MAX // CHANNEL_PERIODS_MAX
 # Through these carriers sender keys are handed over.
 _HANDING_CARRIERS = ("mqtt", "serial")
 # What a notice of carriers has room for (docs/SPEC.md 15.5).
@@ -213,6 +217,11 @@ def _config(home: Path, table: Table) -> Config:
         client = PUBLIC_CLIENT_ID.hex()
     if client != "readings" and not re.fullmatch("[0-9a-f]{64}", client):
         raise table.wrong("client", 'must be "readings", "public" or 64 hex digits (32 bytes)')
+    if client not in ("readings", PUBLIC_CLIENT_ID.hex()):
+        from drupelet_host.clients.known import refusal
+
+        if reason := refusal(bytes.fromhex(client)):
+            raise table.wrong("client", reason)
     family = table.choice("family", tuple(PROFILES_OF))
     config = Config(
         home=home,
@@ -223,8 +232,8 @@ def _config(home: Path, table: Table) -> Config:
         epoch_ms=epoch_ms,
         client=None if client == "readings" else bytes.fromhex(client),
         peers=_peers(table, epoch_ms, family),
-        topics=_shared(table, "topics", "epoch_ms", epoch_ms),
-        channels=_shared(table, "channels", "period_ms", PERIOD_MS_DEFAULT),
+        topics=_shared(table, "topics", "epoch_ms", epoch_ms, EPOCH_MS_MAX),
+        channels=_shared(table, "channels", "period_ms", PERIOD_MS_DEFAULT, CHANNEL_PERIOD_MS_MAX),
         feed=_feed(table),
         announce=_announce(table),
         learn=table.switch("learn", False),
@@ -260,12 +269,15 @@ def _rows(table: Table, key: str, rows_max: int) -> list[dict[str, object]]:
     return rows
 
 
-def _shared(table: Table, key: str, period: str, period_ms: int) -> tuple[Shared, ...]:
+def _shared(
+    table: Table, key: str, period: str, default_ms: int, high_ms: int
+) -> tuple[Shared, ...]:
     found = []
     for count, row in enumerate(_rows(table, key, SHARED_MAX), start=1):
         part = Table(table.path, f"{key} {count}: ", row)
         name, url, peers = part.name("name"), part.text("url"), part.names("peers")
-        made = Shared(name, url, peers, part.number(period, period_ms, EPOCH_MS_MIN, EPOCH_MS_MAX))
+        period_ms = part.number(period, default_ms, EPOCH_MS_MIN, high_ms)
+        made = Shared(name, url, peers, period_ms)
         try:
             scheme = parse_url(url).scheme
         except DrupeletError as error:
@@ -410,7 +422,7 @@ def _check_unique(table: Table, config: Config) -> None:
 def render(config: Config) -> str:
     """The configuration as a commented TOML text that `load` reads back."""
     lines = [
-        f'name = "{config.name}"',
+        f"name = {_quoted(config.name)}",
         f'id = "{config.id.hex()}"  # 4 bytes, unique among the members',
         f"group = {_quoted(config.group)}  # the same text at every member",
         f"epoch_ms = {config.epoch_ms}  # default of every peer",
@@ -451,7 +463,7 @@ def render_peer(peer: Peer) -> str:
     lines = [
         "",
         "[[peers]]",
-        f'name = "{peer.name}"',
+        f"name = {_quoted(peer.name)}",
         f'id = "{peer.id.hex()}"',
         f"url = {_quoted(peer.url)}",
         f'mode = "{peer.mode}"  # or {others}',
@@ -525,14 +537,21 @@ def _rewrite(home: Path, text: str, expected: Config) -> None:
 
 
 def create(config: Config) -> Path:
-    """Make the home (0700) and its configuration; refuses to replace one. Returns its path."""
+    """Make the home (0700) and its configuration; refuses to replace one. Returns its path.
+
+    What `load` would refuse is refused before anything is made.
+    """
     path = config.home / CONFIG_NAME
+    text = render(config)
+    _config(config.home, Table(path, "", tomllib.loads(text)))
+    if len(text.encode()) > CONFIG_SIZE_MAX:
+        raise ConfigError(f"{path}: would be longer than {CONFIG_SIZE_MAX} bytes; say less")
     made = False
     try:
         config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             made = True
-            file.write(render(config))
+            file.write(text)
     except FileExistsError:
         raise ConfigError(f"{path}: is there already; choose another --home") from None
     except OSError as error:

@@ -14,6 +14,9 @@ from drupelet.errors import StorageError
 # "DRP1": what `file` and we recognise the database by.
 APPLICATION_ID = 0x44525031
 SCHEMA_VERSION = 2
+# A key of `meta`, with the first handle behind it: the readings from there to the value came from
+# a feed as if they were ours, and may be anybody's.
+TAKEN = "taken."
 # Another process holds the write lock for one commit (an fsync): a slow SD card takes ~0.5 s.
 BUSY_TIMEOUT_S = 10.0
 # quick_check reads the whole file; above this size it would delay the start by seconds.

@@ -101,6 +101,14 @@ class LogView:
             names[number] = known.get(bytes(key).hex(), bytes(key).hex())
         return names
 
+    def _taken(self) -> list[tuple[int, int]]:
+        """First and last handles of what came from a feed as if it were ours, whoever wrote it."""
+        rows = self.connection.execute(
+            "SELECT substr(key, ?), value FROM meta WHERE key GLOB ?",
+            (len(database.TAKEN) + 1, database.TAKEN + "*"),
+        )
+        return [(int(first), int(last)) for first, last in rows]
+
     def entries(self, group: str = "readings", after: int = 0, order: int = 0) -> Iterator[Entry]:
         """The log of a group in its order, from behind handle `after`, numbered from `order`+1.
 
@@ -112,6 +120,7 @@ class LogView:
             " WHERE member_group = ? AND state = ? AND handle > ? ORDER BY handle",
             (self._group_number(group), STATE_DELIVERED, after),
         )
+        taken = self._taken() if group == "readings" else []
         for handle, id, source, timestamp, body in rows:
             order += 1
             if group == "readings":
@@ -121,7 +130,8 @@ class LogView:
                 shown = bytes(timestamp)
                 dependencies, payload = split_body(bytes(body))
             via = names.get(source, "?")
-            author = author_of(payload) if source else via
+            ours = not source and not any(first <= handle <= last for first, last in taken)
+            author = via if ours else author_of(payload)
             yield Entry(
                 order, handle, bytes(id), author, via, shown, payload, dependencies
             )  # fmt: skip
@@ -255,9 +265,10 @@ def author_of(payload: bytes) -> str:
         return ""
     try:
         board = json.loads(payload).get("board", "")
+        # JSON can say what no text is, a lone surrogate: a ValueError of `encode`, too.
+        return payload_text(board.encode()) if isinstance(board, str) else ""
     except (ValueError, RecursionError):
         return ""
-    return payload_text(board.encode()) if isinstance(board, str) else ""
 
 
 def segment_name(payload: bytes) -> str:

@@ -11,6 +11,7 @@ from drupelet_host import clock, private
 from drupelet_host.cas import FolderStore, RemoteStore
 from drupelet_host.clients.home import HomeGroups
 from drupelet_host.config import Config
+from drupelet_host.database import TAKEN
 from drupelet_host.feeds import Feed
 from drupelet_host.member import Delivered, Member
 from drupelet_host.remote_log import (
@@ -22,6 +23,8 @@ from drupelet_host.remote_log import (
     take_news,
 )
 from drupelet_host.remote_log_wire import ROOT_SIZE, FeedKeys
+from drupelet_host.restored import mark, put
+from drupelet_host.store_sqlite import SqliteStore
 
 # The root of our own feed; it comes back from any member's log, too.
 FEED_KEY_NAME = "feed.key"
@@ -128,10 +131,13 @@ class HomeLog:
     def _read(self, reader: LogReader, peer_id: bytes | None) -> int:
         member = self._member
         link = member.stick_link(peer_id) if peer_id is not None else None
+        first = mark(member.store)["handle"] + 1
         total = 0
         for _ in range(_TURNS_MAX):
             count = take_news(reader, member.node, member.readings, link, clock.now_ms())
             total += count
+            if link is None and count:
+                _note_taken(member.store, first)
             self._taken()
             if not count:
                 break
@@ -141,6 +147,17 @@ class HomeLog:
         while events := self._member.events():
             for event in events:
                 self._took(event)
+
+
+def _note_taken(store: SqliteStore, first: int) -> None:
+    """Messages from this handle on came from a feed as if they were ours (docs/SPEC.md 8).
+
+    Who wrote which of them, a feed does not tell.
+    """
+    before = store.connection.execute(
+        "SELECT key FROM meta WHERE key GLOB ? AND value = ?", (TAKEN + "*", first - 1)
+    ).fetchone()
+    put(store, before[0] if before else f"{TAKEN}{first}", mark(store)["handle"])
 
 
 class Source(Protocol):

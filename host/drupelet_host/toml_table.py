@@ -56,6 +56,9 @@ class Table:
             raise self.wrong(key, f"must be a text in quotes, not {shown(value)}")
         if not value:
             raise self.wrong(key, "must not be empty")
+        # Bytes of the command line that are not UTF-8 stand in a str as what no file can hold.
+        if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+            raise self.wrong(key, f"must be text in UTF-8, not {shown(value)}")
         return value
 
     def name(self, key: str) -> str:

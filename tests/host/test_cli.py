@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import drupelet
+from drupelet_host import config
 from drupelet_host.config import Peer
 from drupelet_host.log_view import author_of
 from host.conftest import COMMAND, Home, share_keys, wait_for
@@ -144,7 +145,9 @@ def test_a_broker_that_is_not_there(make_home: MakeHome) -> None:
     ],
 )
 def test_a_carrier_that_is_refused(make_home: MakeHome, url: str, complaint: str) -> None:
-    home = make_home("a", A, Peer("b", B, url))
+    home = make_home("a", A)
+    with (home.path / config.CONFIG_NAME).open("a") as file:
+        file.write(config.render_peer(Peer("b", B, url)))
     done = home.run("agent")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
@@ -301,6 +304,7 @@ def test_docs_are_what_the_program_says() -> None:
     [
         (b'{"board":"A","n":1}', "A"),
         (b'{"board":5}', ""),
+        (b'{"board":"\\ud800"}', ""),
         (b'{"n":1}', ""),
         (b"{" * 5000, ""),
         (b'{"board"', ""),

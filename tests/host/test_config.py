@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from drupelet.clients import TELEMETRY_CLIENT_ID
+from drupelet.clients_command import COMMANDS_CLIENT_ID
 from drupelet.hashes import group_id_into
 from drupelet_host import config, family
+from drupelet_host.clients.carriers import CARRIERS_CLIENT_ID
+from drupelet_host.clients.chat import CHAT_CLIENT_ID
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
 from drupelet_host.config import Config, ConfigError, Peer
+from drupelet_host.feeds import FEEDS_CLIENT_ID
 
 GOOD = """
 name = "host"
@@ -101,6 +106,24 @@ def test_a_bad_file_gets_one_line(tmp_path: Path, text: str, complaint: str) -> 
         config.load(tmp_path)
     assert str(tmp_path / config.CONFIG_NAME) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("client", "why"),
+    [
+        (CHAT_CLIENT_ID, "client: no agent runs a chat"),
+        (TELEMETRY_CLIENT_ID, "client: the agent is in this group of telemetry by itself"),
+        (COMMANDS_CLIENT_ID, "of commands by itself"),
+        (CARRIERS_CLIENT_ID, "of carriers by itself"),
+        (FEEDS_CLIENT_ID, "of feeds by itself; leave client out"),
+    ],
+)
+def test_readings_are_no_group_that_the_agent_has_or_cannot_run(
+    tmp_path: Path, client: bytes, why: str
+) -> None:
+    (tmp_path / config.CONFIG_NAME).write_text(f'client = "{client.hex()}"\n' + GOOD)
+    with pytest.raises(ConfigError, match=why):
+        config.load(tmp_path)
 
 
 def test_a_missing_home_says_how_to_make_one(tmp_path: Path) -> None:

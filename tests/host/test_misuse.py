@@ -1,6 +1,7 @@
 """What a person gets wrong: one line with the remedy, nothing lost, nothing half done."""
 
 import json
+import os
 import resource
 import signal
 import tarfile
@@ -66,6 +67,47 @@ def test_an_empty_path_is_not_the_folder_one_stands_in(words: list[str]) -> None
     assert "is empty; name a folder" in done.output
 
 
+def test_bytes_that_are_no_text(make_home: MakeHome, tmp_path: Path) -> None:
+    bad, new = os.fsdecode(b"\xff"), tmp_path / "new"
+    for words, key in (
+        (["--name", "a", "--group", bad], "group"),
+        (["--name", bad, "--group", "g"], "name"),
+    ):
+        done = run("init", "--home", str(new), *words)
+        assert_refused(done, f"{key}: must be text in UTF-8, not '\\udcff'")
+        assert not new.exists()  # nothing that blocks the next try
+    home = make_home("a", A)
+    before = (home.path / config.CONFIG_NAME).read_bytes()
+    for more in (
+        ["b", "b0000002", "stick:", "--board", bad],
+        ["b", "b0000002", f"stick:///{bad}"],
+    ):
+        assert_refused(home.run("peer", "add", *more), "must be text in UTF-8")
+    assert [path.name for path in home.path.iterdir()] == [config.CONFIG_NAME]
+    assert (home.path / config.CONFIG_NAME).read_bytes() == before
+    assert_refused(run("group", "topic", bad), r"topic '\udcff': must be text in UTF-8")
+    for words in (["stick"], ["group", "push"], ["group", "pull"]):
+        done = home.run(*words, f"{tmp_path}/{bad}")
+        assert done.returncode == 2 and "must be text in UTF-8" in done.stderr
+    # A folder may be called so, wherever it is ours alone.
+    odd = tmp_path / bad
+    strict = {
+        "env": {**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        "errors": "surrogateescape",
+    }
+    made = run("init", "--home", str(odd), "--name", "a", "--group", "g", **strict)
+    assert made.returncode == 0 and made.stdout.startswith(f"{odd}/drupelet.toml: member a")
+
+
+def test_a_name_that_would_break_the_file(tmp_path: Path) -> None:
+    new = ["--home", str(tmp_path / "new")]
+    done = run("init", *new, "--name", 'a"b', "--group", "g")
+    assert_refused(done, "name: use 1 to 32 letters")
+    done = run("init", *new, "--name", "a", "--group", 20_000 * "\x01")
+    assert_refused(done, f"would be longer than {config.CONFIG_SIZE_MAX} bytes")
+    assert not list(tmp_path.iterdir())
+
+
 def test_keys_go_nowhere_without_a_folder(make_home: MakeHome) -> None:
     home = make_home("a", A, Peer("b", B, "stick:"))
     with pytest.raises(KeysError, match="--to is empty: no such folder"):
@@ -86,7 +128,7 @@ def test_a_key_and_a_command_are_two_things(make_home: MakeHome, tmp_path: Path)
 def test_a_full_disk_leaves_no_half_of_a_home(tmp_path: Path) -> None:
     def small() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
 
     words = ["init", "--home", str(tmp_path / "h"), "--name", "a", "--group", 5000 * "g"]
     done = run(*words, preexec_fn=small)

@@ -103,6 +103,50 @@ def pushed(home: Config, place: Path, count: int) -> Feed:
     return feed
 
 
+def test_what_a_feed_brings_back_is_not_all_our_own(tmp_path: Path) -> None:
+    ann, ben, place = make(tmp_path, "a", "b"), make(tmp_path, "b", "a"), tmp_path / "stick"
+    feed = pushed(ben, place, 2)
+    member = Member(ann)
+    member.clients.feeds.announce(ben.id, feed, bytes(8), 0)
+    member.close(clock.now_ms())
+    run_alone(ann, "pull", place)
+    write(ann, 1)
+    assert authors(ann) == ["", "", "a"]  # a text does not say who wrote it
+    run_alone(ann, "push", place)
+    for path in ann.home.glob("store.db*"):
+        path.unlink()
+    ann.status_path.unlink(missing_ok=True)
+    assert run_alone(ann, "pull", place)["pulled"] == 3
+    assert authors(ann) == ["", "", ""]
+    write(ann, 1)
+    run_alone(ann, "push", place)
+    assert run_alone(ann, "pull", place)["pulled"] == 0
+    assert authors(ann) == ["", "", "", "a"]
+
+
+def test_what_a_member_brings_that_is_no_peer_is_not_ours(tmp_path: Path) -> None:
+    ann, ben, place = make(tmp_path, "a", "c"), make(tmp_path, "b", "a"), tmp_path / "stick"
+    feed = pushed(ben, place, 70)
+    member = Member(ann)
+    member.clients.feeds.announce(ben.id, feed, bytes(8), 0)
+    member.close(clock.now_ms())
+    run_alone(ann, "pull", place)
+    assert authors(ann) == 70 * [""]
+    view = LogView(ann.home)
+    [(first, last)] = view._taken()  # two turns, one row
+    assert last - first == 69
+    view.close()
+
+
+def authors(settings: Config) -> list[str]:
+    view = LogView(settings.home)
+    try:
+        assert all(entry.via in ("a", "b") for entry in view.entries())
+        return [entry.author for entry in view.entries()]
+    finally:
+        view.close()
+
+
 def test_a_peer_that_knows_the_feed_reads_it(tmp_path: Path) -> None:
     ann, ben, place = make(tmp_path, "a", "b"), make(tmp_path, "b", "a"), tmp_path / "stick"
     feed = pushed(ann, place, 20)

@@ -260,8 +260,7 @@ class Exploding(Member):
             handles.append(handle)
             if self.client.lasts(self.node, self.group, handle):
                 self.author.saw(handle)
-            self.node.done(handle)
-        return handles
+        return handles  # done with only once it is read
 
     def texts(self) -> list[bytes]:
         found, handle = [], self.store.next(0)
@@ -278,8 +277,10 @@ class Exploding(Member):
     def read_all(self) -> None:
         handle = self.store.next(0)
         while handle:
-            self.client.was_read(handle)
+            assert self.client.was_read(handle)
+            self.node.done(handle)
             handle = self.store.next(handle)
+        self.node.save(0)
 
 
 def exploding_row(seed: int = 17) -> Network:
@@ -380,6 +381,60 @@ def test_7_rows_for_exploding_messages_are_bounded_and_reboots_forget_nothing() 
     tick(network, 2, NOW_S + 300)
     assert len(ann.texts()) == 40
     tick(network, 2, NOW_S + 500)
+    assert ann.texts() == []
+
+
+@pytest.mark.parametrize("kind", [AFTER_READING, AFTER_READING | AFTER_TIME])
+def test_7_what_was_read_explodes_after_a_reboot_and_what_was_not_stays(kind: int) -> None:
+    network = exploding_row()
+    ann, ben, cid = network.members.values()
+    network.lines["b", "c"].loss = 1000
+    ann.say(kind, 100, b"burn this")
+    tick(network, 40)
+    ben.read_all()
+    ann.say(kind, 100, b"not seen")
+    tick(network, 40)
+    ben.start()
+    ben.boot(network.now_ms)
+    network.connect(ben)
+    assert sorted(ben.texts()) == [b"burn this", b"not seen"]
+    network.lines["b", "c"].loss = 0
+    tick(network, 600)
+    assert ben.texts() == [b"not seen"]
+    assert sorted(cid.texts()) == [b"burn this", b"not seen"]
+    for one in (ann, ben, cid):
+        one.read_all()
+    tick(network, 60)
+    assert not any(one.texts() for one in (ann, ben, cid))
+
+
+def test_7_all_that_was_read_explodes_however_much() -> None:
+    network = exploding_row()
+    ann, ben, cid = network.members.values()
+    for number in range(EXPLODING_MAX + 6):
+        ann.say(AFTER_READING, 0, b"%d" % number)
+        tick(network, 8)
+    tick(network, 100)
+    for one in (ann, ben, cid):
+        assert len(one.texts()) == EXPLODING_MAX + 6
+        one.read_all()
+    tick(network, 60)
+    assert not any(one.texts() for one in (ann, ben, cid))
+
+
+def test_7_where_no_row_is_free_a_reading_is_said_again() -> None:
+    network = exploding_row()
+    ann = network.members["a"]
+    for number in range(EXPLODING_MAX):
+        ann.say(AFTER_TIME, 60, b"%d" % number)
+        tick(network, 6)
+    handle = ann.say(AFTER_READING, 0, b"burn this")
+    tick(network, 40)
+    assert not ann.client.was_read(handle) and ann.holds(b"burn this")
+    tick(network, 1, NOW_S + 60)
+    assert ann.texts() == [b"burn this"]
+    assert ann.client.was_read(handle)
+    tick(network, 1, NOW_S + 60)
     assert ann.texts() == []
 
 

@@ -88,6 +88,17 @@ def test_traces_of_both_formats(tmp_path: Path, kind: str) -> None:
     assert figures["deliveries"] > 0
 
 
+def test_a_contact_that_is_never_over_lasts_until_the_end_or_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "trace"
+    file.write_text("0,a,b,up\n5,a,c,up\n9,a,c,down\n100,b,c,up\n")
+    trace = read(file)
+    assert trace.pairs == {("a", "b"): [(0, 100_000)], ("a", "c"): [(5000, 9000)]}
+    done = CliRunner().invoke(app, ["contacts", str(file), "--epoch", "60", "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["contacts"] == 2
+    assert "contacts that begin with the last line's time last no time: 1 left out" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -112,6 +123,7 @@ def test_other_mistakes_are_one_line(tmp_path: Path) -> None:
     for arguments in (
         ["contacts", str(tmp_path / "none")],
         ["fleet", "--nodes", "3", "--group", "5"],
+        ["fleet", "--nodes", "7", "--group", "5"],
         ["fleet", "--nodes", "10", "--mode", "loud"],
     ):
         done = CliRunner().invoke(app, arguments)

@@ -40,6 +40,13 @@ def test_parsers_of_hosts_run_on_cpython_only() -> None:
         fuzz(10, "micropython-i386", 1, ["bsp-0"])
 
 
+@pytest.mark.parametrize("frames", ["nan", "inf", "1", "0", "-5"])
+def test_a_number_of_frames_that_is_none(frames: str) -> None:
+    done = CliRunner().invoke(app, ["fuzz", "--frames", frames, "--parser", "cobs"])
+    assert done.exit_code == 2
+    assert "Invalid value for '--frames'" in done.output
+
+
 def test_the_command_prints_columns() -> None:
     done = CliRunner().invoke(app, ["fuzz", "--frames", "50", "--parser", "cobs"])
     assert done.exit_code == 0

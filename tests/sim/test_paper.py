@@ -4,6 +4,7 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from drupelet.graph import Graph
 from drupelet.link import Link
 from drupelet.node import Node
 from drupelet.topic import Topic
-from drupelet_tools.sim import paper_naive, paper_sds, paper_world
+from drupelet_tools.sim import channels, paper, paper_naive, paper_sds, paper_world
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.hoststore import MemoryStore
 from drupelet_tools.sim.paper import KNOWN, interval, run_one, setting_of
-from drupelet_tools.sim.paper_world import PaperWorld, Setting
+from drupelet_tools.sim.paper_command import _line
+from drupelet_tools.sim.paper_page import page
+from drupelet_tools.sim.paper_record import table
+from drupelet_tools.sim.paper_world import Outcome, PaperWorld, Setting
 
 SEEDS = range(40)
 
@@ -208,6 +212,45 @@ def test_a_channel_tells_of_its_memory_at_each_tenth() -> None:
     assert done.exit_code == 0, done.output
     tenths = re.findall(r"^ *(\d+) % of deliveries: [\d.]+ MB at most$", done.stdout, re.M)
     assert tenths == [str(share) for share in range(10, 101, 10)]
+
+
+@pytest.mark.parametrize(("kept", "used"), [("128", 128), ("513", 513), ("0", 512)])
+def test_a_channel_keeps_as_much_as_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, kept: str, used: int
+) -> None:
+    plans: list[channels.Plan] = []
+
+    def run(plan: channels.Plan, _told: object) -> channels.Result:
+        plans.append(plan)
+        return channels.Result(done_ms=1, latencies_ms=Counter({1: 1}), logs=[()])
+
+    monkeypatch.setattr(channels, "run", run)
+    done = CliRunner().invoke(app, ["channel", "--kept", kept])
+    assert (done.exit_code, [plan.kept for plan in plans]) == (0, [used]), done.output
+
+
+@pytest.mark.parametrize(
+    "words", [["--kept", "127"], ["--kept", "-1"], ["--hours", "nan"], ["--loss", "nan"]]
+)
+def test_a_channel_with_what_no_channel_has(words: list[str]) -> None:
+    done = CliRunner().invoke(app, ["channel", *words])
+    assert done.exit_code == 2 and "Invalid value" in done.output
+
+
+def test_what_delivers_nothing_has_no_cost_and_no_latency() -> None:
+    setting = paper.setting_of(1, "bloom", 2, 300)
+    none, one = Outcome(2, 2, records=9), Outcome(2, 2, 4, 6, 400, 9, [3, 5])
+    row = paper.answer(1, setting, 2, 4, lambda work: [none for _ in work])
+    assert (row.seeds, row.delivered) == (4, 0)  # as many as may be, in vain
+    assert row.copies is row.multiplier_records is row.multiplier_bytes is None
+    assert row.latency_median_h is row.latency_p90_h is row.latency_p90_interval_h is None
+    assert _line(row).split() == ["1", "bloom", "300", "4", "0.00", *7 * "-", "0.0"]
+    assert "| 0.00 | - | - | - | - | - | - | - | 0 |" in table([row])
+    assert "<td>-</td>" in page([row], "x")
+    row = paper.answer(1, setting, 2, 2, lambda _: [none, one])
+    assert (row.delivered, row.copies, row.multiplier_records) == (0.5, 2, 3)
+    done = CliRunner().invoke(app, ["paper", "1", "--window", "2000000"])
+    assert done.exit_code == 2 and "2000000 is not in the range" in done.output
 
 
 def test_what_it_cannot_do_is_one_line() -> None:

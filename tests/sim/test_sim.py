@@ -221,6 +221,23 @@ def test_the_commands(tmp_path: Path) -> None:
     assert segments and all(read_header(path.read_bytes()[:32]) for path in segments)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--step", "100000"], "--step: the script has 101 steps"),
+        (["--step", "-3"], "-3 is not in the range"),
+        (["--step", "1", "--moment", "7"], "7 is not in the range"),
+        (["--step", "1", "--moment", "-1"], "-1 is not in the range"),
+        (["--step", "1", "--again", "100000"], "--again: the recovery has fewer steps"),
+        (["--moment", "1"], "name it with --step"),
+    ],
+)
+def test_a_cut_that_never_happens_is_refused(words: list[str], told: str) -> None:
+    done = CliRunner().invoke(app, ["cuts", "--seed", "1", *words])
+    assert done.exit_code == 2 and told in done.output
+    assert "power_cuts" not in done.output
+
+
 def test_steps_are_only_data() -> None:
     plan = draw_plan(11, "storm")
     assert plan.without(set(range(len(plan.steps)))).steps == []

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from drupelet.errors import CapacityError
 from drupelet.members import SHARED, VISIBLE
+from drupelet_host.toml_table import shown
 
 if TYPE_CHECKING:
     from drupelet.node import Node
@@ -23,7 +24,10 @@ TOPIC_SIZE_MAX = 255
 
 def topic_descriptor(topic: str) -> bytes:
     """The descriptor of a topic's group: BLAKE2s of its UTF-8. Raises CapacityError."""
-    text = topic.encode()
+    try:
+        text = topic.encode()
+    except UnicodeEncodeError:
+        raise CapacityError(f"topic {shown(topic)}: must be text in UTF-8") from None
     if not 0 < len(text) <= TOPIC_SIZE_MAX:
         raise CapacityError(f"a topic has 1 to {TOPIC_SIZE_MAX} bytes")
     return blake2s(text).digest()

@@ -1,6 +1,7 @@
 """`drupelet sim channel`: a channel of many participants, seldom online, as a line or as JSON."""
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,6 +10,46 @@ if TYPE_CHECKING:
     from drupelet_tools.sim.channels import Plan, Result
 
 _MINUTE_MS = 60_000
+# Up to 64 messages wait for others and 16 are under way, all in the table: less has no room for
+# a log beside them.
+KEPT_MIN = 128
+
+
+def finite(value: float) -> float:
+    """A number from the command line; `nan` is within all bounds that an option has."""
+    if math.isnan(value):
+        raise typer.BadParameter("nan is no number")
+    return value
+
+
+def _kept(count: int) -> int:
+    if 0 < count < KEPT_MIN:
+        raise typer.BadParameter(f"at least {KEPT_MIN}, or 0 for all of them")
+    return count
+
+
+Online = Annotated[
+    float,
+    typer.Option(
+        min=0.01, max=1.0, callback=finite, help="Share of the time slots that one is online."
+    ),
+]
+Loss = Annotated[
+    float,
+    typer.Option(min=0.0, max=0.9, callback=finite, help="Share of frames that one does not get."),
+]
+Hours = Annotated[
+    float,
+    typer.Option(
+        min=0.1, max=10_000, callback=finite, help="Within which messages are published."
+    ),
+]
+Kept = Annotated[
+    int,
+    typer.Option(
+        min=0, callback=_kept, help="Messages that each keeps for repair; 0: all of them."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -19,19 +60,11 @@ def register(app: typer.Typer) -> None:
 def channel(
     participants: Annotated[int, typer.Option(min=2, help="Participants.")] = 100,
     messages: Annotated[int, typer.Option(min=1, help="Messages, each by somebody online.")] = 100,
-    online: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="Share of the time slots that one is online.")
-    ] = 0.1,
-    loss: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Share of frames that one does not get.")
-    ] = 0.2,
+    online: Online = 0.1,
+    loss: Loss = 0.2,
     size: Annotated[int, typer.Option(min=8, max=600, help="Bytes of content.")] = 100,
-    hours: Annotated[
-        float, typer.Option(min=0.1, max=10_000, help="Within which messages are published.")
-    ] = 4.0,
-    kept: Annotated[
-        int, typer.Option(min=0, help="Messages that each keeps for repair; 0: all of them.")
-    ] = 0,
+    hours: Hours = 4.0,
+    kept: Kept = 0,
     seed: Annotated[int, typer.Option(help="The seed.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -44,10 +77,10 @@ def channel(
     """
     from drupelet_tools.sim.channels import Plan, run
 
-    room = max(256, kept // 2 if kept else messages)
+    kept = kept or 2 * max(256, messages)
     publish_ms = int(hours * 60 * _MINUTE_MS)
     plan = Plan(
-        participants, messages, online, loss, seed, size, kept=2 * room, ids=room,
+        participants, messages, online, loss, seed, size, kept=kept, ids=kept // 2,
         publish_ms=publish_ms, until_ms=publish_ms + 30 * 24 * 60 * _MINUTE_MS,
     )  # fmt: skip
     result = run(plan, None if as_json else _told)

@@ -4,10 +4,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drupelet_tools.sim.channel_command import finite
 from drupelet_tools.sim.channel_command import register as register_channel
 from drupelet_tools.sim.exhaust_command import register as register_exhaust
 from drupelet_tools.sim.fleet_command import register as register_fleet
@@ -23,6 +24,11 @@ register_paper(app)
 register_channel(app)
 register_fleet(app)
 
+if TYPE_CHECKING:
+    from drupelet_tools.sim.run import Result
+
+# Far beyond the six hours that a run may take. Of a single frame nobody can say that memory grew.
+FRAMES_MAX = 1e9
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 # As docs/simulator.md 1 has them; `cuts` has a command of its own, and a soak.
 KINDS = (
@@ -100,7 +106,9 @@ def replay(
 
 @app.command()
 def soak(
-    minutes: Annotated[float, typer.Option(min=0.01, help="How long to go on.")] = 1.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.01, callback=finite, help="How long to go on.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 1_000_000,
     kind: SoakKind = "",
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
@@ -133,21 +141,25 @@ def soak(
 @app.command()
 def cuts(
     seed: Annotated[int, typer.Option(help="The seed of the script.")] = 1,
-    step: Annotated[int, typer.Option(help="Cut at this step only; 0: at every one.")] = 0,
-    moment: Annotated[int, typer.Option(help="0 before, 1 torn, 2 after the step.")] = 0,
-    again: Annotated[int, typer.Option(help="Cut the recovery at this step; 0: never.")] = 0,
+    step: Annotated[int, typer.Option(min=0, help="Cut at this step only; 0: at every one.")] = 0,
+    moment: Annotated[
+        int, typer.Option(min=0, max=2, help="0 before, 1 torn, 2 after the step.")
+    ] = 0,
+    again: Annotated[
+        int, typer.Option(min=0, help="Cut the recovery at this step; 0: never.")
+    ] = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Print every event.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Cut one script's power at every step of its flash, in every way."""
-    from drupelet_tools.sim.cuts import cut_plan, draw_script, run_script
-    from drupelet_tools.sim.run import run_plan
+    from drupelet_tools.sim.cuts import run_script
 
     if step:
-        plan = cut_plan(draw_script(seed), step, moment, again)
-        result = run_plan(plan, typer.echo if trace else None)
+        result = _cut_once(seed, step, moment, again, trace)
         _show({name: getattr(result, name) for name in result.__dataclass_fields__}, as_json)
         failed = bool(result.violation)
+    elif moment or again:
+        raise typer.BadParameter("--moment and --again are of one step; name it with --step")
     else:
         found = run_script(seed)
         _show({name: getattr(found, name) for name in found.__dataclass_fields__}, as_json)
@@ -156,9 +168,26 @@ def cuts(
         raise typer.Exit(1)
 
 
+def _cut_once(seed: int, step: int, moment: int, again: int, trace: bool) -> "Result":
+    from drupelet_tools.sim.cuts import count_steps, cut_plan, draw_script
+    from drupelet_tools.sim.run import run_plan
+
+    script = draw_script(seed)
+    steps = count_steps(script)
+    if step > steps:
+        raise typer.BadParameter(f"the script has {steps} steps", param_hint="--step")
+    result = run_plan(cut_plan(script, step, moment, again), typer.echo if trace else None)
+    if again and result.power_cuts < 2 and not result.violation:
+        raise typer.BadParameter("the recovery has fewer steps", param_hint="--again")
+    return result
+
+
 @app.command()
 def fuzz(
-    frames: Annotated[float, typer.Option(help="Frames per parser.")] = 1e5,
+    frames: Annotated[
+        float,
+        typer.Option(min=2, max=FRAMES_MAX, callback=finite, help="Frames per parser."),
+    ] = 1e5,
     interpreter: Annotated[
         str, typer.Option(help="cpython, micropython or micropython-i386.")
     ] = "cpython",

@@ -2,7 +2,7 @@
 
 Files: CSV `t,a,b,up` or `t,a,b,down` (t in seconds, a header is allowed), and the connectivity
 trace of the ONE simulator, `t CONN a b up`. A contact still open at the end lasts until the
-last line's time.
+last line's time; one that begins there is none, and counted as dropped.
 """
 
 import math
@@ -31,6 +31,7 @@ class Trace:
 
     pairs: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
     end_ms: int = 0
+    dropped: int = 0
 
     @property
     def nodes(self) -> list[str]:
@@ -67,6 +68,8 @@ def read(path: Path) -> Trace:
     for pair, since in open_since.items():
         if since < last_ms:
             trace.pairs.setdefault(pair, []).append((since, last_ms))
+        else:
+            trace.dropped += 1
     trace.end_ms = last_ms
     if not trace.pairs:
         raise TraceError(f"{path} has no contact: lines are `t,a,b,up` or `t CONN a b up`")

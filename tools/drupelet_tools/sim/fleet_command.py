@@ -46,6 +46,11 @@ def fleet(
     if nodes < group:
         typer.echo(f"drupelet sim: {nodes} nodes make no group of {group}", err=True)
         raise typer.Exit(1)
+    if nodes % group:
+        fit = nodes - nodes % group
+        told = f"{nodes} nodes make no whole groups of {group}: {fit} or {fit + group} do"
+        typer.echo(f"drupelet sim: {told}", err=True)
+        raise typer.Exit(1)
     work = Workload(group, epoch * 1000, readings_per_day, days, _mode(mode))
     begun = time.monotonic()
     shown = sys.stderr.isatty()
@@ -79,6 +84,11 @@ def contacts(
     except TraceError as told:
         typer.echo(f"drupelet sim: {told}", err=True)
         raise typer.Exit(1) from None
+    if trace.dropped:
+        left = (
+            f"contacts that begin with the last line's time last no time: {trace.dropped} left out"
+        )
+        typer.echo(f"drupelet sim: {file}: {left}", err=True)
     total = run_trace(trace, Workload(0, epoch * 1000, readings_per_day, 1, _mode(mode)), seed)
     _show(total, time.monotonic() - begun, 0, as_json)
 

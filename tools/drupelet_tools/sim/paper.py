@@ -49,7 +49,10 @@ _STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2
 
 @dataclass(frozen=True)
 class Answer:
-    """One row: means over seeds; intervals are 95 % of the mean, half their width."""
+    """One row: means over seeds; intervals are 95 % of the mean, half their width.
+
+    None: there is none, as nothing was delivered, or there is one seed only to have an interval.
+    """
 
     simulation: int
     name: str
@@ -58,12 +61,12 @@ class Answer:
     window_s: int
     seeds: int
     delivered: float  # the share of what was to be delivered; latencies are of that
-    copies: float  # MESSAGE records sent per delivery
-    multiplier_records: float
-    multiplier_bytes: float
-    multiplier_bytes_interval: float | None  # None: of one seed there is none
-    latency_median_h: float
-    latency_p90_h: float
+    copies: float | None  # MESSAGE records sent per delivery
+    multiplier_records: float | None
+    multiplier_bytes: float | None
+    multiplier_bytes_interval: float | None
+    latency_median_h: float | None
+    latency_p90_h: float | None
     latency_p90_interval_h: float | None
     cpu_s: float  # of all seeds together
 
@@ -116,25 +119,31 @@ def answer(
     while True:
         first = len(outcomes)
         outcomes += runs([(setting, seed) for seed in range(first, first + seeds)])
-        spent = [outcome.multiplier_bytes for outcome in outcomes]
-        late = [_quantile(sorted(outcome.latencies), 0.9) for outcome in outcomes]
-        wide = any(
+        # What costs and latencies are of; a seed that delivers nothing has none.
+        some = [outcome for outcome in outcomes if outcome.latencies]
+        spent = [outcome.multiplier_bytes for outcome in some]
+        late = [_quantile(sorted(outcome.latencies), 0.9) for outcome in some]
+        wide = not some or any(
             interval(values) > INTERVAL_SHARE * statistics.mean(values) for values in (spent, late)
         )
         if not wide or len(outcomes) + seeds > seeds_max:
             break
     hours = TICK_MS / 3_600_000
-    middle = statistics.mean(statistics.median(outcome.latencies) for outcome in outcomes)
     return Answer(
         simulation, NAMES[simulation], setting.protocol, setting.people,
         setting.window_ticks * TICK_MS // 1000, len(outcomes),
         round(statistics.mean(outcome.delivered for outcome in outcomes), 4),
-        round(statistics.mean(one.copies / len(one.latencies) for one in outcomes), 2),
-        round(statistics.mean(outcome.multiplier_records for outcome in outcomes), 2),
-        round(statistics.mean(spent), 2), _rounded(interval(spent), 3),
-        round(middle * hours, 2), round(statistics.mean(late) * hours, 2),
-        _rounded(interval(late) * hours, 2), round(sum(one.cpu_s for one in outcomes), 1),
+        _rounded(_mean([one.copies / len(one.latencies) for one in some]), 2),
+        _rounded(_mean([outcome.multiplier_records for outcome in some]), 2),
+        _rounded(_mean(spent), 2), _rounded(interval(spent), 3),
+        _rounded(_mean([statistics.median(one.latencies) for one in some]) * hours, 2),
+        _rounded(_mean(late) * hours, 2), _rounded(interval(late) * hours, 2),
+        round(sum(one.cpu_s for one in outcomes), 1),
     )  # fmt: skip
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.mean(values) if values else math.inf
 
 
 def _rounded(value: float, places: int) -> float | None:

@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from drupelet_tools.sim.paper import Answer
 
 
+# Whoever is online a tenth of the time is away for nine times as long: more than a day at a time
+# leaves too few meetings in what is simulated, SDS among many for 4 days.
+WINDOW_S_MAX = 86_400
+Window = Annotated[
+    list[int] | None,
+    typer.Option(
+        min=30, max=WINDOW_S_MAX,
+        help="Seconds online at a time; 300, and 30 for two people, by default.",
+    ),
+]  # fmt: skip
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to `drupelet sim`."""
     app.command()(paper)
@@ -26,12 +38,7 @@ def paper(
         list[str] | None, typer.Option(help="Only these; may be repeated.", show_default=False)
     ] = None,
     people: Annotated[int, typer.Option(min=3, max=200, help="Members of a large chat.")] = 100,
-    window: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=30, help="Seconds online at a time; 300, and 30 for two people, by default."
-        ),
-    ] = None,
+    window: Window = None,
     seeds: Annotated[
         int, typer.Option(min=0, help="Seeds to begin with; 0: 200, or 3 of a large chat.")
     ] = 0,
@@ -105,9 +112,10 @@ def _check(chosen: Sequence[int], protocols: Sequence[str]) -> None:
 def _line(row: "Answer") -> str:
     return (
         f"{row.simulation:2} {row.protocol:17}{row.window_s:7}{row.seeds:6}"
-        f"{row.delivered * 100:9.2f}{row.copies:8.2f}{row.multiplier_records:11.2f}"
-        f"{row.multiplier_bytes:9.2f}{_half(row.multiplier_bytes_interval)}{row.latency_median_h:10.2f}"
-        f"{row.latency_p90_h:8.2f}{_half(row.latency_p90_interval_h)}{row.cpu_s:8.1f}"
+        f"{row.delivered * 100:9.2f}{_cell(row.copies, 8)}{_cell(row.multiplier_records, 11)}"
+        f"{_cell(row.multiplier_bytes, 9)}{_cell(row.multiplier_bytes_interval, 7)}"
+        f"{_cell(row.latency_median_h, 10)}{_cell(row.latency_p90_h, 8)}"
+        f"{_cell(row.latency_p90_interval_h, 7)}{row.cpu_s:8.1f}"
     )
 
 
@@ -119,8 +127,8 @@ def _silent(row: "Answer") -> None:
     """JSON comes in one piece."""
 
 
-def _half(interval: float | None) -> str:
-    return f"{'-':>7}" if interval is None else f"{interval:7.2f}"
+def _cell(value: float | None, width: int) -> str:
+    return f"{'-':>{width}}" if value is None else f"{value:{width}.2f}"
 
 
 def _record(path: Path, rows: "Sequence[Answer]") -> None:

@@ -55,7 +55,8 @@ def _table(rows: Sequence[Answer]) -> str:
     lines = []
     for row in rows:
         values = as_dict(row)
-        cells = "".join(f"<td>{escape(str(values[name]))}</td>" for name, _ in _COLUMNS)
+        shown = ("-" if values[name] is None else str(values[name]) for name, _ in _COLUMNS)
+        cells = "".join(f"<td>{escape(text)}</td>" for text in shown)
         lines.append(f"<tr>{cells}</tr>")
     return f'<div class="wide"><table><tr>{head}</tr>{"".join(lines)}</table></div>'
 

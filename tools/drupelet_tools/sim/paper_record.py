@@ -48,18 +48,17 @@ def table(rows: Sequence[Answer]) -> str:
     for row in rows:
         cells: list[object] = [
             row.protocol, row.window_s, row.seeds,
-            f"{row.delivered * 100:.2f}", f"{row.copies:.2f}",
-            f"{row.multiplier_records:.2f}",
-            f"{row.multiplier_bytes:.2f}", _half(row.multiplier_bytes_interval),
-            f"{row.latency_median_h:.2f}", f"{row.latency_p90_h:.2f}",
-            _half(row.latency_p90_interval_h), f"{row.cpu_s:.0f}",
+            f"{row.delivered * 100:.2f}", _cell(row.copies), _cell(row.multiplier_records),
+            _cell(row.multiplier_bytes), _cell(row.multiplier_bytes_interval),
+            _cell(row.latency_median_h), _cell(row.latency_p90_h),
+            _cell(row.latency_p90_interval_h), f"{row.cpu_s:.0f}",
         ]  # fmt: skip
         lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
     return "\n".join(lines)
 
 
-def _half(interval: float | None) -> str:
-    return "-" if interval is None else f"{interval:.2f}"
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _put(text: str, path: Path, simulation: int, what: str) -> str:
