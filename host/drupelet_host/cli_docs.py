@@ -24,8 +24,8 @@ _CONFIG = """
 | `client` | `"readings"` (default); `"public"`: `group` is a topic, and whoever says the same is \
 in (`drupelet group topic` shows its id); or 64 hex digits of another client's id |
 | `epoch_ms` | default of every peer; 1000 if not given |
-| `family` | whose messages these are, for life: `"bsp"` (default), `"mvds"`, or `"bsp-0"` (Briar's). \
-Topics and sticks carry `bsp` only |
+| `family` | whose messages these are, for life: `"bsp"` (default), `"mvds"`, or `"bsp-0"` \
+(Briar's). Topics and sticks carry `bsp` only |
 | `announce` | URLs by which members reach this host; they are told |
 | `learn` | `true`: members that announce themselves become peers, if the two have keys |
 | `[[peers]]` | one table for each member that this one has a carrier to |
@@ -49,8 +49,8 @@ included; 0 (default): no bound, else at least 256. Not for sticks |
 | `epoch_ms`, `period_ms` | of a topic: one payload in each; of a channel (30,000): what nobody \
 acknowledged is repeated after it |
 | `[feed]` | a remote log or a mailbox, which help members that seldom meet |
-| `place` | where ours is: `folder:/media/log`, or `mqtt://host:1883/prefix` at a member that serves \
-there; if not given, only others' are looked at |
+| `place` | where ours is: `folder:/media/log`, or `mqtt://host:1883/prefix` at a member that \
+serves there; if not given, only others' are looked at |
 | `serve` | `true`: this agent keeps logs and mail of all members at `place`, a broker's URL, and \
 answers for the history of its channels |
 | `mail` | `true`: new messages are left in the mailbox there, for the members to fetch, and no \

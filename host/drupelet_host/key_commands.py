@@ -194,7 +194,10 @@ def backup(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write configuration, store, channels and keys to one file (mode 0600): keep it as safe as the home."""
+    """Write configuration, store, channels and keys to one file (mode 0600).
+
+    Keep it as safe as the home.
+    """
     from drupelet_host.backup import back_up
 
     count = back_up(home_of(home), file)
