@@ -27,6 +27,12 @@ def feed_of(home: Home, key: str) -> int:
     return int((home.status()["feed"] or {}).get(key, 0))
 
 
+def told(home: Home) -> list[str]:
+    """Who has its keys for the channel."""
+    [line] = home.status().get("channels") or [{"told": []}]
+    return list(line["told"])
+
+
 def test_members_that_never_meet_get_each_others_mail(
     make_home: MakeHome, cable: Cable, broker: Broker
 ) -> None:
@@ -91,6 +97,7 @@ def test_a_channel_asks_who_serves_for_what_it_missed(make_home: MakeHome, broke
     a.start("--wait")
     b.start("--wait")
     wait_for(lambda: feed_of(b, "watched") == 1, "word of a's store at b")
+    wait_for(lambda: told(a) == [B.to_bytes(4).hex()], "a's sender keys at b")
     say(a, "zero")
     wait_for(lambda: len(logged(b)) == 1, "the channel")
     b.kill()

@@ -117,6 +117,38 @@ def test_one_client_serves_several_peers(broker: Broker, first: Make, second: Ma
     assert (hub.retained, hub.misdirected) == (0, 0)
 
 
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 5, 8])
+def test_a_link_that_is_added_while_a_connection_comes_up_hears(
+    broker: Broker, rounds: int
+) -> None:
+    """An agent's links come when they can: between the broker's answers, too."""
+    there, here = host(broker.port), host(broker.port)
+    sender = there.transport(b"x", b"late%d" % rounds)
+    first = here.transport(b"early%d" % rounds, b"y")
+    assert wait([there], lambda: there.up)
+    for _ in range(rounds):
+        here.maintain(now_ms())
+        time.sleep(0.001)
+    second = here.transport(b"late%d" % rounds, b"z")
+    assert wait([here, there], lambda: here.up)
+    frame = bytearray(FRAME_SIZE_MAX)
+    got = 0
+    for _ in range(50):  # the answer to a subscription may come after the first frames
+        assert sender.send(bytearray(b"hello"), 5) == OK
+        end = time.monotonic() + 0.1
+        while not got and time.monotonic() < end:
+            here.maintain(now_ms())
+            there.maintain(now_ms())
+            got = second.receive_into(frame)
+        if got:
+            break
+    assert bytes(frame[: max(got, 0)]) == b"hello"
+    for link in (sender, first, second):
+        link.close()
+    here.close()
+    there.close()
+
+
 @pytest.mark.parametrize(("make", "inbox"), [(board, b"in0"), (host, b"in1")])
 def test_strangers_and_retained_frames_are_dropped(
     broker: Broker, make: Make, inbox: bytes

@@ -110,7 +110,10 @@ class MqttClient:
         self._reset()
 
     def transport(self, inbox: bytes, outbox: bytes) -> "MqttTransport":
-        """The carrier to and from one peer; its frames come to `inbox`, ours go to `outbox`."""
+        """The carrier to and from one peer; its frames come to `inbox`, ours go to `outbox`.
+
+        Boards make all before they connect; one that is made later hears after the next connect.
+        """
         assert len(inbox) <= _NAME_SIZE_MAX and len(outbox) <= _NAME_SIZE_MAX
         made = MqttTransport(self, self._head + inbox, self._head + outbox)
         made.poll_object = self._sock

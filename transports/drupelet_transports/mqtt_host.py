@@ -91,7 +91,7 @@ class MqttClient:
         made.poll_object = self._paho.socket()
         topic = self._head + inbox.decode()
         self._peers[topic] = made
-        if self._state == "up":
+        if self._paho.is_connected():  # else it is among those that `_on_connect` asks for
             self._paho.subscribe(topic, qos=0)
         return made
 
