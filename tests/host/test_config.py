@@ -8,8 +8,8 @@ from drupelet.clients import TELEMETRY_CLIENT_ID
 from drupelet.clients_command import COMMANDS_CLIENT_ID
 from drupelet.hashes import group_id_into
 from drupelet_host import config, family
-from drupelet_host.clients.carriers import CARRIERS_CLIENT_ID
 from drupelet_host.clients.chat import CHAT_CLIENT_ID
+from drupelet_host.clients.known import CARRIERS_CLIENT_ID
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
 from drupelet_host.config import Config, ConfigError, Peer
 from drupelet_host.feeds import FEEDS_CLIENT_ID

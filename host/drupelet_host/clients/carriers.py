@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from drupelet.errors import DrupeletError, PeerError
 from drupelet.node import Node
 from drupelet_host import config
+from drupelet_host.clients.known import CARRIERS_CLIENT_ID
 from drupelet_host.clients.notices import Notices
 from drupelet_host.config import Config, Peer
 from drupelet_host.feeds import PLACES_MAX, place_text
 from drupelet_host.remote_log_wire import fields, put_field
 from drupelet_transports.url import parse_url
 
-CARRIERS_CLIENT_ID = bytes.fromhex(
-    "90b51e4cf7a8263d1bd56f0e9ac27348e5137f9b60d8a2c4719ef03c6b84d25a"
-)
 # A cable's name says nothing to another host; a stick has no place.
 _REACHABLE = ("mqtt",)
 

@@ -2,10 +2,12 @@
 
 from drupelet.clients import TELEMETRY_CLIENT_ID
 from drupelet.clients_command import COMMANDS_CLIENT_ID
-from drupelet_host.clients.carriers import CARRIERS_CLIENT_ID
 from drupelet_host.clients.chat import CHAT_CLIENT_ID
 from drupelet_host.feeds import FEEDS_CLIENT_ID
 
+CARRIERS_CLIENT_ID = bytes.fromhex(
+    "90b51e4cf7a8263d1bd56f0e9ac27348e5137f9b60d8a2c4719ef03c6b84d25a"
+)
 # The agent is in these beside its readings; two clients in one group would read each other's.
 _OWN = {
     TELEMETRY_CLIENT_ID: "telemetry",
