@@ -5,7 +5,7 @@ older copy of the store is put in its place.
 """
 
 from drupelet.link import Link
-from drupelet_host import clock, database
+from drupelet_host import clock, database, restored
 from drupelet_host.feeds import Feed
 from drupelet_host.mailserver import Mailbox, MailReader, MailWriter
 from drupelet_host.member import Member
@@ -22,9 +22,7 @@ def _place(member: Member, key: str, feed: Feed) -> int:
 
 
 def _keep(member: Member, key: str, feed: Feed, place: int) -> None:
-    member.store.write(
-        "INSERT OR REPLACE INTO meta VALUES (?, ?)", key + feed.keys.name.hex(), place
-    )
+    restored.put(member.store, key + feed.keys.name.hex(), place)
 
 
 def leave(member: Member, feed: Feed, mailbox: Mailbox) -> int:
