@@ -31,9 +31,13 @@ GROUP = bytes(range(32))
 
 
 class CountingFiles(RamFiles):
-    """Files that tell whether anything was written."""
+    """Files that tell whether anything was written, and remember how the ids in them begin."""
 
     changes = 0
+
+    def __init__(self, size, segment_size, names_max):
+        RamFiles.__init__(self, size, segment_size, names_max)
+        self.heads = bytearray(1 << 13)  # a bit for each first two bytes
 
     def append(self, fd, buf, at, size):
         self.changes += 1
@@ -45,14 +49,33 @@ class CountingFiles(RamFiles):
 
 
 class QuickStore(FlashStore):
-    """A store that remembers what it found until something is written: a scan of its log is most
-    of what a frame costs, and no parser's business."""
+    """A store that remembers what it found until something is written, and how the ids begin that
+    ever came in: a scan of its log is most of what a frame costs, and no parser's business."""
 
     seen = -1
     # For prefixes and for whole ids: ids, how many, handles.
     kept = ()
 
+    def _saw(self, id, at) -> None:
+        self._files.heads[id[at] << 5 | id[at + 1] >> 3] |= 1 << (id[at + 1] & 7)
+
+    def put(self, group, source, id, id_at, timestamp, ts_at, body, at, size, state):
+        self._saw(id, id_at)
+        return FlashStore.put(
+            self, group, source, id, id_at, timestamp, ts_at, body, at, size, state
+        )
+
+    def put_part(self, part, group, source, id, id_at, state):
+        self._saw(id, id_at)
+        return FlashStore.put_part(self, part, group, source, id, id_at, state)
+
+    def bury(self, group, source, id, id_at, stamp, ts_at, handle):
+        self._saw(id, id_at)
+        return FlashStore.bury(self, group, source, id, id_at, stamp, ts_at, handle)
+
     def find(self, id, at, size=32):
+        if not self._files.heads[id[at] << 5 | id[at + 1] >> 3] & 1 << (id[at + 1] & 7):
+            return 0
         if not self.kept:
             self.kept = ([bytearray(512), 0, [0] * 16], [bytearray(512), 0, [0] * 16])
         if self.seen != self._files.changes:
