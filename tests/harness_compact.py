@@ -9,8 +9,6 @@ from drupelet.hashes import MessageHash
 from drupelet.members import Members
 from drupelet.slots import MessageSlots, OfferPool
 from drupelet.wire.compact1_in import CompactReader
-from drupelet.wire.hello import Contact
-from drupelet.wire.numbering import Numbering
 from harness_values import pieces, to_hex, unhex
 
 NAMES = ("ACK", "MESSAGE", "OFFER", "REQUEST", "HELLO", "BASE", "GROUP")
@@ -29,7 +27,7 @@ class Nobody:
         self.members.add_peer(1)
         self.slots = MessageSlots(1, 1, None)
         self.offers = OfferPool(1)
-        self.compact = None
+        self.codec_row = 0
         self.cursors = [0]
         self.sticks = [0] * 8
         self.boot = self.newest = self.unknown = self.peer = 0
@@ -53,8 +51,7 @@ class Feed(CompactReader):
     def __init__(self):
         self.link = Nobody()
         CompactReader.__init__(self, self.link)
-        self.contact = Contact()
-        self.numbering = Numbering(self.link, 0, 0)
+        self.begin(self.link)
         self.records = []
         self.groups = {}
         self._stamps.begin()

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from drupelet.core import Core
 
 
-# `_way`: the profile, this bit, the carrier, and the changes of the window that it has seen.
+# `_way`: the profile, this bit, the carrier, the changes of the window that it has seen, and what
+# its codec knows it by.
 _OFFERS_FIRST = const(16)
 _SEEN_SHIFT = const(8)
+_ROW_SHIFT = const(16)
+_ROW_MASK = const(0x3FFF)  # small ints of a board have 31 bits
 
 
 class Bundles(SegmentExchange):
@@ -42,12 +45,23 @@ class Bundles(SegmentExchange):
             self._way ^= _OFFERS_FIRST
             self._look_again()
 
+    @property
+    def codec_row(self) -> int:
+        """Where a codec that all links share keeps what it knows of this one."""
+        return self._way >> _ROW_SHIFT
+
+    @codec_row.setter
+    def codec_row(self, row: int) -> None:
+        assert row <= _ROW_MASK
+        self._way = self._way & 0xFFFF | row << _ROW_SHIFT
+
     def _is_shown(self) -> bool:
         """Whether all that the window queued for the peer was looked at."""
-        return self._way >> _SEEN_SHIFT == self.core.window.changes[self.peer]
+        return self._way >> _SEEN_SHIFT & 255 == self.core.window.changes[self.peer]
 
     def _look_again(self) -> None:
-        self._way = self._way & 255 | self.core.window.changes[self.peer] << _SEEN_SHIFT
+        unseen = self._way & ~(255 << _SEEN_SHIFT)
+        self._way = unseen | self.core.window.changes[self.peer] << _SEEN_SHIFT
         self.attention = True
         self._rewind()
 

@@ -14,6 +14,7 @@ from drupelet.limits import (
 )
 from drupelet.members import FAMILIES, FAMILY_MVDS, GROUP_TELEMETRY, HEAD_PARENTS, Members
 from drupelet.memory import get_u16
+from drupelet.schedule import Clocks
 from drupelet.slots import MessageSlots, OfferPool
 
 PART_ROW = const(6)
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from drupelet.ports import BoxPort, ClientPort, CodecPort, HashPort, IndexPort, StorePort
     from drupelet.window import Window
     from drupelet.wire.bsp0_link import Codecs
-    from drupelet.wire.compact1_out import CompactEngine
 
 
 class NoBox:
@@ -50,8 +50,7 @@ class Core:
     """What all links of a node work on."""
 
     # What few nodes have.
-    compact: "CompactEngine | None" = None  # made by the first link that speaks it
-    rivals: "Codecs | None" = None  # likewise, of bsp-0 on a host
+    rivals: "Codecs | None" = None  # of bsp-0 on a host, made by the first link that speaks it
     # For policies: what was sent last, -1 to a silent peer, 0 for the first time, 1 again.
     again = -1
 
@@ -63,6 +62,7 @@ class Core:
         self.members = Members(groups_max, peers_max)
         self.slots = MessageSlots(messages_max, peers_max, index)
         self.offers = OfferPool(offers_max)
+        self.clocks = Clocks(peers_max)
         self.graph = Graph(store, self.members, self.slots, self.offers)
         self.window: Window = self.graph  # as links see it
         self.hash: "HashPort" = None  # type: ignore[assignment] # of the message that is looked at
@@ -87,7 +87,6 @@ class Core:
         self.unknown = 0
         # Links work one at a time. Of the frame that is being read or written:
         self.now_ms = 0
-        self.frame_size_max = 0  # of the carrier: what does not fit it goes out in pieces
         self.firm = False  # what the frame carries must be durable before it leaves
         self.message_handle = 0  # what `next_message` found: its handle, slot and group's row
         self.message_slot = self.message_group = -1
@@ -108,9 +107,10 @@ class Core:
     def regroup(self, group: int, client: "ClientPort | None") -> None:
         """A group (row) was joined or left; `client` looks after it, None: the default one."""
         self.graph.use_client(group, client)
-        if self.compact is not None:
-            for peer in self.compact.numberings:
-                self.compact.numberings[peer].regroup(group)
+        for profile in self.codecs:
+            regroup = getattr(self.codecs[profile], "regroup", None)
+            if regroup is not None:  # it keeps groups by number
+                regroup(group)
 
     def trace(self, now_ms: int, code: int, peer: int, count: int, slot: int) -> None:
         """Log a step in a message's life, unless it is a black box itself."""

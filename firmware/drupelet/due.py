@@ -60,11 +60,6 @@ class Dues(Pace):
         """The family whose groups it carries."""
         return family_of(self._way & 15)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the peer's clock."""
-        return self.clock.epoch
-
     def _rewind(self) -> None:
         """Begin the scans of a payload anew, at the oldest where only few may go."""
         core = self.core
@@ -162,9 +157,9 @@ class Dues(Pace):
             if kind == OFFERED:
                 # MVDS keeps a REQUEST until the message comes; BSP is offered it again.
                 offers.kinds[entry] = REQUESTED if self.family == FAMILY_MVDS else 0
-                offers.sent(entry, self.clock.epoch)
+                offers.sent(entry, self.epoch)
             elif REQUESTED <= kind <= WANTED and (self.visits or self._entry_wait(entry) <= 0):
-                offers.sent(entry, self.clock.epoch)
+                offers.sent(entry, self.epoch)
             else:
                 continue
             at_id = entry * ID_SIZE
@@ -315,7 +310,7 @@ class Dues(Pace):
                     self.policy.on_offered(core.again > 0)
             if heard:
                 count = 0
-            slots.sent(cell, counted(count), self.clock.epoch)
+            slots.sent(cell, counted(count), self.epoch)
         once = slots.flags[slot] & EPHEMERAL
         if once:
             state |= HOLD  # nobody acknowledges it, and it is not sent again
@@ -332,7 +327,7 @@ class Dues(Pace):
             return 0
         falls_back = self.family == FAMILY_MVDS
         interval = interval_epochs(count, self._heard_since(then), falls_back) * self.every
-        return interval - epochs_since(self.clock.epoch, then)
+        return interval - epochs_since(self.epoch, then)
 
     def _cell_wait(self, cell: int) -> int:
         slots = self.core.slots

@@ -147,8 +147,10 @@ EPOCH_MODULUS = const(1 << 16)
 # MVDS: where the back-off falls back to from its bound. Not to the base: a peer that is away for
 # weeks would cost half as many sends again.
 BACKOFF_FALL_EPOCHS = const(8)
-# A send count is one byte.
-SEND_COUNT_MAX = const(255)
+# A send count is one byte, and this is the highest.
+SEND_COUNT_MAX = const(254)
+# It says that nothing was sent: in place of a send epoch `compact-1` keeps a number.
+SEND_COUNT_NONE = const(255)
 # The length field of a LoRa frame is one byte.
 LORA_FRAME_SIZE_MAX = const(255)
 # How far two clocks may run apart, in millionths: 500 each, five times a bad watch crystal, and

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from drupelet.core import Core
     from drupelet.duty import WakePlan
     from drupelet.ports import CodecPort
-    from drupelet.schedule import EpochClock
 
 BATCH = const(0)
 INTERACTIVE = const(1)
@@ -65,21 +64,21 @@ class Link(Bundles):
     plan: "WakePlan | None" = None  # when this device and its peers are awake
 
     def __init__(
-        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
-        clock: "EpochClock",
-    ) -> None:  # fmt: skip
+        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int
+    ) -> None:
         visits = carrier == CARRIER_STICK
         Bundles.__init__(self, core, peer, visits)
         self._way = carrier << _CARRIER_SHIFT | profile
         codec = make_codec(core, profile, peer)
         if profile not in core.codecs:
             self.own_codec = codec
+        elif profile == PROFILE_COMPACT_1:
+            codec.begin(self)  # type: ignore[attr-defined] # bytes that this profile alone keeps
         if not visits:
             self._train = FRAMES_PER_EPOCH_MAX
-            if epoch_ms != clock.epoch_ms:
+            if epoch_ms != core.clocks.epochs_ms[peer]:
                 self._own_epoch_ms = epoch_ms
-        self.clock = clock
-        self.use(clock)
+        self.count_anew()
         self.set_mode(mode)
 
     @property
@@ -100,17 +99,20 @@ class Link(Bundles):
     @property
     def epoch_ms(self) -> int:
         """Of a live link; 0 on a stick."""
-        return 0 if self.visits else self._own_epoch_ms or self.clock.epoch_ms
+        return 0 if self.visits else self._own_epoch_ms or self.core.clocks.epochs_ms[self.peer]
 
-    def use(self, clock: "EpochClock") -> None:
-        """Count epochs by this clock: live links to one peer share what was sent when."""
-        if self.clock.epoch_ms != clock.epoch_ms and not self.visits:
-            self._own_epoch_ms = self.epoch_ms
-        self.clock = clock
-        every = (self.epoch_ms + clock.epoch_ms - 1) // clock.epoch_ms
-        if every != self.every:
-            self.every = every if every < _EVERY_MAX else _EVERY_MAX
-        self._began = clock.epoch
+    def keep_epoch_ms(self) -> None:
+        """The peer's clock is about to count shorter epochs; those of this link stay."""
+        self._own_epoch_ms = self.epoch_ms
+
+    def count_anew(self) -> None:
+        """An epoch of the peer's clock begins, which may have another length than before."""
+        self._began = self.epoch
+        if not self.visits:
+            epoch_ms = self.core.clocks.epochs_ms[self.peer]
+            every = (self.epoch_ms + epoch_ms - 1) // epoch_ms
+            if every != self.every:
+                self.every = every if every < _EVERY_MAX else _EVERY_MAX
 
     def set_mode(self, mode: int) -> None:
         """Offer before sending (INTERACTIVE), or not (BATCH), or by what is measured (AUTO).
@@ -130,13 +132,14 @@ class Link(Bundles):
 
     def close(self) -> None:
         """The peer was removed: nothing comes in any more, nothing is due."""
+        if self.profile == PROFILE_COMPACT_1 and not self.closed:
+            self.codec.end(self)  # type: ignore[attr-defined]
         self.closed = True
 
     def greet(self) -> None:
         """A contact begins: its carrier came up. A profile that has a greeting says it."""
-        greet = getattr(self.codec, "greet", None)
-        if greet is not None:
-            greet()
+        if self.profile == PROFILE_COMPACT_1:
+            self.codec.greet(self)  # type: ignore[attr-defined]
             self.attention = True
 
     def resume(self) -> None:
@@ -193,7 +196,7 @@ class Link(Bundles):
         """The peer has said something: back-off is at its base again."""
         if not self.visits:
             self._tick(now_ms)
-        self.heard_epoch = self.clock.epoch
+        self.heard_epoch = self.epoch
         if self._due_epoch >= 0:
             self.attention = True  # back-off is at its base again
 
@@ -202,8 +205,8 @@ class Link(Bundles):
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame due; its size, or 0 when there is nothing to send now.
 
-        `frame` is as long as the carrier's frames may be. A frame with an ACK is returned only
-        after the store's barrier; if the store fails, it is not returned at all.
+        `frame` is as long as the carrier's frames may be: a longer message goes in pieces. A frame
+        with an ACK is returned only after the store's barrier; if that fails, not at all.
         """
         if self.closed:
             return 0
@@ -218,7 +221,7 @@ class Link(Bundles):
                     return 0  # asleep, or not met: it would not hear it
         if not self._has_due() or not self._train or self._yields():
             return 0
-        self.core.frame_size_max = limit = len(frame)
+        limit = len(frame)
         budget = self.budget
         if budget is not None:
             budget.begin_epoch(now_ms)
@@ -234,9 +237,7 @@ class Link(Bundles):
                 self._train = 1
             else:
                 self._train -= 1
-                if self.clock.users > 1:
-                    self.clock.payload_epoch = self.clock.epoch
-                    self.clock.payload_link = self
+                self.core.clocks.paid(self.peer, self)
             self._count(_FRAMES, 1)
         else:
             self._rest()
@@ -257,21 +258,13 @@ class Link(Bundles):
         wait = self.core.codec_wait
         if wait and not 0 < due < wait:
             due = wait
-        self._due_epoch = (self.clock.epoch + due) & 0xFFFF if due else DUE_NEVER
+        self._due_epoch = (self.epoch + due) & 0xFFFF if due else DUE_NEVER
         self._rewind()
 
     def _yields(self) -> bool:
-        """True when this epoch's one payload for the peer may be for another of its links.
-
-        Who had the last one leaves the others the first half of the next epoch: a carrier that
-        leads nowhere must not take them all.
-        """
-        clock = self.clock
-        if self.visits or clock.users == 1 or clock.payload_link is None:
-            return False
-        if clock.payload_epoch == clock.epoch:
-            return clock.payload_link is not self
-        return clock.payload_link is self and clock.half_ms(self.core.now_ms) > 0
+        """True when this epoch's one payload for the peer may be for another of its links."""
+        core = self.core
+        return not self.visits and core.clocks.turn_ms(self.peer, self, core.now_ms) != 0
 
     def _count_wake(self, size: int) -> int:
         budget = self.budget
@@ -289,13 +282,12 @@ class Link(Bundles):
         self._count(_CARRIER_BYTES, wire_size)
 
     def _tick(self, now_ms: int) -> None:
-        clock = self.clock
-        clock.advance(now_ms)
-        passed = epochs_since(clock.epoch, self._began)
+        epoch = self.core.clocks.advance(self.peer, now_ms)
+        passed = epochs_since(epoch, self._began)
         if passed >= self.every:
-            self._began = (clock.epoch - passed % self.every) & 0xFFFF
+            self._began = (epoch - passed % self.every) & 0xFFFF
             self._train = FRAMES_PER_EPOCH_MAX
-            self.begin_epoch(clock.epoch)
+            self.begin_epoch(epoch)
             self._rewind()
             if self.policy is not None:
                 self.interactive = self.policy.begin_epoch() == INTERACTIVE
@@ -367,20 +359,21 @@ class Link(Bundles):
 
     def _due_ms(self, now_ms: int) -> int:
         window = self.core.window
-        clock = self.clock
-        epoch = clock.epoch
+        clocks = self.core.clocks
+        epoch = self.epoch
         left = self.every - epochs_since(epoch, self._began)
         if self.attention or not self._is_shown():
-            if self._train and self._yields():
-                if clock.payload_epoch != epoch:
-                    return clock.half_ms(now_ms)
+            if self._train:
+                turn_ms = clocks.turn_ms(self.peer, self, now_ms)
+                if turn_ms == 0 and self.budget is not None:
+                    return self.budget.wait_for(now_ms, FRAME_SIZE_MIN)
+                if turn_ms >= 0:
+                    return turn_ms
                 left = 1
-            elif self._train:
-                return self.budget.wait_for(now_ms, FRAME_SIZE_MIN) if self.budget else 0
         elif not (window.waits(self.peer) or self.core.graph.promoted):
             if self._due_epoch < 0:
                 return WAIT_MS_MAX
             left = epochs_since(self._due_epoch, epoch)
             if left >= 0x8000:
                 left = 0  # it is past
-        return clock.until_ms(now_ms, left)
+        return clocks.until_ms(self.peer, now_ms, left)

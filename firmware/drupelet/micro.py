@@ -19,7 +19,7 @@ from drupelet.errors import E_CAPACITY
 from drupelet.hashes import GroupHash, MessageHash
 from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.memory import copy, fill, find, get_u16, put_u16
-from drupelet.schedule import EpochClock
+from drupelet.schedule import Clocks
 from drupelet.states import HOLD
 
 TIMESTAMP_AT = const(32)
@@ -37,7 +37,6 @@ class Micro:
     """One member of one group; `MicroLink` connects it. Only the constructors allocate."""
 
     message_group = 0  # the row in `group_ids`: what a codec asks of the core
-    frame_size_max = FRAME_SIZE
 
     def __init__(
         self, client_id: bytes, descriptor: bytes, peers_max: int = 4, offers_max: int = 16,
@@ -56,7 +55,8 @@ class Micro:
         self.size = 0
         # The codec reads `link.core.store.size` and its like: here one object is all of them.
         self.store = self.members = self
-        self.clock = EpochClock(epoch_ms, now_ms, 0)  # of all links
+        self.clocks = Clocks(1)  # one of all links
+        self.clocks.begin(0, epoch_ms, now_ms, 0)
         self.peers = self.rows = self.changes = 0
         self.row = 0  # that a link looks at
         self.delivered = self.duplicates = self.malformed = self.refused = 0

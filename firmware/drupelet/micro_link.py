@@ -62,9 +62,7 @@ class MicroLink:
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
         """Take in one frame; OK, or E_PEER (counted; what came before the fault counts)."""
-        clock = self.core.clock
-        clock.advance(now_ms)
-        self._heard_epoch = clock.epoch
+        self._heard_epoch = self.core.clocks.advance(0, now_ms)
         self._rest = 0
         code = E_PEER
         if size > 1 and frame[0] == _KIND_RECORDS:
@@ -78,9 +76,7 @@ class MicroLink:
 
         One payload, a train of frames, per epoch.
         """
-        clock = self.core.clock
-        clock.advance(now_ms)
-        epoch = clock.epoch
+        epoch = self.core.clocks.advance(0, now_ms)
         if epochs_since(epoch, self._heard_epoch) > _SILENT_EPOCHS:
             self._heard_epoch = -1
         if self._seen != self.core.changes:
@@ -102,11 +98,12 @@ class MicroLink:
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""
-        clock = self.core.clock
-        left = self._rest - epochs_since(clock.epoch, self._from)
+        clocks = self.core.clocks
+        epoch = clocks.epochs[0]
+        left = self._rest - epochs_since(epoch, self._from)
         if left <= 0 or self._seen != self.core.changes:
-            left = 1 if self._closed == clock.epoch else 0
-        return clock.until_ms(now_ms, left)
+            left = 1 if self._closed == epoch else 0
+        return clocks.until_ms(0, now_ms, left)
 
     def _soonest(self) -> int:
         """Epochs until something is due again."""
@@ -128,7 +125,7 @@ class MicroLink:
         if not count:
             return 0
         doublings = 1 if self._heard_since(table[at + 2]) else min(count, _DOUBLINGS_MAX)
-        return (1 << doublings) - ((self.core.clock.epoch - table[at + 2]) & 0xFF)
+        return (1 << doublings) - ((self.core.clocks.epochs[0] - table[at + 2]) & 0xFF)
 
     def _heard_since(self, then: int) -> bool:
         return self._heard_epoch >= 0 and (self._heard_epoch - then) & 0xFF < _SILENT_EPOCHS
@@ -139,7 +136,7 @@ class MicroLink:
         if table is not self._pool and self._heard_since(table[at + 2]):
             count = 0
         table[at + 1] = count + 1 if count < 255 else 255
-        table[at + 2] = self.core.clock.epoch & 0xFF
+        table[at + 2] = self.core.clocks.epochs[0] & 0xFF
 
     # --- what the codec gives ---
 
@@ -217,7 +214,7 @@ class MicroLink:
                 return
             fill(pool, entry * _ENTRY_SIZE, _ENTRY_SIZE, 0)
             copy(pool, entry * _ENTRY_SIZE, id, at, ID_SIZE)
-            pool[entry * _ENTRY_SIZE + ID_SIZE + 2] = self.core.clock.epoch & 0xFF
+            pool[entry * _ENTRY_SIZE + ID_SIZE + 2] = self.core.clocks.epochs[0] & 0xFF
         if pool[entry * _ENTRY_SIZE + ID_SIZE] < kind:
             pool[entry * _ENTRY_SIZE + ID_SIZE] = kind
 
@@ -235,7 +232,7 @@ class MicroLink:
             before = pool[at]
             if not before:
                 return entry
-            age = (self.core.clock.epoch - pool[at + 2]) & 0xFF
+            age = (self.core.clocks.epochs[0] - pool[at + 2]) & 0xFF
             stays = pool[at + 1] < _WANTED_SENDS if before == _WANTED else not age
             if kind == _WANTED and before != _WANTED:
                 stays = False

@@ -51,7 +51,6 @@ from drupelet.profiles import (
     bring_family,
 )
 from drupelet.publish import Publisher
-from drupelet.schedule import EpochClock
 from drupelet.telemetry import Recorder
 
 TYPE_CHECKING = False
@@ -242,16 +241,19 @@ class Node(Publisher):
         assert slot >= 0
         epoch_ms = epoch_ms or WAIT_MS_MAX
         others = [link for link in self.links if link.peer == slot and not link.visits]
-        if carrier != CARRIER_STICK and others and others[0].clock.epoch_ms <= epoch_ms:
-            clock = others[0].clock
-        else:
-            clock = EpochClock(epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
+        clocks = self.core.clocks
+        live = carrier != CARRIER_STICK
+        if live and not (others and clocks.epochs_ms[slot] <= epoch_ms):
+            for other in others:
+                other.keep_epoch_ms()
+            clocks.begin(slot, epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
         if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
             profile = PROFILE_BSP_1  # bytes cost nothing there, and nobody answers
-        link = Link(self.core, slot, profile, carrier, epoch_ms, mode, clock)
-        for other in others if not link.visits else ():
-            clock.share(len(others) + 1)
-            other.use(clock)
+        link = Link(self.core, slot, profile, carrier, epoch_ms, mode)
+        if live and others:
+            clocks.share(slot)
+            for other in others:
+                other.count_anew()
         self.links.append(link)
         return link
 

@@ -34,19 +34,19 @@ def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
     """
     if profile in core.codecs:
         return core.codecs[profile]
-    if profile == PROFILE_COMPACT_1:
-        from drupelet.wire.compact1 import Compact1
-
-        return Compact1(core, peer)
     if profile == PROFILE_BSP_0:
         from drupelet.wire.bsp0_link import FrameCodec
 
         return FrameCodec(core, peer)
-    assert PROFILE_BSP_1 <= profile <= PROFILE_MVDS_5001, "no such profile"
+    assert PROFILE_BSP_1 <= profile <= PROFILE_COMPACT_1, "no such profile"
     if profile == PROFILE_BSP_1:
         from drupelet.wire import bsp1
 
         core.codecs[profile] = bsp1
+    elif profile == PROFILE_COMPACT_1:
+        from drupelet.wire.compact1 import Compact1
+
+        core.codecs[profile] = Compact1(core)
     else:
         from drupelet.wire.mvds_codec import MvdsCodec
 

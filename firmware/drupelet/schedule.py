@@ -44,53 +44,84 @@ def epochs_since(epoch: int, then: int) -> int:
     return (epoch - then) & 0xFFFF
 
 
-class EpochClock:
-    """Numbers the epochs (modulo 2^16) that the live links to one peer share."""
+class Clocks:
+    """Numbers the epochs (modulo 2^16) of each peer's live links, which share one clock."""
 
-    # The links that count by this clock share one payload per epoch (MVDS "Flow").
-    users = 1  # how many they are; of more than one:
-    payload_epoch = 0  # when a payload went last, and over which of them
-    payload_link: "Link | None" = None
+    # Of peers with more live links than one, which share one payload per epoch (MVDS "Flow"): the
+    # epoch in which a payload went last, and over which of them.
+    shared: "dict[int, list[object]] | None" = None
 
-    def __init__(self, epoch_ms: int, now_ms: int, phase_ms: int) -> None:
+    def __init__(self, peers_max: int) -> None:
+        self.epochs = [1] * peers_max
+        self.epochs_ms = [0] * peers_max  # how long each takes; 0: there is no live link
+        self.starts_ms = [0] * peers_max
+
+    def begin(self, peer: int, epoch_ms: int, now_ms: int, phase_ms: int) -> None:
+        """Count the epochs of a peer (row) anew: the first one begins after `phase_ms`."""
         assert 0 < epoch_ms <= WAIT_MS_MAX and 0 <= phase_ms < epoch_ms
-        self.epoch_ms = epoch_ms
-        self.epoch = 1
-        self.start_ms = later_ms(now_ms, phase_ms - epoch_ms)
+        self.epochs[peer] = 1
+        self.epochs_ms[peer] = epoch_ms
+        self.starts_ms[peer] = later_ms(now_ms, phase_ms - epoch_ms)
+        if self.shared is not None:
+            self.shared.pop(peer, None)
 
-    def share(self, users: int) -> None:
-        """So many links count by this clock from now on."""
-        self.users = users
-        self.payload_epoch = 0
-        self.payload_link = None
-
-    def advance(self, now_ms: int) -> None:
+    def advance(self, peer: int, now_ms: int) -> int:
         """Move to the epoch that holds `now_ms`; a clock that went back is not followed."""
-        passed_ms = elapsed_ms(now_ms, self.start_ms)
+        passed_ms = elapsed_ms(now_ms, self.starts_ms[peer])
         if passed_ms < _BACK_MS:
-            passed = passed_ms // self.epoch_ms
-            self.epoch = (self.epoch + passed) & 0xFFFF
-            self.start_ms = later_ms(self.start_ms, passed * self.epoch_ms)
+            passed = passed_ms // self.epochs_ms[peer]
+            if passed:
+                self.epochs[peer] = (self.epochs[peer] + passed) & 0xFFFF
+                start_ms = later_ms(self.starts_ms[peer], passed * self.epochs_ms[peer])
+                self.starts_ms[peer] = start_ms
+        return self.epochs[peer]
 
-    def half_ms(self, now_ms: int) -> int:
-        """Milliseconds until half of the present epoch is over; 0: it is."""
-        passed_ms = elapsed_ms(now_ms, self.start_ms)
-        wait_ms = (self.epoch_ms >> 1) - passed_ms
-        return wait_ms if passed_ms < _BACK_MS and wait_ms > 0 else 0
-
-    def until_ms(self, now_ms: int, epochs: int) -> int:
+    def until_ms(self, peer: int, now_ms: int, epochs: int) -> int:
         """Milliseconds from now to the start of the epoch `epochs` after the present one."""
-        if epochs > WAIT_MS_MAX // self.epoch_ms:
+        epoch_ms = self.epochs_ms[peer]
+        if epochs > WAIT_MS_MAX // epoch_ms:
             return WAIT_MS_MAX
-        passed_ms = elapsed_ms(now_ms, self.start_ms)
-        wait_ms = epochs * self.epoch_ms - (passed_ms if passed_ms < _BACK_MS else 0)
+        passed_ms = elapsed_ms(now_ms, self.starts_ms[peer])
+        wait_ms = epochs * epoch_ms - (passed_ms if passed_ms < _BACK_MS else 0)
         return wait_ms if wait_ms > 0 else 0
+
+    # --- more live links than one ---
+
+    def share(self, peer: int) -> None:
+        """More links than one count by the peer's clock from now on."""
+        if self.shared is None:
+            self.shared = {}
+        self.shared[peer] = [0, None]
+
+    def paid(self, peer: int, link: "Link") -> None:
+        """A payload goes over this link."""
+        if self.shared is not None and peer in self.shared:
+            last = self.shared[peer]
+            last[0] = self.epochs[peer]
+            last[1] = link
+
+    def turn_ms(self, peer: int, link: "Link", now_ms: int) -> int:
+        """Milliseconds until a link may have the epoch's one payload; below 0: not in this one.
+
+        Who had the last one leaves the others the first half of the next epoch: a carrier that
+        leads nowhere must not take them all.
+        """
+        if self.shared is None or peer not in self.shared:
+            return 0
+        last = self.shared[peer]
+        if last[1] is None:
+            return 0
+        if last[0] == self.epochs[peer]:
+            return 0 if last[1] is link else -1
+        passed_ms = elapsed_ms(now_ms, self.starts_ms[peer])
+        wait_ms = (self.epochs_ms[peer] >> 1) - passed_ms
+        return wait_ms if last[1] is link and passed_ms < _BACK_MS and wait_ms > 0 else 0
 
 
 class Pace:
     """How fast one link goes: when its peer was heard, and what may go to it unasked."""
 
-    clock: EpochClock
+    peer: int
     every = 1  # epochs of the peer's clock that make one of this link
 
     def __init__(self, core: "Core") -> None:
@@ -100,6 +131,11 @@ class Pace:
         # Epochs for which the peer took nothing; below 0, ~ of them: it has since.
         self._stalled = 0
         self._left = core.slots.count  # unasked-for offers and messages of this epoch
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the peer's clock."""
+        return self.core.clocks.epochs[self.peer]
 
     @property
     def attention(self) -> bool:
@@ -117,7 +153,7 @@ class Pace:
 
     def _has_due(self) -> bool:
         due = self._due_epoch
-        if due >= 0 and epochs_since(self.clock.epoch, due) < 0x8000:
+        if due >= 0 and epochs_since(self.epoch, due) < 0x8000:
             self._due_epoch = due = DUE_NOW
         return due == DUE_NOW
 

@@ -7,13 +7,12 @@ in the store. A free slot has an id of zeros.
 
 from drupelet._compat import const
 from drupelet.backoff import counted
-from drupelet.limits import ID_SIZE
+from drupelet.limits import ID_SIZE, SEND_COUNT_NONE
 from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
+from drupelet.states import HOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from drupelet.ports import IndexPort
 
 USED = const(1)
@@ -44,8 +43,8 @@ class MessageSlots:
 
     # What few nodes have stands here, so that the others do not pay for it.
     _index: "IndexPort | None" = None
-    # What wire profiles keep beside the table, 2 bytes per slot; zeros when free.
-    columns: "Sequence[bytearray]" = ()
+    # Our numbers of `compact-1`, 2 bytes per slot; zeros when free.
+    numbers = bytearray(0)
 
     def __init__(self, count: int, peers_max: int, index: "IndexPort | None") -> None:
         self.count = count
@@ -91,8 +90,8 @@ class MessageSlots:
         if self._index is not None:
             self._index.drop(self.ids, slot * ID_SIZE)
         fill(self.ids, slot * ID_SIZE, ID_SIZE, 0)
-        for column in self.columns:
-            put_u16(column, slot * 2, 0)
+        if self.numbers:
+            put_u16(self.numbers, slot * 2, 0)
         self.flags[slot] = 0
 
     def send_epoch(self, cell: int) -> int:
@@ -104,6 +103,25 @@ class MessageSlots:
         self.send_counts[cell] = send_count
         put_u16(self._send_epochs, cell * 2, epoch)
 
+    # A peer's number of `compact-1` for a message that it holds: such a cell has no other epoch.
+
+    def note_number(self, peer: int, slot: int, number: int) -> None:
+        """Keep a peer's number for a message, if it holds it."""
+        cell = peer * self.count + slot
+        if self.states[cell] & HOLD:
+            self.sent(cell, SEND_COUNT_NONE, number)
+
+    def number_of(self, peer: int, slot: int) -> int:
+        """The peer's number for a message that it holds, or 0."""
+        cell = peer * self.count + slot
+        return self.send_epoch(cell) if self.send_counts[cell] == SEND_COUNT_NONE else 0
+
+    def forget_numbers(self, peer: int) -> None:
+        """The peer begins to number anew."""
+        for cell in range(peer * self.count, (peer + 1) * self.count):
+            if self.send_counts[cell] == SEND_COUNT_NONE:
+                self.send_counts[cell] = 0
+
 
 class OfferPool:
     """Ids that have no slot: offered by a peer, wanted from it, or owed an ACK (DESIGN 5).
@@ -112,7 +130,7 @@ class OfferPool:
     (BSP v1 section 4.1): that only delays, for the peer offers again.
     """
 
-    columns: "Sequence[bytearray]" = ()  # 2 bytes per entry; zeros when added
+    numbers = bytearray(0)  # the peers', of `compact-1`; zeros when added
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -144,8 +162,8 @@ class OfferPool:
         copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
         self.peers[entry] = peer
         self.kinds[entry] = kind
-        for column in self.columns:
-            put_u16(column, entry * 2, 0)
+        if self.numbers:
+            put_u16(self.numbers, entry * 2, 0)
         self.send_counts[entry] = 0
         put_u16(self._epochs, entry * 2, epoch)
         return entry

@@ -11,6 +11,7 @@ from drupelet.duty import PLAN_HEAD_SIZE, PLAN_OLD_SIZE, PLAN_PEER_SIZE, earlier
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.limits import (
     EPOCH_MODULUS,
+    SEND_COUNT_MAX,
     SNAPSHOT_KEYS_SIZE,
     SNAPSHOT_SHORT_SIZE,
     WAIT_MS_MAX,
@@ -126,12 +127,11 @@ class Snapshot:
         buf[at + 1] = 0
         for link in links:
             if link.peer == peer and not link.visits:
-                clock = link.clock
-                clock.advance(now_ms)
+                epoch = core.clocks.advance(peer, now_ms)
                 if link.heard_epoch >= 0:
-                    put_u16(buf, at + 4, epochs_since(clock.epoch, link.heard_epoch))
-                put_u32(buf, at + 10, elapsed_ms(now_ms, clock.start_ms))
-                self._put_back_off(buf, at, core, peer, clock.epoch)
+                    put_u16(buf, at + 4, epochs_since(epoch, link.heard_epoch))
+                put_u32(buf, at + 10, elapsed_ms(now_ms, core.clocks.starts_ms[peer]))
+                self._put_back_off(buf, at, core, peer, epoch)
                 break
 
     def _put_back_off(self, buf: bytearray, at: int, core: "Core", peer: int, epoch: int) -> None:
@@ -229,13 +229,13 @@ class Snapshot:
         for link in links:
             if link.peer != peer or link.visits or buf[at + 10] > 16:
                 continue
-            clock = link.clock
             if begun < 0:  # live links to one peer share it
-                begun = clock.epoch
-                clock.start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 10))
+                begun = link.epoch
+                start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 10))
+                core.clocks.starts_ms[peer] = start_ms
                 if buf[at + 1]:
                     self._take_back_off(buf, at, core, peer, begun)
-            link.use(clock)
+            link.count_anew()
             link.resume()
             heard = get_u16(buf, at + 4)
             if heard != _NEVER:
@@ -250,4 +250,4 @@ class Snapshot:
             # What the peer asked for is due at once.
             queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
             if queued and slots.handles[slot] <= newest:
-                slots.sent(cell, buf[at + 1], sent)
+                slots.sent(cell, min(buf[at + 1], SEND_COUNT_MAX), sent)

@@ -58,7 +58,7 @@ class Exchange(Dues):
                 self._stalled = ~self._stalled
             if self.policy is not None and core.slots.send_counts[cell]:
                 once = core.slots.send_counts[cell] == 1
-                age = epochs_since(self.clock.epoch, core.slots.send_epoch(cell))
+                age = epochs_since(self.epoch, core.slots.send_epoch(cell))
                 self.policy.on_acked(age if once else -1)
             core.trace(core.now_ms, CODE_ACKED, self._number(), 0, slot)
             core.window.clean(slot)
@@ -72,10 +72,10 @@ class Exchange(Dues):
             self._step(slot, GOT_OFFER)
             self._came(True)
         elif slot < 0 and self._holds(buf, at):
-            core.offers.add(buf, at, self.peer, OWED, self.clock.epoch)
+            core.offers.add(buf, at, self.peer, OWED, self.epoch)
             self._came(True)
         elif not self.begun(buf, at):
-            core.offers.add(buf, at, self.peer, OFFERED, self.clock.epoch)
+            core.offers.add(buf, at, self.peer, OFFERED, self.epoch)
 
     def _came(self, held: bool) -> None:
         """Tell the policy of a message or an offer that came in."""
@@ -180,7 +180,7 @@ class Exchange(Dues):
             self._step(slot, GOT_MESSAGE)
             core.trace(core.now_ms, CODE_DUPLICATE, self._number(), 0, slot)
         elif core.store.find(id, at) > 0:
-            core.offers.add(id, at, self.peer, OWED, self.clock.epoch)
+            core.offers.add(id, at, self.peer, OWED, self.epoch)
         else:
             return False
         core.duplicates += 1
@@ -202,7 +202,7 @@ class Exchange(Dues):
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
             if outcome == TOO_EARLY and core.slots.find(core.graph.ids, ID_SIZE) < 0:
-                offers.add(core.graph.ids, ID_SIZE, self.peer, WANTED, self.clock.epoch)
+                offers.add(core.graph.ids, ID_SIZE, self.peer, WANTED, self.epoch)
             return
         slot = core.graph.slot
         core.message_slot = slot
@@ -212,9 +212,9 @@ class Exchange(Dues):
             self._step(slot, GOT_MESSAGE)
             core.trace(core.now_ms, CODE_RECEIVED, self._number(), 0, slot)
         else:
-            offers.add(core.id, 0, self.peer, OWED, self.clock.epoch)
+            offers.add(core.id, 0, self.peer, OWED, self.epoch)
         if outcome == WAITING:
-            core.graph.want_parents(slot, self.peer, self.clock.epoch)
+            core.graph.want_parents(slot, self.peer, self.epoch)
         elif outcome == ENTERED:
             core.entered(core.now_ms, group, self._number())
         else:

@@ -73,9 +73,9 @@ class Topic:
         self._random_byte = random_byte
         self._codec = links[0].codec
         self._kind = _KIND_RECORDS | links[0].profile
-        self._clock = links[0].clock
+        self._leader = links[0].peer  # by whose clock epochs are counted
         self._train = FRAMES_PER_EPOCH_MAX
-        self._epoch = self._clock.epoch
+        self._epoch = self._now_epoch()
         self._firm = False
         self._long = bytearray(node.core.slots.count)  # 1: fits no frame
         self._after = [0] * node.core.slots.count  # the epoch before which it is not sent again
@@ -118,8 +118,20 @@ class Topic:
         size = _SENDER_SIZE
         row = find(self._ids, size, len(self.links), id, 0, size)
         if row >= 0:
-            self.links.pop(row)
+            gone = self.links.pop(row)
+            if gone.peer == self._leader and self.links:
+                self._follow(self.links[0].peer)
             self._ids = self._ids[: row * size] + self._ids[(row + 1) * size :]
+
+    def _follow(self, peer: int) -> None:
+        """Count epochs by this listener's clock: what was sent when is forgotten."""
+        self._leader = peer
+        self._epoch = self._now_epoch()
+        self._ack_epoch = -1 if self._ack_epoch < 0 else self._epoch
+        self._after = [self._epoch] * len(self._after)
+
+    def _now_epoch(self) -> int:
+        return self.core.clocks.epochs[self._leader]
 
     # --- in ---
 
@@ -171,7 +183,7 @@ class Topic:
             self._not_before(slot, wait)
 
     def _not_before(self, slot: int, epochs: int) -> None:
-        self._after[slot] = (self._clock.epoch + epochs) & 0xFFFF
+        self._after[slot] = (self._now_epoch() + epochs) & 0xFFFF
 
     def on_message(
         self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
@@ -199,16 +211,15 @@ class Topic:
             link.turn(now_ms)
             self.attention = self.attention or link.attention
             link.attention = False  # the topic's own from now on
-        clock = self._clock
-        if epochs_since(clock.epoch, self._epoch):
-            self._epoch = clock.epoch
+        epoch = self.core.clocks.advance(self._leader, now_ms)
+        if epochs_since(epoch, self._epoch):
+            self._epoch = epoch
             self._train = FRAMES_PER_EPOCH_MAX
             self._rewind()
         elif self._seen_changes != self._changes():
             self._rewind()
         if not self._train or len(frame) < FRAME_SIZE_MIN:
             return 0
-        self.core.frame_size_max = len(frame)
         self._firm = False
         frame[0] = KIND_TOPIC
         copy(frame, _SENDER_AT, self._own_id, 0, _SENDER_SIZE)
@@ -249,7 +260,7 @@ class Topic:
 
     def _acks_due(self) -> bool:
         """Acknowledgements leave after a random wait, so that those of many do not collide."""
-        epoch = self._clock.epoch
+        epoch = self._now_epoch()
         if self._ack_epoch < 0:
             if not self._owes():
                 return False
@@ -320,7 +331,7 @@ class Topic:
 
     def _waits(self, slot: int) -> bool:
         """Whether what a slot holds was sent of late: acknowledgements take their time here."""
-        return 0 < epochs_since(self._after[slot], self._clock.epoch) <= _ACKED_EPOCHS
+        return 0 < epochs_since(self._after[slot], self._now_epoch()) <= _ACKED_EPOCHS
 
     def _is_there(self, link: "Link") -> bool:
         """False for a listener that sleeps by the wake plan: it would not hear it."""
@@ -384,6 +395,6 @@ class Topic:
         waits = self._ack_epoch >= 0
         for link in self.links:
             waits = waits or (self._is_there(link) and link.next_due_epochs() > 0)
-        if fresh and self._train:
-            return 0
-        return self._clock.until_ms(now_ms, 1) if fresh or waits else WAIT_MS_MAX
+        if not fresh and not waits:
+            return WAIT_MS_MAX
+        return 0 if fresh and self._train else self.core.clocks.until_ms(self._leader, now_ms, 1)

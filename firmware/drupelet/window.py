@@ -84,6 +84,8 @@ class Window:
             self.queued[peer] += 1 if now else -1
         if (before ^ state) & (HOLD | ACK):
             self.dirty = True
+            if before & ~state & HOLD:
+                self.slots.send_counts[cell] = 0  # as if it had never been sent
 
     def reset_slot(self, slot: int) -> None:
         """Free a slot, whatever was queued in it."""

@@ -81,13 +81,15 @@ class LiveLink:
         self._begun = False
         if isinstance(link.codec, Compact1):
             self._codec = link.codec
-            self._codec.peer_store_gen = peer_gen
-            self._recovery = Recovery(link.codec, lambda: os.urandom(_SALT_SIZE))
+            if peer_gen >= 0:
+                self._codec.use(link)
+                self._codec.heard_store(peer_gen)
+            self._recovery = Recovery(link, lambda: os.urandom(_SALT_SIZE))
 
     @property
     def peer_gen(self) -> int:
         """The peer's store_gen as it last said; -1: not known."""
-        return self._codec.peer_store_gen if self._codec is not None else -1
+        return self._codec.peer_store_gen(self.link) if self._codec is not None else -1
 
     @property
     def settled(self) -> bool:
@@ -114,7 +116,7 @@ class LiveLink:
 
     def _recover(self, codec: Compact1, recovery: Recovery) -> None:
         if not self._begun:
-            if codec.speaks != COMPACT:
+            if codec.spoken(self.link) != COMPACT:
                 return
             recovery.begin(self.link)
             self._begun = True
@@ -151,6 +153,7 @@ class LiveLink:
         codec = self._codec
         if codec is None:
             return next(name for name, number in PROFILES.items() if number == self.link.profile)
-        if codec.speaks == PLAIN:
+        spoken = codec.spoken(self.link)
+        if spoken == PLAIN:
             return "bsp-1"
-        return "compact-1" if codec.speaks == COMPACT else "compact-1?"
+        return "compact-1" if spoken == COMPACT else "compact-1?"

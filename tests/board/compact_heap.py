@@ -17,7 +17,9 @@ from drupelet.store import FlashStore
 # Named constants are numbers in compiled firmware: their names are not there.
 BATCH, INTERACTIVE = 0, 1
 PROFILE_COMPACT_1 = 4
-PLAIN = 2
+PLAIN = 2  # and flags: drupelet.wire.hello
+FULL = 8
+FULL_ASKED = 16
 SHARED = 2
 MESSAGES = 240
 WARM_UP = 12
@@ -120,10 +122,11 @@ def run_idle(count):
 def run_contacts(count):
     """HELLOs and their answers; a generation that ends."""
     for number in range(count):
-        a.link.codec.greet()
+        a.link.codec.greet(a.link)
         a.link.attention = True
         if number % 3 == 0:
-            b.link.codec.numbering.restart()
+            b.link.codec.use(b.link)
+            b.link.codec.restart()
             publish(b)
         for _ in range(4):
             epoch()
@@ -152,20 +155,25 @@ def run_losses(count):
 def run_conflicts(count):
     """Whole ids, and the amnesty that follows them."""
     for _ in range(count):
-        a.link.codec.full_asked = True
-        b.link.codec.full = False
+        a.link.codec.use(a.link)
+        a.link.codec.mark(FULL_ASKED, True)
+        b.link.codec.use(b.link)
+        b.link.codec.mark(FULL, False)
         publish(a)
         publish(b)
         for _ in range(6):
             epoch()
-    a.link.codec.full = b.link.codec.full = False
+    for side in (a, b):
+        side.link.codec.use(side.link)
+        side.link.codec.mark(FULL, False)
 
 
 def run_plain(count):
     """A peer that seems to have bsp-1 only: no frame of it but what is asked for."""
-    contact = a.link.codec
+    codec = a.link.codec
     for _ in range(count):
-        contact.speaks = PLAIN
+        codec.use(a.link)
+        codec._speak(PLAIN)
         publish(a)
         for _ in range(6):
             clock.now_ms = (clock.now_ms + 500) & 0x3FFFFFFF
@@ -227,5 +235,5 @@ for _ in range(80):
 assert a.node.delivered == b.node.delivered == clock.published
 check("invalid", run_invalid, INVALID_ROUNDS, 10)
 assert b.node.malformed > 500, b.node.malformed
-ignored = a.link.codec.engine.ignored + b.link.codec.engine.ignored
+ignored = a.link.codec.ignored + b.link.codec.ignored
 print("delivered", a.node.delivered, b.node.delivered, "ignored", ignored)

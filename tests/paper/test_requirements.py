@@ -452,7 +452,7 @@ def test_7_extreme_data_loss_two_trusted_devices_recover() -> None:
     network.members["b"] = wiped
     wiped.boot(network.now_ms)
     network.connect(wiped)
-    wiped.links["a"].codec.engine._store_gen = 99
+    wiped.links["a"].codec._store_gen = 99
     network.run(lambda: len(wiped.log()) == total, ROUNDS_MAX)
     assert set(wiped.log()) == set(before)
     check_causal(wiped)

@@ -167,7 +167,7 @@ def ack_range_without_generation(patch):
     def around(plain):
         def read(self, link, frame, at, kind, flags):
             if kind == ACK and flags & 3 < FORM_IDS and self._end - at >= 2:
-                put_u16(frame, at, self.numbering.generation)
+                put_u16(frame, at, self.generation())
             return plain(self, link, frame, at, kind, flags)
 
         return read

@@ -81,7 +81,7 @@ def test_assertions_stay(tmp_path: Path) -> None:
     """The compiler takes them out at the level that takes line numbers out."""
     build(tmp_path, "x64")
     for call in (
-        "from drupelet.schedule import EpochClock; EpochClock(0, 0, 0)",
+        "from drupelet.schedule import Clocks; Clocks(1).begin(0, 0, 0, 0)",
         "from drupelet.slots import *; s = MessageSlots(1, 1, None); s.flags[0] = 1;"
         "s.take(0, bytes(32), 0, 1)",
     ):

@@ -54,7 +54,6 @@ class FakeLink:
     def poll(self, codec: FrameCodec, limit: int, room: int = 0) -> bytes:
         """A frame as a link has it made; `room`: what a budget leaves of the limit."""
         frame = bytearray(KIND + bytes(limit - 1))
-        self.core.frame_size_max = limit
         end = codec.fill(self, frame, 1, room or limit)
         assert 1 <= end <= (room or limit)
         assert not any(frame[end:]) or end == 1

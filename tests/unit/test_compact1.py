@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compact_view import Spoken
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
@@ -16,11 +17,13 @@ from drupelet.node import (
     PROFILE_COMPACT_1,
     SHARED,
     Link,
+    Node,
 )
 from drupelet.states import HOLD
-from drupelet.wire.compact1 import Compact1
-from drupelet.wire.hello import COMPACT, PLAIN
+from drupelet.wire.hello import COMPACT, FULL, GREETING, IN_SYNC, PLAIN
+from drupelet.wire.numbering import _KNOWN
 from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal
+from ram_store import RamStore
 
 ROUNDS_PER_EPOCH = EPOCH_MS // ROUND_MS
 CADENCE_MS = 900_000  # a reading every 15 minutes
@@ -61,10 +64,8 @@ def link_of(net: Network, here: str = "A", there: str = "B") -> Link:
     return link
 
 
-def codec_of(net: Network, here: str = "A", there: str = "B") -> Compact1:
-    codec = link_of(net, here, there).codec
-    assert isinstance(codec, Compact1)
-    return codec
+def codec_of(net: Network, here: str = "A", there: str = "B") -> Spoken:
+    return Spoken(link_of(net, here, there))
 
 
 def sent_bytes(net: Network) -> int:
@@ -101,19 +102,19 @@ def test_bytes_per_message_stay_in_the_budget(mode: int, count: int) -> None:
     rounds(net, 4 * ROUNDS_PER_EPOCH)
     assert (sent_bytes(net) - before) / count <= BUDGETS[mode][count]
     for here, there in ("AB", "BA"):
-        assert not codec_of(net, here, there).engine.ignored
+        assert not codec_of(net, here, there).codec.ignored
 
 
 def test_in_sync_costs_two_short_hellos_and_then_nothing() -> None:
     net = network()
     # Both have just booted: two questions that cross, two answers.
     assert rounds(net, 4 * ROUNDS_PER_EPOCH) == 4 * HELLO_SIZE <= IN_SYNC_BYTES
-    assert codec_of(net).in_sync and codec_of(net, "B", "A").in_sync
+    assert codec_of(net).has(IN_SYNC) and codec_of(net, "B", "A").has(IN_SYNC)
     assert rounds(net, 300 * ROUNDS_PER_EPOCH) == 0, "an idle contact is silent"
     codec_of(net).greet()
     link_of(net).attention = True
     assert rounds(net, 8 * ROUNDS_PER_EPOCH) == 2 * HELLO_SIZE
-    assert codec_of(net).in_sync
+    assert codec_of(net).has(IN_SYNC)
     assert rounds(net, 300 * ROUNDS_PER_EPOCH) == 0
 
 
@@ -123,16 +124,16 @@ def test_a_hello_goes_with_the_first_frames_until_it_was_read() -> None:
     net.lines["B", "A"].loss = 1000
     a = net.members["A"]
     codec_of(net).greet()
-    codec_of(net).engine._store_gen = 9
+    codec_of(net).codec._store_gen = 9
     for number in range(3):
         a.publish(b"%d" % number)
         rounds(net, 4)
     assert codec_of(net, "B", "A").peer_store_gen == 9, "though HELLO never went alone"
-    assert codec_of(net).greeting
+    assert codec_of(net).has(GREETING)
     net.lines["B", "A"].loss = 0
     net.run(lambda: net.complete(3), 100)
     rounds(net, 8 * ROUNDS_PER_EPOCH)
-    assert not codec_of(net).greeting
+    assert not codec_of(net).has(GREETING)
 
 
 def test_a_greeting_that_is_lost_is_repeated_and_then_given_up() -> None:
@@ -179,11 +180,11 @@ def test_reboots_begin_new_generations_and_all_completes(seed: int) -> None:
         if draw(4) == 0:
             member.store.barrier()
             member.files.power_cut()
-            before = codec_of(net, name, member.peers[0]).numbering.generation
+            before = codec_of(net, name, member.peers[0]).generation
             member.start()
             member.boot(net.now_ms)
             net.connect(member)
-            assert codec_of(net, name, member.peers[0]).numbering.generation != before
+            assert codec_of(net, name, member.peers[0]).generation != before
     net.run(lambda: net.complete(count), 4000)
     for member in net.members.values():
         check_causal(member)
@@ -206,10 +207,10 @@ def test_an_index_that_the_peer_forgot_is_told_and_announced_again() -> None:
     a, b = net.members["A"], net.members["B"]
     a.publish(b"1")
     net.run(lambda: net.complete(1), 50)
-    codec_of(net).numbering.begin_frame()
-    assert codec_of(net).numbering.is_announced(0)
-    codec_of(net, "B", "A").numbering._clear(4)
-    assert not codec_of(net, "B", "A").numbering.knows(0)
+    codec_of(net).codec.begin_frame()
+    assert codec_of(net).codec.is_announced(0)
+    codec_of(net, "B", "A").codec._put(_KNOWN, 0, False)
+    assert not codec_of(net, "B", "A").codec.knows(0)
     a.publish(b"2")
     net.run(lambda: net.complete(2), 100)
     assert b.log() == a.log()
@@ -220,15 +221,15 @@ def test_numbers_that_run_out_begin_a_new_generation() -> None:
     a = net.members["A"]
     codec = codec_of(net)
     rounds(net, 8)
-    before = codec.numbering.generation
-    codec.numbering._next = 0x7FFF - 260
+    before = codec.generation
+    codec.codec._next = 0x7FFF - 260
     for number in range(30):
         a.publish(b"%d" % number)
         net.round()
     net.run(lambda: net.complete(30), 200)
-    assert codec.numbering.generation == before + 1
-    assert codec_of(net, "B", "A").numbering.peer_generation == before + 1
-    assert codec.numbering._next < 40
+    assert codec.generation == before + 1
+    assert codec_of(net, "B", "A").peer_generation == before + 1
+    assert codec.codec._next < 40
 
 
 def collide(net: Network) -> tuple[bytes, bytes]:
@@ -252,7 +253,7 @@ def test_two_ids_with_one_prefix_are_told_apart() -> None:
         if mine in net.members["B"].log():
             break
     assert mine in net.members["B"].log()
-    assert codec_of(net).engine.ignored == 1 and codec_of(net).full
+    assert codec_of(net).codec.ignored == 1 and codec_of(net).has(FULL)
 
 
 def test_a_prefix_of_a_message_beyond_the_slots_is_known() -> None:
@@ -264,7 +265,7 @@ def test_a_prefix_of_a_message_beyond_the_slots_is_known() -> None:
         a.publish(b"%d" % number)
     net.run(lambda: net.complete(12), 400)
     assert b.node.core.slots.find(first, 0) < 0
-    generation = codec_of(net).numbering.generation.to_bytes(2, "big")
+    generation = codec_of(net).generation.to_bytes(2, "big")
     frame = bytearray(b"\x44\xa0" + generation + b"\x64\x42" + first[:8])
     assert link_of(net, "B", "A").receive(frame, len(frame), net.now_ms) == 0
     # Known: acknowledged as number 100, with the fold of the whole id, and not asked for.
@@ -296,7 +297,7 @@ def test_links_to_one_peer_share_the_numbers() -> None:
     size = link_of(net).poll_into(frame, net.now_ms + EPOCH_MS)
     assert link_of(net, "B", "A").receive(frame, size, net.now_ms) == 0
     size = other.poll_into(frame, net.now_ms + EPOCH_MS)
-    generation = codec_of(net).numbering.generation.to_bytes(2, "big")
+    generation = codec_of(net).generation.to_bytes(2, "big")
     # Its contact begins, too: a HELLO that asks, then number 1.
     assert frame[1] == 0x84 and frame[6:size] == b"\x04" + generation + b"\x01" + id[8:12]
     assert link_of(net).receive(frame, size, net.now_ms) == 0
@@ -307,25 +308,31 @@ def test_a_row_that_passes_to_another_peer_begins_a_new_generation() -> None:
     net = network()
     net.members["A"].publish(b"1")
     net.run(lambda: net.complete(1), 50)
-    numbering = codec_of(net).numbering
-    before = numbering.generation
-    numbering.meet(numbering._peer_number)
-    assert numbering.generation == before, "another link to the same peer"
-    numbering.meet(numbering._peer_number + 1)
-    assert numbering.generation != before and numbering.peer_generation == -1
-    numbering.begin_frame()
-    assert not numbering.is_announced(0) and not numbering.knows(0)
-    assert not any(numbering._ours) and not any(numbering._theirs)
+    codec = codec_of(net).codec
+    before = codec.generation()
+    number = net.members["A"].node.core.members.peer_numbers[0]
+    codec.meet(0, number, 16)
+    assert codec.generation() == before, "another link to the same peer"
+    codec.meet(0, number + 1, 16)
+    assert codec.generation() != before and codec.peer_generation() == -1
+    codec.begin_frame()
+    assert not codec.is_announced(0) and not codec.knows(0)
 
 
 def test_more_groups_than_indices_take_another_generation() -> None:
-    net = network()
-    numbering = codec_of(net).numbering
-    numbering.begin_frame()
-    before = numbering.generation
-    assert [numbering.index_of(group) for group in range(17)] == [*range(16), -1]
-    numbering.begin_frame()
-    assert numbering.generation == before + 1 and numbering.index_of(16) == 0
+    node = Node(RamStore(), lambda: 0, 2, groups_max=40)
+    node.join_id(bytes(32), FAMILY_BSP)
+    links = [
+        node.link(node.add_peer(id), PROFILE_COMPACT_1, CARRIER_MQTT, 1000, BATCH)
+        for id in (b"B___", b"C___")
+    ]
+    one, other = Spoken(links[0]), Spoken(links[1])
+    one.codec.begin_frame()
+    before = one.generation
+    assert [one.codec.index_of(group) for group in range(17)] == [*range(16), -1]
+    one.codec.begin_frame()
+    assert one.generation == before + 1 and one.codec.index_of(16) == 0
+    assert other.generation == before, "its indices are its own"
 
 
 def test_an_index_never_means_the_group_that_took_the_row_of_another() -> None:
@@ -333,21 +340,21 @@ def test_an_index_never_means_the_group_that_took_the_row_of_another() -> None:
     a, b = net.members["A"], net.members["B"]
     a.publish(b"1")
     net.run(lambda: net.complete(1), 50)
-    numbering = codec_of(net, "B", "A").numbering
-    assert numbering.group_row(0) == 0
+    there = codec_of(net, "B", "A")
+    assert there.codec.group_row(0) == 0
     id = bytes(b.node.core.members.group_ids[:32])
     b.node.leave(b.group)
     other = b.node.join(bytes(32), b"another")
     b.node.share(other, b.numbers["A"], SHARED)
-    assert b.node.core.members.group_slot(other) == 0 and not numbering.knows(0)
+    assert b.node.core.members.group_slot(other) == 0 and not there.codec.knows(0)
     unknown = b.node.core.unknown
     late = a.publish(b"2")
     net.run(lambda: b.node.core.unknown > unknown, 100)
-    assert b.log() == [] and numbering.knows(0) and numbering.group_row(0) == -1
+    assert b.log() == [] and there.codec.knows(0) and there.codec.group_row(0) == -1
     b.group = b.node.join_id(id, FAMILY_BSP)
     b.node.share(b.group, b.numbers["A"], SHARED)
     net.run(lambda: late in b.log(), 300)
-    assert numbering.group_row(0) == 1
+    assert there.codec.group_row(0) == 1
 
 
 # --- a peer that lost its store ---
@@ -362,7 +369,7 @@ def test_another_store_shows_the_peer_everything_again() -> None:
     rounds(net, 8)
     codec_of(net).greet()
     link_of(net).attention = True
-    codec_of(net, "B", "A").engine._store_gen = 7
+    codec_of(net, "B", "A").codec._store_gen = 7
     assert a.node.outstanding(a.numbers["B"]) == 0
     before = sent_bytes(net)
     rounds(net, 3)
@@ -405,7 +412,7 @@ def test_a_silent_peer_is_spoken_to_in_bsp_1_and_asked_again() -> None:
     # The peer learns compact-1: the next question finds out.
     reconnect(net, "B", PROFILE_COMPACT_1)
     link_of(net, "B", "A").attention = False
-    codec_of(net, "B", "A").greeting = False
+    codec_of(net, "B", "A").mark(GREETING, False)
     rounds(net, 300 * ROUNDS_PER_EPOCH)
     assert contact.speaks == COMPACT
 
@@ -414,8 +421,8 @@ def test_two_ends_that_both_gave_up_find_each_other() -> None:
     net = network()
     contacts = [codec_of(net), codec_of(net, "B", "A")]
     for contact in contacts:
-        contact.greeting = False
-        contact._turn_plain(30_000)  # a question is due in the far future only
+        contact.mark(GREETING, False)
+        contact.codec._turn_plain(30_000)  # a question is due in the far future only
     for member in net.members.values():
         link_of(net, member.name, member.peers[0]).attention = False
     net.members["A"].publish(b"1")
@@ -487,7 +494,7 @@ def test_an_old_acknowledgement_never_acknowledges_anything_new(seed: int, same:
             member.boot(net.now_ms)
             net.connect(member)
             if same:
-                codec_of(net, member.name, member.peers[0]).numbering.generation = 16
+                codec_of(net, member.name, member.peers[0]).generation = 16
         for (here, there), line in net.lines.items():
             frame = bytearray(1024)
             size = link_of(net, here, there).poll_into(frame, net.now_ms + EPOCH_MS)
@@ -531,10 +538,10 @@ def test_acknowledgements_of_the_life_before_do_nothing(
     net.connect(a)
     net.lines["A", "B"].loss = 1000
     if same:
-        codec_of(net).numbering.generation = 16
+        codec_of(net).generation = 16
     new = [a.publish(b"after %d" % number, net.now_ms) for number in range(6)]
     rounds(net, 4)
-    assert codec_of(net).numbering._next > 6, "they have numbers"
+    assert codec_of(net).codec._next > 6, "they have numbers"
     order.shuffle(told)
     for old in told:
         link_of(net).receive(bytearray(old), len(old), net.now_ms)

@@ -109,9 +109,9 @@ class Giver(Nobody):
 
 def sets(link: Giver, limit: int) -> list[dict[str, Any]]:
     """Every set in as many frames as it takes; each frame keeps to its limit."""
-    codec = Compact1(link, 0)  # type: ignore[arg-type]
-    codec.numbering.peer_generation = 7
-    engine = codec.engine.use(codec, codec.numbering)
+    engine = Compact1(link)  # type: ignore[arg-type]
+    engine.begin(link)  # type: ignore[arg-type]
+    engine.hear(7)
     engine._number_of = lambda *_: link.taken  # type: ignore[method-assign]
     made = []
     for _ in range(400):
@@ -277,7 +277,8 @@ def test_what_no_correct_peer_writes(stream: str) -> None:
     found = feed({"stream": stream, "pieces": [1]})
     assert found["error"] == "PeerError" and not found["truncated"]
     link = Nobody()
-    codec = Compact1(link, 0)  # type: ignore[arg-type]
+    codec = Compact1(link)  # type: ignore[arg-type]
+    codec.begin(link)  # type: ignore[arg-type]
     frame = bytearray(b"\x44" + bytes.fromhex(stream))
     code = codec.parse(link, frame, 1, len(frame))  # type: ignore[arg-type]
     assert code == E_PEER
@@ -292,7 +293,8 @@ def test_a_record_that_is_cut_off_is_truncated_in_a_stream_and_malformed_in_a_fr
         found = feed({"stream": whole[:cut].hex()})
         assert found["error"] is None and found["truncated"] == (cut not in ends), cut
         link = Nobody()
-        codec = Compact1(link, 0)  # type: ignore[arg-type]
+        codec = Compact1(link)  # type: ignore[arg-type]
+        codec.begin(link)  # type: ignore[arg-type]
         frame = bytearray(b"\x44" + whole[:cut])
         code = codec.parse(link, frame, 1, len(frame))  # type: ignore[arg-type]
         assert code == (OK if cut in ends else E_PEER), cut
@@ -323,7 +325,8 @@ def test_whatever_arrives_is_taken_or_refused() -> None:
         )
     ]
     link = Nobody()
-    codec = Compact1(link, 0)  # type: ignore[arg-type]
+    codec = Compact1(link)  # type: ignore[arg-type]
+    codec.begin(link)  # type: ignore[arg-type]
     codes = {OK: 0, E_PEER: 0}
     for count in range(FUZZ_FRAMES):
         if count == FUZZ_FRAMES - TRACED_FRAMES:
@@ -346,7 +349,8 @@ def test_the_judge_agrees_with_the_codec_on_fuzzed_streams() -> None:
         stream = fuzzed(draw, made)
         found = feed({"stream": stream.hex(), "pieces": [draw.randrange(1, 40)]})
         link = Nobody()
-        codec = Compact1(link, 0)  # type: ignore[arg-type]
+        codec = Compact1(link)  # type: ignore[arg-type]
+        codec.begin(link)  # type: ignore[arg-type]
         frame = bytearray(b"\x44" + stream)
         code = codec.parse(link, frame, 1, len(frame))  # type: ignore[arg-type]
         assert (code == OK) == (found["error"] is None and not found["truncated"])

@@ -1,13 +1,15 @@
 """What the fuzzers found, each once more by hand."""
 
+from compact_view import Spoken
 from drupelet.errors import E_STORAGE, OK
 from drupelet.hashes import MessageHash
 from drupelet.limits import SNAPSHOT_SHORT_SIZE
+from drupelet.link import Link
 from drupelet.memory import crc32_into
 from drupelet.node import INTERACTIVE, PROFILE_COMPACT_1
 from drupelet.snapshot import Snapshot
 from drupelet.waking import restore
-from drupelet.wire.compact1 import Compact1
+from drupelet.wire.hello import FULL, FULL_ASKED
 from drupelet.wire.reconcile import Reconciler
 from drupelet.wire.recovery import Recovery
 from helpers import Draw, Member, Network
@@ -81,12 +83,13 @@ def test_two_ids_with_one_prefix_before_any_frame_of_the_link() -> None:
     draw = Draw(2)
     members = [Member(name, draw, pool=16) for name in "AB"]
     net = Network(draw, members, ["AB"], INTERACTIVE, profile=PROFILE_COMPACT_1)
-    codec = net.members["A"].links["B"].codec
-    assert isinstance(codec, Compact1)
-    recovery = Recovery(codec, lambda: b"salt")
+    link = net.members["A"].links["B"]
+    assert isinstance(link, Link)
+    recovery = Recovery(link, lambda: b"salt")
     twins = [b"8 bytes!" + bytes((n,)) * 24 for n in (1, 2)]
     recovery._reconciler = Reconciler(lambda _: twins)
-    recovery.begin(net.members["A"].links["B"])
-    assert codec.full and codec.full_asked, "of this link, whichever was served last"
+    recovery.begin(link)
+    codec = Spoken(link)
+    assert codec.has(FULL) and codec.has(FULL_ASKED), "of this link, whichever was served last"
     assert members[0].publish(b"goes on")
     net.run(lambda: net.complete(1), 500)

@@ -35,10 +35,9 @@ class Pair:
         self.b.boot(self.net.now_ms)
         self.net.connect(self.b)
         assert len(self.b.log()) == backup[1] == held - missing
-        self.codec(self.b).engine._store_gen = seed + 1
+        self.codec(self.b)._store_gen = seed + 1
         self.recoveries = [
-            Recovery(self.codec(member), lambda: self._draw.randbytes(4))
-            for member in self.members
+            Recovery(self.link(member), lambda: self._draw.randbytes(4)) for member in self.members
         ]
 
     def publish(self, member: Member) -> None:
@@ -99,17 +98,18 @@ def test_both_sides_have_what_the_other_lacks(held: int, missing: int, loss: int
 
 def test_without_a_sketch_everything_is_shown_again() -> None:
     pair = Pair(INTERACTIVE, 60, 20, 1)
-    pair.codec(pair.a).sketch = pair.codec(pair.b).sketch = None
+    pair.codec(pair.a).sketches = pair.codec(pair.b).sketches = None
     pair.net.run(lambda: pair.net.complete(60), ROUNDS_MAX)
     assert set(pair.b.log()) == set(pair.a.log())
 
 
 def test_a_peer_that_never_sketches_gets_the_list_after_a_while() -> None:
     pair = Pair(INTERACTIVE, 60, 20, 2)
-    pair.codec(pair.b).sketch = None
-    pair.codec(pair.b).engine._store_gen = 5
-    pair.codec(pair.a).peer_store_gen = 0
-    pair.codec(pair.a).greet()
+    pair.codec(pair.b).sketches = None
+    pair.codec(pair.b)._store_gen = 5
+    pair.codec(pair.a).use(pair.link(pair.a))
+    pair.codec(pair.a).heard_store(0)
+    pair.codec(pair.a).greet(pair.link(pair.a))
     pair.link(pair.a).attention = True
     pair.net.run(lambda: pair.net.complete(60), ROUNDS_MAX)
     assert set(pair.b.log()) == set(pair.a.log())

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from drupelet.backoff import interval_epochs
 from drupelet.limits import BACKOFF_EPOCHS_MAX, NOW_MODULUS_MS, WAIT_MS_MAX
-from drupelet.schedule import EpochClock, elapsed_ms, epochs_since, later_ms
+from drupelet.schedule import Clocks, elapsed_ms, epochs_since, later_ms
 
 nows = st.integers(0, NOW_MODULUS_MS - 1)
 waits = st.integers(0, WAIT_MS_MAX)
@@ -29,45 +29,52 @@ def test_intervals_double_and_are_capped() -> None:
     assert {interval_epochs(count, True, False) for count in range(256)} == {2}
 
 
+def begun(epoch_ms: int, now_ms: int, phase_ms: int) -> Clocks:
+    """Clocks of three peers, of which the second one is looked at."""
+    clocks = Clocks(3)
+    clocks.begin(1, epoch_ms, now_ms, phase_ms)
+    return clocks
+
+
 @given(nows, st.integers(1, 100_000), st.integers(0, 255), st.lists(st.integers(0, 500_000)))
 def test_epochs_number_time(now: int, epoch_ms: int, phase: int, steps: list[int]) -> None:
     phase_ms = epoch_ms * phase >> 8
-    clock = EpochClock(epoch_ms, now, phase_ms)
+    clock = begun(epoch_ms, now, phase_ms)
     passed = 0
     for step in steps:
         passed += step
-        clock.advance(later_ms(now, passed))
+        clock.advance(1, later_ms(now, passed))
         full = (passed + epoch_ms - phase_ms) // epoch_ms
-        assert clock.epoch == (1 + full) & 0xFFFF
+        assert clock.epochs[1] == (1 + full) & 0xFFFF
         into = (passed + epoch_ms - phase_ms) % epoch_ms
-        assert elapsed_ms(later_ms(now, passed), clock.start_ms) == into
-        assert clock.until_ms(later_ms(now, passed), 1) == epoch_ms - into
-        assert clock.until_ms(later_ms(now, passed), 3) == 3 * epoch_ms - into
+        assert elapsed_ms(later_ms(now, passed), clock.starts_ms[1]) == into
+        assert clock.until_ms(1, later_ms(now, passed), 1) == epoch_ms - into
+        assert clock.until_ms(1, later_ms(now, passed), 3) == 3 * epoch_ms - into
 
 
 def test_epoch_numbers_wrap() -> None:
-    clock = EpochClock(1, 0, 0)
-    clock.advance(0xFFFE)
-    assert clock.epoch == 0
-    clock.advance(0xFFFE + 0x10000)
-    assert clock.epoch == 0
+    clock = begun(1, 0, 0)
+    clock.advance(1, 0xFFFE)
+    assert clock.epochs[1] == 0
+    clock.advance(1, 0xFFFE + 0x10000)
+    assert clock.epochs[1] == 0
 
 
 def test_a_clock_that_went_back_is_not_followed() -> None:
-    clock = EpochClock(1000, 5000, 0)
-    clock.advance(9500)
-    epoch = clock.epoch
-    clock.advance(8000)
-    assert clock.epoch == epoch
-    assert clock.until_ms(8000, 1) == 1000
-    clock.advance(10_000)
-    assert clock.epoch == epoch + 1
+    clock = begun(1000, 5000, 0)
+    clock.advance(1, 9500)
+    epoch = clock.epochs[1]
+    clock.advance(1, 8000)
+    assert clock.epochs[1] == epoch
+    assert clock.until_ms(1, 8000, 1) == 1000
+    clock.advance(1, 10_000)
+    assert clock.epochs == [1, epoch + 1, 1], "the others stand still"
 
 
 def test_the_longest_epoch_and_the_longest_wait() -> None:
-    clock = EpochClock(WAIT_MS_MAX, 7, WAIT_MS_MAX - 1)
-    assert clock.until_ms(7, 1) == WAIT_MS_MAX - 1
-    assert clock.until_ms(7, 2) == WAIT_MS_MAX
-    assert EpochClock(1000, 0, 0).until_ms(0, 1 << 20) == WAIT_MS_MAX
-    clock.advance(later_ms(7, WAIT_MS_MAX))
-    assert clock.epoch == 2
+    clock = begun(WAIT_MS_MAX, 7, WAIT_MS_MAX - 1)
+    assert clock.until_ms(1, 7, 1) == WAIT_MS_MAX - 1
+    assert clock.until_ms(1, 7, 2) == WAIT_MS_MAX
+    assert begun(1000, 0, 0).until_ms(1, 0, 1 << 20) == WAIT_MS_MAX
+    clock.advance(1, later_ms(7, WAIT_MS_MAX))
+    assert clock.epochs[1] == 2

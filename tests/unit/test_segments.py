@@ -157,7 +157,7 @@ def test_cut_and_resumed_on_another_link() -> None:
         here.links[there] = here.node.link(
             here.numbers[there], PROFILE_BSP_1, CARRIER_MQTT, EPOCH_MS, BATCH, net.now_ms
         )
-    assert a.links["B"].clock is a.node.links[0].clock
+    assert a.links["B"].epoch == a.node.links[0].epoch
     net.run(lambda: net.complete(1), 60)
     assert has_body(b, id, 32_768)
     assert net.lines["A", "B"].bytes < 14_500 + 2_000, "the first twenty pieces stay"
@@ -263,9 +263,10 @@ def test_lines_of_two_carriers_count_by_one_clock() -> None:
     a = net.members["A"]
     slow = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_MQTT, 3500, BATCH, 0)
     fast = a.links["B"]
-    assert slow.clock is fast.clock and (fast.every, slow.every) == (1, 4)
+    assert a.node.core.clocks.epochs_ms[fast.peer] == EPOCH_MS
+    assert (fast.every, slow.every) == (1, 4)
     faster = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 100, BATCH, 0)
-    assert fast.clock is slow.clock is faster.clock
+    assert a.node.core.clocks.epochs_ms[fast.peer] == 100
     assert (fast.every, slow.every, faster.every) == (10, 35, 1)
     slowest = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 1 << 28, BATCH, 0)
     assert slowest.every == 511

@@ -152,20 +152,20 @@ def test_clocks_and_the_wake_plan_go_on() -> None:
     network.a.publish(b"to be heard")
     for _ in range(17):
         network.round()
-    clock = network.links()[0].clock
+    clocks, peer = network.a.node.core.clocks, network.links()[0].peer
     assert network.links()[0].heard_epoch >= 0
-    start, wakes = clock.start_ms, plan.next_wake_ms(network.now_ms)
-    silent = (clock.epoch - network.links()[0].heard_epoch) % 65536
+    start, wakes = clocks.starts_ms[peer], plan.next_wake_ms(network.now_ms)
+    silent = (clocks.epochs[peer] - network.links()[0].heard_epoch) % 65536
     network.sleep(plan)
     after = WakePlan(60_000, 3_000, 600, 1, DEVICE, 0, 1)
     after.seek(0, b"B___", 0)
     assert network.wake(700, after) == OK
-    clock = network.links()[0].clock
-    assert (clock.start_ms - start) % EPOCH_MS == 0
+    clocks, peer = network.a.node.core.clocks, network.links()[0].peer
+    assert (clocks.starts_ms[peer] - start) % EPOCH_MS == 0
     assert after.next_wake_ms(network.now_ms) == wakes - 700
     assert after.probe == plan.probe and network.links()[0].heard_epoch >= 0
-    clock.advance(network.now_ms)
-    now_silent = (clock.epoch - network.links()[0].heard_epoch) % 65536
+    clocks.advance(peer, network.now_ms)
+    now_silent = (clocks.epochs[peer] - network.links()[0].heard_epoch) % 65536
     assert silent <= now_silent <= silent + 1
 
 

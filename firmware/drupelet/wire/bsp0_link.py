@@ -111,7 +111,7 @@ class Records:
             if end <= limit:
                 if _message_into(link, frame, at, size):
                     at = end
-            elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= link.core.frame_size_max:
+            elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= len(frame):
                 break  # the next frame has room, whatever opens it
             else:
                 link.too_long()

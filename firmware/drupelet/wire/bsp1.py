@@ -89,7 +89,7 @@ def fill(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
     while limit - at >= RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE and link.next_message():
         size = CONTENT_HEADER_SIZE + link.core.store.size
         if at + RECORD_HEADER_SIZE + size > limit:
-            if FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + size <= link.core.frame_size_max:
+            if FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + size <= len(frame):
                 break  # the next frame has room
             link.too_long()
         elif _put_message(link, frame, at, size):

@@ -11,8 +11,16 @@ from drupelet.errors import E_PEER, OK
 from drupelet.limits import BODY_SIZE_MAX, COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
 from drupelet.memory import copy, equal, fill, find, get_u16
 from drupelet.states import HOLD, QUEUED
-from drupelet.wire.hello import SUM_SIZE, Contact, outstanding_into
-from drupelet.wire.numbering import FOLD_SIZE, NUMBER_MAX, Cover, Numbering
+from drupelet.wire.hello import (
+    FULL,
+    FULL_ASKED,
+    GREETING,
+    IN_SYNC,
+    SUM_SIZE,
+    Contact,
+    outstanding_into,
+)
+from drupelet.wire.numbering import FOLD_SIZE, NUMBER_MAX, Cover
 from drupelet.wire.protobuf import get_varint, skip_varint
 from drupelet.wire.stamps import Stamps
 
@@ -56,21 +64,18 @@ PREFIX_SIZE = const(8)
 _UNKNOWN_SIZE = const(3)
 
 
-class CompactReader:
+class CompactReader(Contact):
     """Reads frames of all links of a node. Nothing here allocates after construction."""
 
     def __init__(self, core: "Core") -> None:
-        self.numberings: "dict[int, Numbering]" = {}  # by peer row
+        Contact.__init__(self, core)
         self._store_gen = getattr(core.store, "store_gen", 0) & 0xFFFF
         self._cover = Cover()  # one: nothing is read while a set is written
         self._stamps = Stamps()
-        self._id = bytearray(ID_SIZE)
-        self._sum = bytearray(SUM_SIZE)
+        self._id = bytearray(ID_SIZE)  # an id, or what is looked at for a moment
         # Sets of an older generation, of what has no slot any more, or whose fold did not fit.
         self.ignored = 0
         # Of the frame that is being read or written.
-        self.contact: Contact = None  # type: ignore[assignment]
-        self.numbering: Numbering = None  # type: ignore[assignment]
         self._frame_generation = -1
         self._number = self._size = self._end = 0
 
@@ -87,7 +92,7 @@ class CompactReader:
             if at < 0:
                 return E_PEER
             link.count_record(False, kind, at - start)
-        self.contact.heard()
+        self.heard()
         return OK
 
     def _record(self, link: "LinkPort", frame: bytearray, at: int, kind: int, flags: int) -> int:
@@ -105,7 +110,7 @@ class CompactReader:
                 return E_PEER
             if at + ID_SIZE > self._end:
                 return E_PEER
-            self.numbering.announced(flags, link.core.members.group_of(frame, at))
+            self.announced(flags, link.core.members.group_of(frame, at))
             return at + ID_SIZE
         if kind == HELLO:
             return self._hello(link, frame, at, flags)
@@ -142,7 +147,7 @@ class CompactReader:
                 return E_PEER
         if self._end - at < FOLD_SIZE:
             return E_PEER
-        if generation == self.numbering.generation:
+        if generation == self.generation():
             self._apply(link, frame, first, count, bits_at, at, kind)
         else:
             self.ignored += 1
@@ -153,13 +158,12 @@ class CompactReader:
         fold_at: int, kind: int,
     ) -> None:  # fmt: skip
         """A set of our own numbers counts if every message is here and their ids fold right."""
-        numbering = self.numbering
         cover = self._cover
         ids = link.core.slots.ids
         cover.open(first, COMPACT_COVER_SIZE, ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT)
         for offset in range(count):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
-                slot = numbering.slot_of(first + offset, self._id)
+                slot = self.slot_of(first + offset, self._id)
                 if slot < 0:
                     self.ignored += 1
                     return
@@ -170,7 +174,7 @@ class CompactReader:
             return
         for offset in range(count):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
-                slot = numbering.slot_of(first + offset, self._id)
+                slot = self.slot_of(first + offset, self._id)
                 if slot >= 0:  # else it went with one before it
                     self._answer(link, slot, kind)
 
@@ -179,8 +183,7 @@ class CompactReader:
         if kind == REQUEST:
             link.on_request(slots.ids, slot * ID_SIZE)
             return
-        if self.numbering.was_sent(slot):
-            self.numbering.confirm(slots.groups[slot])
+        self.confirm(slots.groups[slot])
         link.on_ack(slots.ids, slot * ID_SIZE)
 
     def _whole_ids(
@@ -225,9 +228,8 @@ class CompactReader:
 
     def _hear(self, link: "LinkPort", generation: int) -> None:  # noqa: ARG002
         self._frame_generation = generation
-        if generation != self.numbering.peer_generation:
-            self.numbering.hear(generation)
-            self.contact.full = False
+        if self.hear(generation):
+            self.mark(FULL, False)
 
     def _offer(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
         count = flags >> 1
@@ -242,7 +244,7 @@ class CompactReader:
             if slot >= 0:
                 link.on_offer(slots.ids, slot * ID_SIZE)
                 if link.sight(slot):
-                    self.numbering.note(slot, self._number)
+                    slots.note_number(link.peer, slot, self._number)
             else:
                 self._whole_id(link, frame, at, size)
                 link.on_offer(self._id, 0)
@@ -268,12 +270,12 @@ class CompactReader:
         if entry < 0:
             return
         if offers.kinds[entry] and offers.peers[entry] == link.peer:
-            self.numbering.note_entry(entry, number)
+            self.note_entry(entry, number)
             return
         for entry in range(offers.count):
             live = offers.kinds[entry] and offers.peers[entry] == link.peer
             if live and equal(offers.ids, entry * ID_SIZE, id, 0, ID_SIZE):
-                self.numbering.note_entry(entry, number)
+                self.note_entry(entry, number)
 
     def _message(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
         if flags & MESSAGE_BASED == MESSAGE_BASED:
@@ -297,23 +299,23 @@ class CompactReader:
         if at < 0 or self._size > BODY_SIZE_MAX or at + self._size > self._end:
             return E_PEER
         self._number = number + 1
-        if self.numbering.knows(index):
+        if self.knows(index):
             self._take(link, frame, at, index, number)
         else:
-            self.numbering.unknown = index
+            self.wonder(index)
             link.attention = True
         return at + self._size
 
     def _take(self, link: "LinkPort", frame: bytearray, at: int, index: int, number: int) -> None:
         core = link.core
-        row = self.numbering.group_row(index)
+        row = self.group_row(index)
         if row < 0 or not link.sees(row):
             core.unknown += 1
             return
         ids = core.members.group_ids
         link.on_message(ids, row * ID_SIZE, self._stamps.stamp, 0, frame, at, self._size)
         if core.message_slot >= 0:
-            self.numbering.note(core.message_slot, number)
+            core.slots.note_number(link.peer, core.message_slot, number)
         else:
             self._note_entry(link, core.id, number)
 
@@ -326,44 +328,41 @@ class CompactReader:
         if flags >= 8 or not flags & (HELLO_ASK | HELLO_ANSWER) or at + size > self._end:
             return E_PEER
         behind = at + size
-        contact = self.contact
         if asks:
             generation = get_u16(frame, at)
             if self._frame_generation >= 0 and generation != self._frame_generation:
                 return E_PEER
             self._hear(link, generation)
             at += 2
-            contact.answering = link.attention = True
-            contact.asked = generation
+            self.heard_ask(generation)
+            link.attention = True
         if flags & HELLO_ANSWER:
-            if get_u16(frame, at) == self.numbering.generation:
-                contact.proven()
+            if get_u16(frame, at) == self.generation():
+                self.mark(GREETING, False)  # it has read our HELLO
             at += 2
         self._hear_store(link, get_u16(frame, at))
-        some = outstanding_into(link, self._sum)
-        contact.in_sync = some == (flags & HELLO_SUM != 0)
-        if contact.in_sync and some:
-            contact.in_sync = equal(self._sum, 0, frame, at + 2, SUM_SIZE)
+        some = outstanding_into(link, self._id)
+        same = some == (flags & HELLO_SUM != 0)
+        self.mark(IN_SYNC, same and (not some or equal(self._id, 0, frame, at + 2, SUM_SIZE)))
         return behind
 
     def _hear_store(self, link: "LinkPort", store_gen: int) -> None:
         """A peer with another store has lost what it told to hold: it is shown all again."""
-        before = self.contact.peer_store_gen
-        self.contact.peer_store_gen = store_gen
-        if before >= 0 and before != store_gen:
+        if self.heard_store(store_gen):
             self.forget_holds(link)
-            if self.contact.sketch is not None:
-                self.contact.sketch.peer_lost(link)
+            sketch = self.sketch_of(link)
+            if sketch is not None:
+                sketch.peer_lost(link)
 
     def ask_whole_ids(self, link: "LinkPort") -> None:
         """We found two ids with the same prefix: the peer should know."""
-        self.contact.full_asked = not self.contact.full
+        self.mark(FULL_ASKED, not self.has(FULL))
         self._use_whole_ids(link)
 
     def _use_whole_ids(self, link: "LinkPort") -> None:
         """Two ids have the same prefix: what was told by prefixes may be wrong."""
-        if not self.contact.full:
-            self.contact.full = True
+        if not self.has(FULL):
+            self.mark(FULL, True)
             self.forget_holds(link)
 
     def forget_holds(self, link: "LinkPort") -> None:
@@ -388,12 +387,12 @@ class CompactReader:
         if kind == EXTENDED_UNKNOWN:
             if size != _UNKNOWN_SIZE or frame[behind + 2] >= COMPACT_GROUPS_MAX:
                 return E_PEER
-            if get_u16(frame, behind) == self.numbering.generation:
-                self.numbering.doubt(frame[behind + 2])
+            if get_u16(frame, behind) == self.generation():
+                self.doubt(frame[behind + 2])
         elif kind == EXTENDED_FULL:
             self._use_whole_ids(link)
         elif kind == EXTENDED_SKETCH:
-            sketch = self.contact.sketch
+            sketch = self.sketch_of(link)
             if sketch is not None and not sketch.take(link, frame, behind, size):
                 return E_PEER
         return behind + size

@@ -34,10 +34,9 @@ from drupelet.wire.compact1_in import (
     REQUEST_FOLD_AT,
     CompactReader,
 )
-from drupelet.wire.hello import SUM_SIZE, Contact, outstanding_into
-from drupelet.wire.numbering import FOLD_SIZE, Numbering
+from drupelet.wire.hello import ANSWERING, FULL, FULL_ASKED, GREETING, SUM_SIZE, outstanding_into
+from drupelet.wire.numbering import FOLD_SIZE
 from drupelet.wire.protobuf import put_varint, varint_size
-from drupelet.wire.stamps import DELTA_SIZE_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,60 +64,43 @@ class CompactEngine(CompactReader):
 
     def __init__(self, core: "Core") -> None:
         CompactReader.__init__(self, core)
-        self._delta = bytearray(DELTA_SIZE_MAX)
         self._whole_at = -1  # where a record of whole ids ended, and where it begins
         self._whole_from = 0
         self._base_bytes = 0  # of the frame
-        self._lone_at = -1  # the BASE of a message that may be the frame's only one, and its end
-        self._lone_end = 0
-
-    def meet(self, core: "Core", peer: int) -> Numbering:
-        """The numbering with the peer of a row, which its links share."""
-        if peer not in self.numberings:
-            self.numberings[peer] = Numbering(core, peer, core.window.boot << 4)
-        numbering = self.numberings[peer]
-        numbering.meet(core.members.peer_numbers[peer])
-        return numbering
-
-    def use(self, contact: Contact, numbering: Numbering) -> "CompactEngine":
-        """The next frame is of the link that these belong to."""
-        self.contact = contact
-        self.numbering = numbering
-        return self
+        self._lone_at = -1  # the BASE of a message that may be the frame's last and only one
 
     def fill_records(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
-        contact = self.contact
         begin = at
-        self.numbering.begin_frame()
+        self.begin_frame()
         self._stamps.begin()
         self._number = self._size = self._base_bytes = 0
         self._lone_at = -1
-        asks = contact.asks(link.epoch, link.every)
-        if asks or contact.answering:
+        asks = self.asks(link.epoch, link.every)
+        if asks or self.has(ANSWERING):
             at = self._put_hello(link, frame, at, asks)
         first = at
         at = self._fill_set(link, frame, at, limit, ACK)
         at = self._fill_set(link, frame, at, limit, REQUEST)
         at = self._fill_notes(link, frame, at, limit)
-        sketch = contact.sketch
+        sketch = self.sketch_of(link)
         if sketch is not None:
             at = self._fill_sketch(link, frame, at, limit)
         if sketch is None or not sketch.holds(link):
             at = self._fill_messages(link, frame, at, limit)
             at = self._fill_offers(link, frame, at, limit)
-        if self._lone_at >= 0 and at == self._lone_end:
+        if self._lone_at >= 0:
             at = self._shorten(frame, at)
         if self._base_bytes:
             link.count_record(True, BASE, self._base_bytes)
-        if at == first and not contact.may_go_alone():
+        if at == first and not self.may_go_alone():
             return begin
         if first > begin:
-            contact.answering = False
+            self.mark(ANSWERING, False)
             link.count_record(True, HELLO, first - begin)
         if asks:
-            contact.asked_now(link.epoch)
+            self.asked_now(link.epoch)
         if asks or self._number:
-            contact.sent(link.epoch)
+            self.sent(link.epoch)
         return at
 
     # --- sets: ACK and REQUEST ---
@@ -154,17 +136,17 @@ class CompactEngine(CompactReader):
 
     def _number_of(self, link: "LinkPort", kind: int) -> int:
         """The peer's number for what was taken, or 0."""
-        numbering = self.numbering
-        if kind == ACK and link.core.taken_slot >= 0:
-            return numbering.of_slot(link.core.taken_slot)
-        return numbering.of_entry(link.core.taken_entry)
+        core = link.core
+        if kind == ACK and core.taken_slot >= 0:
+            return core.slots.number_of(link.peer, core.taken_slot)
+        return self.of_entry(core.taken_entry)
 
     def _put_set(self, link: "LinkPort", frame: bytearray, at: int, kind: int) -> int:
         cover = self._cover
         begin = at
         span = cover.last - cover.first + 1
         frame[at] = kind << 5
-        put_u16(frame, at + 1, self.numbering.peer_generation)
+        put_u16(frame, at + 1, self.peer_generation())
         if cover.count < span:
             frame[begin] |= FORM_BITS
             from_byte = (cover.first - cover.origin) >> 3
@@ -227,7 +209,7 @@ class CompactEngine(CompactReader):
         if size == 1:
             frame[at] |= number - self._number
         else:
-            put_u16(frame, at + 1, self.numbering.generation)
+            put_u16(frame, at + 1, self.generation())
             put_varint(frame, at + 3, number)
         self._number = number
         self._base_bytes += size
@@ -244,19 +226,18 @@ class CompactEngine(CompactReader):
 
     def _fill_messages(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         core = link.core
-        numbering = self.numbering
         while limit - at > _BASE_SIZE_MAX and link.next_message():
             size = core.store.size
-            index = numbering.index_of(core.message_group)
+            index = self.index_of(core.message_group)
             if index < 0:
                 break
-            number = numbering.assign(core.message_slot)
+            number = self.assign(core.message_slot)
             total = self._base_size(number) + 1 + size
-            total += 0 if numbering.is_announced(index) else _GROUP_SIZE
+            total += 0 if self.is_announced(index) else _GROUP_SIZE
             total += 1 if index >= GROUP_IN_BYTE else 0
             total += 0 if size == self._size else varint_size(size)
-            total += self._stamps.put(self._delta, 0, core.store.timestamp, 0)
-            if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + total > core.frame_size_max:
+            total += self._stamps.put(self._id, 0, core.store.timestamp, 0)
+            if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + total > len(frame):
                 link.too_long()
             elif at + total > limit:
                 break  # the next frame has room
@@ -273,11 +254,11 @@ class CompactEngine(CompactReader):
         """Write what stands before a body that is in its place already."""
         core = link.core
         size = core.store.size
-        known = self.numbering.is_announced(index) and index < GROUP_IN_BYTE
+        known = self.is_announced(index) and index < GROUP_IN_BYTE
         self._lone_at = at if known and not self._number else -1
         at = self._put_base(frame, at, number)
-        if not self.numbering.is_announced(index):
-            self.numbering.announce(index)
+        if not self.is_announced(index):
+            self.announce(index)
             frame[at] = GROUP << 5 | index
             copy(frame, at + 1, core.members.group_ids, core.message_group * ID_SIZE, ID_SIZE)
             link.count_record(True, GROUP, _GROUP_SIZE)
@@ -295,10 +276,8 @@ class CompactEngine(CompactReader):
             at = put_varint(frame, at, size)
             self._size = size
         at = self._stamps.put(frame, at, core.store.timestamp, 0)
-        self._lone_end = at + size
         self._stamps.take(core.store.timestamp, 0)
         self._number = number + 1
-        self.numbering.note_sent(core.message_slot)
         link.put_message()
         link.count_record(True, MESSAGE, at + size - begin)
 
@@ -308,9 +287,10 @@ class CompactEngine(CompactReader):
         count = 0
         while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and link.take_offer(self._id, 0):
             slot = link.core.taken_slot
-            full = self.contact.full or slots.find_prefix(self._id, 0, PREFIX_SIZE) != slot
+            full = self.has(FULL) or slots.find_prefix(self._id, 0, PREFIX_SIZE) != slot
             head = OFFER << 5 | (OFFER_FULL if full else 0)
-            number = self.numbering.assign(slot)
+            number = self.assign(slot)
+            self._lone_at = -1
             follows = record_at >= 0 and number == self._number and count < _OFFERS_MAX
             before = at
             if follows and frame[record_at] & 0xE1 == head:
@@ -333,46 +313,44 @@ class CompactEngine(CompactReader):
 
     def ask(self, link: "LinkPort", frame: bytearray, at: int) -> int:
         """Write a HELLO alone; the position behind it."""
-        self.contact.greeting = True
+        self.mark(GREETING, True)
         end = self._put_hello(link, frame, at, True)
         link.count_record(True, HELLO, end - at)
         return end
 
     def _put_hello(self, link: "LinkPort", frame: bytearray, at: int, asks: bool) -> int:
-        contact = self.contact
-        some = outstanding_into(link, self._sum)
+        some = outstanding_into(link, self._id)
         begin = at
         frame[at] = HELLO << 5 | (HELLO_SUM if some else 0)
         at += 1
         if asks:
             frame[begin] |= HELLO_ASK
-            put_u16(frame, at, self.numbering.generation)
+            put_u16(frame, at, self.generation())
             at += 2
-        if contact.answering:
+        if self.has(ANSWERING):
             frame[begin] |= HELLO_ANSWER
-            put_u16(frame, at, contact.asked)
+            put_u16(frame, at, self.asked())
             at += 2
         put_u16(frame, at, self._store_gen)
         at += 2
         if some:
-            copy(frame, at, self._sum, 0, SUM_SIZE)
+            copy(frame, at, self._id, 0, SUM_SIZE)
             at += SUM_SIZE
         return at
 
     def _fill_notes(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         """What the peer should know: an index that we do not know, a prefix of two ids."""
-        numbering = self.numbering
-        if numbering.unknown >= 0 and limit - at >= _UNKNOWN_SIZE:
+        unknown = self.wondered() if limit - at >= _UNKNOWN_SIZE else -1
+        if unknown >= 0:
             frame[at] = EXTENDED << 5
             frame[at + 1] = EXTENDED_UNKNOWN
             frame[at + 2] = 3
-            put_u16(frame, at + 3, numbering.peer_generation)
-            frame[at + 5] = numbering.unknown
-            numbering.unknown = -1
+            put_u16(frame, at + 3, self.peer_generation())
+            frame[at + 5] = unknown
             link.count_record(True, EXTENDED, _UNKNOWN_SIZE)
             at += _UNKNOWN_SIZE
-        if self.contact.full_asked and limit - at >= _FULL_SIZE:
-            self.contact.full_asked = False
+        if self.has(FULL_ASKED) and limit - at >= _FULL_SIZE:
+            self.mark(FULL_ASKED, False)
             frame[at] = EXTENDED << 5
             frame[at + 1] = EXTENDED_FULL
             frame[at + 2] = 0
@@ -382,7 +360,7 @@ class CompactEngine(CompactReader):
 
     def _fill_sketch(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         """A record of SKETCH bytes, if the host has some for the peer."""
-        sketch = self.contact.sketch
+        sketch = self.sketch_of(link)
         if sketch is None or limit - at <= _SKETCH_HEAD_SIZE:
             return at
         end = sketch.put_into(link, frame, at + _SKETCH_HEAD_SIZE, limit)

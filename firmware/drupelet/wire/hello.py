@@ -15,13 +15,15 @@ from drupelet.limits import (
     ID_SIZE,
 )
 from drupelet.members import SHARED
-from drupelet.memory import fill
+from drupelet.memory import fill, get_u16, put_u16
 from drupelet.schedule import epochs_since
 from drupelet.slots import PENDING
 from drupelet.states import HOLD, QUEUED
+from drupelet.wire.numbering import Numbering
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from drupelet.core import Core
     from drupelet.ports import LinkPort, SketchPort
 
 UNKNOWN = const(0)  # not heard yet: spoken to in compact-1
@@ -31,115 +33,200 @@ PLAIN = const(2)  # spoken to in bsp-1
 SUM_SIZE = const(8)
 
 
-class Contact:
-    """What one link knows of the other end."""
+# Flags of a contact.
+GREETING = const(1)  # the peer should answer us
+ANSWERING = const(2)
+IN_SYNC = const(4)  # our last HELLO and the peer's said the same
+FULL = const(8)  # two ids have the same prefix: use whole ids in this generation
+FULL_ASKED = const(16)  # and the peer should know
+_WAITS = const(32)  # we sent in compact-1, and nothing came back in it
+_HEARD_PLAIN = const(64)  # since then
+_HEARD_STORE = const(128)
+# A row for each link, numbers of 16 bits: the flags, the generation that the peer asked with, its
+# store's, and epochs: of our last HELLO that asked, since when we wait, of the next probe.
+_ASKED = const(2)
+_STORE = const(4)
+_SENT_EPOCH = const(6)
+_WAITS_FROM = const(8)
+_PROBE_EPOCH = const(10)
+# Bytes: UNKNOWN, COMPACT or PLAIN; HELLOs that asked; how often the time between probes doubled.
+_SPEAKS = const(12)
+_SENDS = const(13)
+_DOUBLED = const(14)
+_IS_USED = const(15)
+_ROW_SIZE = const(16)
 
-    # A host's: gives and takes the SKETCH bytes (docs/SPEC.md 3.5).
-    sketch: "SketchPort | None" = None
 
-    def __init__(self) -> None:
-        self.speaks = UNKNOWN
-        self.greeting = True  # the peer should answer us
-        self.answering = False
-        self.asked = 0  # the generation that it asked with
-        self.in_sync = False  # our last HELLO and the peer's said the same
-        self.peer_store_gen = -1
-        self.full = False  # two ids have the same prefix: use whole ids in this generation
-        self.full_asked = False  # and the peer should know
-        self._sends = 0
-        self._sent_epoch = 0
-        self._waits = False  # we sent in compact-1, and nothing came back in it
-        self._waits_from = 0
-        self._heard_plain = False  # since then
-        self._probe_every = COMPACT_PROBE_EPOCHS
-        self._probe_epoch = 0
+class Contact(Numbering):
+    """What each link knows of the other end. Of one link at a time: `use` says which."""
 
-    def greet(self) -> None:
+    # A host's, by `codec_row`: give and take the SKETCH bytes (docs/SPEC.md 3.5).
+    sketches: "dict[int, SketchPort] | None" = None
+
+    def __init__(self, core: "Core") -> None:
+        Numbering.__init__(self, core)
+        self._contacts = bytearray(0)
+        self._contact = 0
+
+    def begin(self, link: "LinkPort") -> None:
+        """A link is made; its row is one whose link was closed, or a new one."""
+        self._contact = 0
+        while self._contact < len(self._contacts) and self._contacts[self._contact + _IS_USED]:
+            self._contact += _ROW_SIZE
+        if self._contact == len(self._contacts):
+            self._contacts += bytes(_ROW_SIZE)
+        fill(self._contacts, self._contact, _ROW_SIZE, 0)
+        self._contacts[self._contact + _IS_USED] = 1
+        link.codec_row = self._contact // _ROW_SIZE
+        core = link.core
+        self.meet(link.peer, core.members.peer_numbers[link.peer], core.window.boot << 4)
+        self.greet(link)
+
+    def end(self, link: "LinkPort") -> None:
+        """A link was closed."""
+        self.use(link)
+        self._contacts[self._contact + _IS_USED] = 0
+        if self.sketches is not None:
+            self.sketches.pop(link.codec_row, None)
+
+    def use(self, link: "LinkPort") -> None:
+        """What follows is about this link."""
+        self._contact = link.codec_row * _ROW_SIZE
+        self.turn_to(link.peer)
+
+    def greet(self, link: "LinkPort") -> None:
         """A new contact: say HELLO when nothing else is due."""
-        self.greeting = True
-        self.in_sync = False
-        self._sends = 0
+        self.use(link)
+        self.mark(GREETING, True)
+        self.mark(IN_SYNC, False)
+        self._contacts[self._contact + _SENDS] = 0
+
+    def spoken(self, link: "LinkPort") -> int:
+        """UNKNOWN, COMPACT or PLAIN."""
+        return self._contacts[link.codec_row * _ROW_SIZE + _SPEAKS]
+
+    def peer_store_gen(self, link: "LinkPort") -> int:
+        """The number of the peer's store; -1: not told yet."""
+        self.use(link)
+        return self._field(_STORE) if self.has(_HEARD_STORE) else -1
+
+    def sketch_of(self, link: "LinkPort") -> "SketchPort | None":
+        """What reconciles many ids with the other end of a link, on a host."""
+        return self.sketches.get(link.codec_row) if self.sketches is not None else None
+
+    def has(self, flag: int) -> bool:
+        """Whether a flag is set."""
+        return self._field(0) & flag != 0
+
+    def mark(self, flag: int, is_set: bool) -> None:
+        """Set flags, or clear them."""
+        self._put_field(0, self._field(0) & ~flag | (flag if is_set else 0))
+
+    def asked(self) -> int:
+        """The generation that the peer asked with."""
+        return self._field(_ASKED)
+
+    def _field(self, field: int) -> int:
+        return get_u16(self._contacts, self._contact + field)
+
+    def _put_field(self, field: int, value: int) -> None:
+        put_u16(self._contacts, self._contact + field, value)
 
     # --- in ---
 
     def heard(self) -> None:
         """A well-formed frame of compact-1 came."""
-        self.speaks = COMPACT
-        self._waits = self._heard_plain = False
-        self._probe_every = COMPACT_PROBE_EPOCHS
+        self._speak(COMPACT)
 
-    def proven(self) -> None:
-        """The peer answered with our present generation: it has read our HELLO."""
-        self.greeting = False
+    def _speak(self, profile: int) -> None:
+        self._contacts[self._contact + _SPEAKS] = profile
+        self._contacts[self._contact + _DOUBLED] = 0
+        self.mark(_WAITS | _HEARD_PLAIN, False)
+
+    def heard_ask(self, generation: int) -> None:
+        """The peer asked: it is answered."""
+        self.mark(ANSWERING, True)
+        self._put_field(_ASKED, generation)
+
+    def heard_store(self, store_gen: int) -> bool:
+        """The peer's store is this one; True: it had another one."""
+        lost = self.has(_HEARD_STORE) and self._field(_STORE) != store_gen
+        self.mark(_HEARD_STORE, True)
+        self._put_field(_STORE, store_gen)
+        return lost
 
     def heard_plain(self, epoch: int) -> None:
         """A frame of bsp-1 came: an old peer, or one that gave compact-1 up."""
-        if self.speaks == UNKNOWN:
+        speaks = self._contacts[self._contact + _SPEAKS]
+        if speaks == UNKNOWN:
             self._turn_plain(epoch)
-        elif self.speaks == PLAIN and not self._heard_plain:
-            self._probe_epoch = epoch
-        self._heard_plain = True
+        elif speaks == PLAIN and not self.has(_HEARD_PLAIN):
+            self._put_field(_PROBE_EPOCH, epoch)
+        self.mark(_HEARD_PLAIN, True)
 
     # --- out ---
 
     def plain(self, epoch: int, every: int) -> bool:
         """True while this end speaks bsp-1; `every`: epochs of the clock that make one here."""
-        silent = self._waits and (
-            epochs_since(epoch, self._waits_from) >= COMPACT_SILENT_EPOCHS * every
+        speaks = self._contacts[self._contact + _SPEAKS]
+        silent = self.has(_WAITS) and (
+            epochs_since(epoch, self._field(_WAITS_FROM)) >= COMPACT_SILENT_EPOCHS * every
         )
-        if silent and (self.speaks == UNKNOWN or self._heard_plain) and self.speaks != PLAIN:
+        if silent and speaks != PLAIN and (speaks == UNKNOWN or self.has(_HEARD_PLAIN)):
             self._turn_plain(epoch)
-            self._probe_epoch = (epoch + self._probe_every) & 0xFFFF
-        return self.speaks == PLAIN
+            self._put_field(_PROBE_EPOCH, (epoch + COMPACT_PROBE_EPOCHS) & 0xFFFF)
+            return True
+        return speaks == PLAIN
 
     def _turn_plain(self, epoch: int) -> None:
         # A peer that gave up as we did shall hear at once that we understand.
-        self.speaks = PLAIN
-        self._waits = self._heard_plain = False
-        self._probe_every = COMPACT_PROBE_EPOCHS
-        self._probe_epoch = epoch
+        self._speak(PLAIN)
+        self._put_field(_PROBE_EPOCH, epoch)
 
     def probe_due(self, epoch: int) -> bool:
         """True when a HELLO should find out whether the peer speaks compact-1 by now."""
-        return epochs_since(epoch, self._probe_epoch) < 0x8000
+        return epochs_since(epoch, self._field(_PROBE_EPOCH)) < 0x8000
 
     def probed(self, epoch: int) -> None:
         """The HELLO is in the frame: the next one comes after twice the time."""
-        self._probe_epoch = (epoch + self._probe_every) & 0xFFFF
-        if self._probe_every < COMPACT_PROBE_EPOCHS_MAX:
-            self._probe_every *= 2
+        doubled = self._contacts[self._contact + _DOUBLED]
+        every = COMPACT_PROBE_EPOCHS << doubled
+        self._put_field(_PROBE_EPOCH, (epoch + every) & 0xFFFF)
+        if every < COMPACT_PROBE_EPOCHS_MAX:
+            self._contacts[self._contact + _DOUBLED] = doubled + 1
 
     def sent(self, epoch: int) -> None:
         """A frame that the peer should answer went out."""
-        if not self._waits:
-            self._waits = True
-            self._waits_from = epoch
+        if not self.has(_WAITS):
+            self.mark(_WAITS, True)
+            self._put_field(_WAITS_FROM, epoch)
 
     def asked_now(self, epoch: int) -> None:
         """A HELLO that asks is in the frame."""
-        self._sends += 1 if self._sends < HELLO_SENDS_MAX else 0
-        self._sent_epoch = epoch
+        sends = self._contacts[self._contact + _SENDS]
+        self._contacts[self._contact + _SENDS] = min(sends + 1, HELLO_SENDS_MAX)
+        self._put_field(_SENT_EPOCH, epoch)
 
     def _ask_wait(self, epoch: int, every: int) -> int:
         """Epochs until the next HELLO that asks; <= 0: now."""
-        if not self._sends:
-            return 0
-        return (every << self._sends) - epochs_since(epoch, self._sent_epoch)
+        sends = self._contacts[self._contact + _SENDS]
+        return (every << sends) - epochs_since(epoch, self._field(_SENT_EPOCH)) if sends else 0
 
     def asks(self, epoch: int, every: int) -> bool:
         """True when the next frame should ask."""
-        return self.greeting and self._ask_wait(epoch, every) <= 0
+        return self.has(GREETING) and self._ask_wait(epoch, every) <= 0
 
     def may_go_alone(self) -> bool:
         """True when a HELLO that is due is worth a frame of its own."""
-        return self.answering or self._sends < HELLO_SENDS_MAX
+        sends = self._contacts[self._contact + _SENDS]
+        return self.has(ANSWERING) or sends < HELLO_SENDS_MAX
 
     def wait(self, epoch: int, every: int) -> int:
         """Epochs after which the link should be asked again, at least 1; 0: never of itself."""
-        if self.speaks == PLAIN:
-            left = epochs_since(self._probe_epoch, epoch)
+        if self._contacts[self._contact + _SPEAKS] == PLAIN:
+            left = epochs_since(self._field(_PROBE_EPOCH), epoch)
             return left if 0 < left < 0x8000 else 1
-        if not self.answering and not (self.greeting and self.may_go_alone()):
+        if not self.has(ANSWERING) and not (self.has(GREETING) and self.may_go_alone()):
             return 0
         left = self._ask_wait(epoch, every)
         return left if left > 0 else 1

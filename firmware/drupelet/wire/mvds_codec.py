@@ -127,7 +127,7 @@ class MvdsCodec:
             before = encoder.at
             if self._put_message(link, frame):
                 link.count_record(True, _COUNT_MESSAGE, encoder.at - before)
-            elif before == at and limit == link.core.frame_size_max:
+            elif before == at and limit == len(frame):
                 link.too_long()
             else:
                 break  # the next frame has room

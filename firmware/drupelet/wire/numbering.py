@@ -1,12 +1,13 @@
 """Link numbers of `compact-1`: what stands for a 32-byte id between two nodes (docs/SPEC.md 3.5).
 
-A node numbers what it offers or sends to a peer, from 1 on, for one generation. A number means
-one message for as long as the generation lasts, and no number is given twice in it. A set of
-numbers that the peer names comes with the generation and a fold of the ids, so that a set of an
-older generation, or of what is not here any more, does nothing.
+A node numbers what it offers or sends, from 1 on, for all its peers alike. A number means one
+message for as long as a generation lasts, and no number is given twice in it; generations are a
+peer's own. A set of numbers that the peer names comes with the generation and a fold of the ids,
+so that a set of an older generation, or of what is not here any more, does nothing.
 
-Numbers are columns beside the message slots, 2 bytes per slot for each peer and direction, and
-one beside the offered pool; 0 is none. Ours have 0x8000 more once the message itself was sent.
+Ours are a column of the message slots, 2 bytes each. A peer's number for a message that it holds
+stands in the cell's send epoch, which is of no use there; that of an offer stands beside the pool.
+0 is none.
 """
 
 from drupelet._compat import const
@@ -18,96 +19,125 @@ if TYPE_CHECKING:
     from drupelet.core import Core
 
 NUMBER_MAX = const(0x7FFF)
-_SENT = const(0x8000)
 # More numbers than one frame can use: 1,024 B of 8-byte prefixes are 128.
 _FRAME_NUMBERS = const(256)
-# Columns by index, COMPACT_GROUPS_MAX bytes each: of the group that we mean, and of the one that
-# the peer means, the row + 1 (0: none, or not ours); and what is known of them.
-_THEIRS_AT = const(16)
-_KNOWN_AT = const(32)
-_GROUPS_SIZE = const(48)
-assert COMPACT_GROUPS_MAX == _THEIRS_AT
+# A row for each peer. Numbers of 16 bits: our generation, the peer's, and sets of group indices:
+# those of the peer's that it told, those of ours that it knows, those that we told.
+_PEER_GENERATION = const(2)
+_KNOWN = const(4)
+_CONFIRMED = const(6)
+_TOLD = const(8)
+# Bytes: the peer's member number, flags, an index of the peer's (+ 1) that we should tell we do
+# not know. Then by index the rows (+ 1) of its groups (0: none, or not ours) and of ours, of which
+# there are no more than groups.
+_PEER = const(10)
+_FLAGS = const(11)
+_UNKNOWN = const(12)
+_THEIRS = const(13)
+_OURS = const(29)
+assert COMPACT_GROUPS_MAX == _OURS - _THEIRS
+_HEARD = const(1)  # flags: the peer's generation is known
+_FULL = const(2)  # we have no index left in this generation
 _SPENT = const(255)  # we left the group; its index has a meaning to the peer
-_CONFIRMED = const(1)  # the peer knows our group of this index
-_ANNOUNCED = const(2)  # in the frame that is being written
-_KNOWN = const(4)  # the peer announced its group of this index
 FOLD_SIZE = const(4)
 
 
 class Numbering:
-    """The numbers between us and one peer, whatever link they travel on."""
+    """The numbers between us and each peer, whatever link they travel on.
 
-    def __init__(self, core: "Core", peer: int, first: int) -> None:
+    Of one peer at a time: the one that `turn_to` was called for last.
+    """
+
+    def __init__(self, core: "Core") -> None:
+        members = core.members
         slots = core.slots
-        self._peer_number = core.members.peer_numbers[peer]
-        self._peer = peer
-        self._offers = core.offers
-        self._ours = bytearray(2 * slots.count)
-        self._theirs = bytearray(2 * slots.count)
-        slots.columns = list(slots.columns) + [self._ours, self._theirs]
-        # One column for all peers: an entry of the pool belongs to one of them at a time.
-        if not core.offers.columns:
-            core.offers.columns = [bytearray(2 * core.offers.count)]
-        self._hint = 0
-        self.generation = first & 0xFFFF
+        slots.numbers = self._ours = bytearray(2 * slots.count)
+        core.offers.numbers = bytearray(2 * core.offers.count)
+        self._core = core
         self._next = 1
-        self.peer_generation = -1
-        self._groups = bytearray(_GROUPS_SIZE)
-        self._groups_used = 0
-        self.unknown = -1  # an index of the peer's that we should tell we do not know
+        self._hint = 0
+        self._announced = 0  # indices in the frame that is being written
+        ours = members.groups_max()
+        self._row_size = _OURS + (ours if ours < COMPACT_GROUPS_MAX else COMPACT_GROUPS_MAX)
+        self._rows = bytearray(self._row_size * members.peers_max)
+        self._row = 0
 
-    def meet(self, peer_number: int) -> None:
-        """A link to this peer is made; a removed peer's row may have passed to another one."""
-        if peer_number != self._peer_number:
-            self._peer_number = peer_number
-            self.restart()
-            self.hear(-1)
+    def meet(self, peer: int, peer_number: int, first: int) -> None:
+        """A link to the peer of a row is made; `first`: our generation with a new one.
+
+        A removed peer's row may have passed to another one.
+        """
+        self.turn_to(peer)
+        rows = self._rows
+        row = self._row
+        before = rows[row + _PEER]
+        if before != peer_number:
+            generation = self.generation()
+            fill(rows, row, self._row_size, 0)
+            rows[row + _PEER] = peer_number
+            put_u16(rows, row, generation if before else first & 0xFFFF)
+            if before:
+                self.restart()
+
+    def turn_to(self, peer: int) -> None:
+        """What follows is about the peer of this row."""
+        self._row = peer * self._row_size
+
+    def _has(self, set_at: int, index: int) -> bool:
+        return get_u16(self._rows, self._row + set_at) & 1 << index != 0
+
+    def _put(self, set_at: int, index: int, is_in: bool) -> None:
+        at = self._row + set_at
+        indices = get_u16(self._rows, at) & ~(1 << index)
+        put_u16(self._rows, at, indices | (1 << index if is_in else 0))
 
     # --- ours ---
 
+    def generation(self) -> int:
+        """Of our numbers, to this peer."""
+        return get_u16(self._rows, self._row)
+
     def begin_frame(self) -> None:
-        """Begin a new generation if the numbers or the group indices of this one run out."""
-        self._clear(_ANNOUNCED)
-        if self._next > NUMBER_MAX - _FRAME_NUMBERS:
+        """Begin a new generation if group indices run out; one with every peer, if numbers do."""
+        self._announced = 0
+        if self._rows[self._row + _FLAGS] & _FULL:
             self.restart()
+        if self._next > NUMBER_MAX - _FRAME_NUMBERS:
+            self._next = 1
+            fill(self._ours, 0, len(self._ours), 0)
+            row = self._row
+            for peer in range(len(self._rows) // self._row_size):
+                self.turn_to(peer)
+                self.restart()
+            self._row = row
 
     def restart(self) -> None:
         """A new generation: nothing that was said of the old one counts any more."""
         # The upper bits tell boots apart, the lower ones the generations of a boot.
-        self.generation = self.generation & 0xFFF0 | (self.generation + 1) & 15
-        self._next = 1
-        self._groups_used = 0
-        self._clear(_CONFIRMED)
-        fill(self._ours, 0, len(self._ours), 0)
+        generation = self.generation()
+        put_u16(self._rows, self._row, generation & 0xFFF0 | (generation + 1) & 15)
+        fill(self._rows, self._row + _CONFIRMED, 4, 0)
+        self._rows[self._row + _FLAGS] &= _HEARD
+        fill(self._rows, self._row + _OURS, self._row_size - _OURS, 0)
 
     def assign(self, slot: int) -> int:
         """Our number for the message in a slot: the one that it has, else the next one."""
-        number = get_u16(self._ours, slot * 2) & NUMBER_MAX
+        numbers = self._ours
+        number = get_u16(numbers, slot * 2)
         if not number:
             number = self._next
             assert number <= NUMBER_MAX
             self._next = number + 1
-            put_u16(self._ours, slot * 2, number)
+            put_u16(numbers, slot * 2, number)
         return number
-
-    def note_sent(self, slot: int) -> None:
-        """The message itself goes out under its number."""
-        put_u16(self._ours, slot * 2, get_u16(self._ours, slot * 2) | _SENT)
-
-    def was_sent(self, slot: int) -> bool:
-        """True when the message itself went out under our number for it."""
-        return get_u16(self._ours, slot * 2) & _SENT != 0
 
     def slot_of(self, number: int, key: bytearray) -> int:
         """The slot that has this number of ours, or -1; `key`: room for 2 bytes."""
         slot = self._hint
         count = len(self._ours) >> 1
-        if get_u16(self._ours, slot * 2) & NUMBER_MAX != number:
-            put_u16(key, 0, number | _SENT)
+        if get_u16(self._ours, slot * 2) != number:
+            put_u16(key, 0, number)
             slot = find(self._ours, 2, count, key, 0, 2)
-            if slot < 0:
-                put_u16(key, 0, number)
-                slot = find(self._ours, 2, count, key, 0, 2)
             if slot < 0:
                 return -1
         # Numbers are given in the order of the slots: the next one asked for is most likely there.
@@ -116,97 +146,111 @@ class Numbering:
 
     def index_of(self, group: int) -> int:
         """The index of a group (row) in this generation; -1: the next frame begins a new one."""
-        index = self._index(group)
+        index = self._index(group + 1)
         if index < 0:
-            index = self._groups_used
-            if index == COMPACT_GROUPS_MAX:
-                self._next = NUMBER_MAX + 1
+            index = self._index(0)
+            if index < 0:
+                self._rows[self._row + _FLAGS] |= _FULL
                 return -1
-            self._groups_used = index + 1
-            self._groups[index] = group + 1
+            self._rows[self._row + _OURS + index] = group + 1
         return index
 
-    def _index(self, group: int) -> int:
-        for index in range(self._groups_used):
-            if self._groups[index] == group + 1:
+    def _index(self, meant: int) -> int:
+        at = self._row + _OURS
+        for index in range(self._row_size - _OURS):
+            if self._rows[at + index] == meant:
                 return index
         return -1
 
     def regroup(self, group: int) -> None:
-        """We joined or left a group (row): the peer is asked again what its indices mean."""
-        groups = self._groups
-        for index in range(COMPACT_GROUPS_MAX):
-            if groups[index] == group + 1:
-                groups[index] = _SPENT
-            if not groups[_THEIRS_AT + index] or groups[_THEIRS_AT + index] == group + 1:
-                groups[_KNOWN_AT + index] &= ~_KNOWN & 0xFF
+        """We joined or left a group (row): peers are asked again what their indices mean."""
+        rows = self._rows
+        for peer in range(len(rows) // self._row_size):
+            self.turn_to(peer)
+            index = self._index(group + 1)
+            if index >= 0:
+                rows[self._row + _OURS + index] = _SPENT
+            for index in range(COMPACT_GROUPS_MAX):
+                theirs = rows[self._row + _THEIRS + index]
+                if not theirs or theirs == group + 1:
+                    self._put(_KNOWN, index, False)
 
     def confirm(self, group: int) -> None:
-        """The peer holds a message that was sent under this group's index: it knows the index."""
-        index = self._index(group)
-        if index >= 0:
-            self._groups[_KNOWN_AT + index] |= _CONFIRMED
+        """The peer holds a message of this group: what it was told of its index, it knows."""
+        index = self._index(group + 1)
+        if index >= 0 and self._has(_TOLD, index):
+            self._put(_CONFIRMED, index, True)
 
     def doubt(self, index: int) -> None:
         """The peer does not know this index."""
-        self._groups[_KNOWN_AT + index] &= ~_CONFIRMED & 0xFF
+        self._put(_CONFIRMED, index, False)
+        self._put(_TOLD, index, False)
 
     def is_announced(self, index: int) -> bool:
         """True when the peer knows our index, or finds it in this frame."""
-        return self._groups[_KNOWN_AT + index] & (_CONFIRMED | _ANNOUNCED) != 0
+        return self._announced & 1 << index != 0 or self._has(_CONFIRMED, index)
 
     def announce(self, index: int) -> None:
         """Our index is in this frame."""
-        self._groups[_KNOWN_AT + index] |= _ANNOUNCED
-
-    def _clear(self, flag: int) -> None:
-        for index in range(COMPACT_GROUPS_MAX):
-            self._groups[_KNOWN_AT + index] &= ~flag & 0xFF
+        self._announced |= 1 << index
+        self._put(_TOLD, index, True)
 
     # --- the peer's ---
 
-    def hear(self, generation: int) -> None:
-        """The peer's frame is of this generation: what we know of another one is void."""
-        if generation == self.peer_generation:
-            return
-        self.peer_generation = generation
-        self.unknown = -1
-        # It may have lost what we announced.
-        self._clear(_KNOWN | _CONFIRMED)
-        fill(self._theirs, 0, len(self._theirs), 0)
-        offers = self._offers
-        for entry in range(offers.count):
-            if offers.peers[entry] == self._peer:
-                put_u16(offers.columns[0], entry * 2, 0)
+    def peer_generation(self) -> int:
+        """Of the peer's numbers; -1: not heard yet."""
+        if not self._rows[self._row + _FLAGS] & _HEARD:
+            return -1
+        return get_u16(self._rows, self._row + _PEER_GENERATION)
 
-    def note(self, slot: int, number: int) -> None:
-        """The peer's number for the message in a slot."""
-        put_u16(self._theirs, slot * 2, number)
+    def hear(self, generation: int) -> bool:
+        """The peer's frame is of this generation; True: of a new one, the old one is void."""
+        if generation == self.peer_generation():
+            return False
+        rows = self._rows
+        rows[self._row + _FLAGS] |= _HEARD
+        put_u16(rows, self._row + _PEER_GENERATION, generation)
+        rows[self._row + _UNKNOWN] = 0
+        # It may have lost what we announced.
+        fill(rows, self._row + _KNOWN, 4, 0)
+        peer = self._row // self._row_size
+        self._core.slots.forget_numbers(peer)
+        offers = self._core.offers
+        for entry in range(offers.count):
+            if offers.peers[entry] == peer:
+                put_u16(offers.numbers, entry * 2, 0)
+        return True
 
     def note_entry(self, entry: int, number: int) -> None:
         """The peer's number for the id in an entry of the offered pool."""
-        put_u16(self._offers.columns[0], entry * 2, number)
-
-    def of_slot(self, slot: int) -> int:
-        """The peer's number for the message in a slot, or 0."""
-        return get_u16(self._theirs, slot * 2)
+        put_u16(self._core.offers.numbers, entry * 2, number)
 
     def of_entry(self, entry: int) -> int:
         """The peer's number for the id in an entry of the offered pool, or 0."""
-        return get_u16(self._offers.columns[0], entry * 2)
+        return get_u16(self._core.offers.numbers, entry * 2)
 
     def announced(self, index: int, group: int) -> None:
         """The peer's group of this index is this one of ours (row), or none (-1)."""
-        self._groups[_KNOWN_AT + index] |= _KNOWN
-        self._groups[_THEIRS_AT + index] = group + 1
+        self._put(_KNOWN, index, True)
+        self._rows[self._row + _THEIRS + index] = group + 1
 
     def knows(self, index: int) -> bool:
         """True when the peer announced this index in this generation."""
-        return self._groups[_KNOWN_AT + index] & _KNOWN != 0
+        return self._has(_KNOWN, index)
 
     def group_row(self, index: int) -> int:
         """The row of the group that the peer means, or -1 when we are no member of it."""
-        return self._groups[_THEIRS_AT + index] - 1
+        return self._rows[self._row + _THEIRS + index] - 1
+
+    def wonder(self, index: int) -> None:
+        """The peer should hear that we do not know this index of its."""
+        self._rows[self._row + _UNKNOWN] = index + 1
+
+    def wondered(self) -> int:
+        """The index that the peer should hear of, once; -1: none."""
+        index = self._rows[self._row + _UNKNOWN] - 1
+        self._rows[self._row + _UNKNOWN] = 0
+        return index
 
 
 class Cover:

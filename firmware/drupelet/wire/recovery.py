@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drupelet.link import Link
     from drupelet.ports import LinkPort
 
 _SALT_SIZE = const(4)
@@ -43,9 +44,11 @@ def shared_ids(link: "LinkPort") -> "list[bytes]":
 
 
 class Recovery:
-    """The SketchPort of one link; `salt` gives 4 random bytes."""
+    """The SketchPort of one link in `compact-1`; `salt` gives 4 random bytes."""
 
-    def __init__(self, codec: Compact1, salt: "Callable[[], bytes]") -> None:
+    def __init__(self, link: "Link", salt: "Callable[[], bytes]") -> None:
+        codec = link.codec
+        assert isinstance(codec, Compact1)
         self._codec = codec
         self._reconciler = Reconciler(shared_ids)
         self._random_salt = salt
@@ -54,11 +57,13 @@ class Recovery:
         self._holding = False
         self._moved_epoch = 0
         self._begun_epoch = -1
-        codec.sketch = self
+        if codec.sketches is None:
+            codec.sketches = {}
+        codec.sketches[link.codec_row] = self
 
     def begin(self, link: "LinkPort") -> None:
         """We lost state: tell what we hold."""
-        self._codec.engine.forget_holds(link)
+        self._codec.forget_holds(link)
         self._reconciler.begin(link, self._random_salt())
         self._began = True
         self._hold(link)
@@ -92,7 +97,7 @@ class Recovery:
                 return True  # reading the log is work: one sketch an epoch
             self._begun_epoch = link.epoch
             self._peer_salt = salt
-            self._codec.engine.forget_holds(link)
+            self._codec.forget_holds(link)
             self._hold(link)
         if not self._reconciler.take(link, buf, at, size):
             return False
@@ -106,11 +111,11 @@ class Recovery:
         if self._began and not reconciler.is_open():
             self._began = self._holding = False
         if reconciler.must_full:
-            # Of all links the engine may have served another one last, or none yet.
-            codec = self._codec
-            codec.engine.use(codec, codec.numbering).ask_whole_ids(link)
+            # Of all links the codec may have served another one last, or none yet.
+            self._codec.use(link)
+            self._codec.ask_whole_ids(link)
         elif reconciler.must_list:
-            self._codec.engine.forget_holds(link)
+            self._codec.forget_holds(link)
         reconciler.must_full = reconciler.must_list = False
 
     def put_into(self, link: "LinkPort", buf: bytearray, at: int, limit: int) -> int:

@@ -105,7 +105,7 @@ class End:
         epoch_ms = 0 if carrier == CARRIER_STICK else EPOCH_MS
         link = self.node.link(self.peer, self.profile.number, carrier, epoch_ms, mode, now_ms)
         if isinstance(link.codec, Compact1):
-            self.recovery = Recovery(link.codec, lambda: self._draw.randbytes(4))
+            self.recovery = Recovery(link, lambda: self._draw.randbytes(4))
         return link
 
     def publish(self, body: bytes, number: int, now_ms: int) -> None:

@@ -455,7 +455,7 @@ class Machine:
         """Of each slot: how often its message was sent to the peer, and how long to wait yet."""
         slots = self.node.core.slots
         found = []
-        epoch = link.clock.epoch
+        epoch = link.epoch
         for slot in range(slots.count):
             cell = link.peer * slots.count + slot
             count = slots.send_counts[cell]

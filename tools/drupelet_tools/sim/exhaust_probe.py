@@ -9,9 +9,21 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from drupelet.limits import SEND_COUNT_NONE
 from drupelet.link import Link
 from drupelet.node import Node
+from drupelet.slots import MessageSlots
 from drupelet.states import HOLD
+from drupelet.wire.compact1 import Compact1
+from drupelet.wire.hello import (
+    _PROBE_EPOCH,
+    _ROW_SIZE,
+    _SENDS,
+    _SENT_EPOCH,
+    _WAITS,
+    _WAITS_FROM,
+    PLAIN,
+)
 from drupelet_tools.sim.exhaust_store import LedgerStore
 
 NOW_MS = 1 << 20  # where every node's clock stands when its state is put back
@@ -23,27 +35,28 @@ _AWAKE_EPOCHS = 4
 # Classes without state between two calls.
 SCRATCH_CLASSES = {
     "Blake2s", "MessageHash", "MvdsMessageHash", "BodyReader", "DefaultClient", "NoBox",
-    "Decoder", "Encoder", "MvdsCodec", "Stamps", "Publisher",
+    "Decoder", "Encoder", "MvdsCodec", "Stamps", "Cover", "Publisher",
 }  # fmt: skip
 # Fields without state between two calls; counters that nothing decides by; what never changes.
 SCRATCH = {
     "Core": "id scratch hash delivered duplicates malformed unknown now_ms message_handle "
-    "message_slot message_group taken_entry taken_slot telemetry again firm frame_size_max "
+    "message_slot message_group taken_entry taken_slot telemetry again firm "
     "codec_wait scanner scan_from ack_left message_left offer_left owed_at request_at",
     "Graph": "ids slot handle ephemeral refused invalid _private",
     "Node": "event_handle event_again",
     "OfferPool": "replaced",
-    "EpochClock": "payload_epoch payload_link epoch",  # one link per peer: nobody yields
+    "Clocks": "epochs starts_ms",  # kept by themselves
     "Link": "long_handle logged policy",
-    "CompactEngine": "ignored contact numbering _frame_generation _number _size _end _id _delta "
-    "_sum _whole_at _whole_from _cover",
-    "Numbering": "_hint",
+    "Compact1": "ignored peer _contact _row _announced _hint _frame_generation _number _size _end "
+    "_id _whole_at _whole_from _base_bytes _lone_at",
 }
 EPOCHS = {
-    "epoch", "heard_epoch", "_began", "_due_epoch", "_waits_from", "_probe_epoch", "_sent_epoch",
+    "epoch", "heard_epoch", "_began", "_due_epoch",
 }  # fmt: skip
-TIMES_MS = {"start_ms"}
-EPOCH_SLABS = {"_send_epochs", "_epochs"}
+EPOCH_SLABS = {"_send_epochs", "_epochs", "_contacts"}
+# What of a contact's row is an epoch, as 16-bit numbers, and how many of these it has.
+_CONTACT_EPOCHS = (_SENT_EPOCH // 2, _WAITS_FROM // 2, _PROBE_EPOCH // 2)
+_CONTACT_NUMBERS = _ROW_SIZE // 2
 _CONSTANT = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
 
 # Scalars, slabs, lists.
@@ -82,11 +95,8 @@ class Probe:
     def __init__(self, node: Node, links: list[Link]) -> None:
         self.node = node
         self.links = links
-        # Peers may have more links than one; here each has its own clock.
-        self.clocks = [link.clock for link in links]
         self._scalars: list[tuple[dict[str, Any], str]] = []
         self._epochs: list[tuple[dict[str, Any], str]] = []
-        self._times: list[tuple[dict[str, Any], str]] = []
         self._slabs: list[bytearray] = []
         self._epoch_slabs: list[bytearray] = []
         self._lists: list[list[Any]] = []
@@ -109,8 +119,6 @@ class Probe:
                 self._add_list(name, value, known)
             elif name in EPOCHS:
                 self._epochs.append((vars(owner), name))
-            elif name in TIMES_MS:
-                self._times.append((vars(owner), name))
             elif value is None or isinstance(value, int):
                 self._scalars.append((vars(owner), name))
             else:
@@ -142,17 +150,17 @@ class Probe:
 
     def take(self, now_ms: int) -> Fields:
         """The state now. The node is tidied first: what nothing will read becomes zero."""
-        for clock in self.clocks:
-            clock.advance(now_ms)
-        epoch = self.clocks[0].epoch
+        clocks = self.node.core.clocks
+        for link in self.links:
+            epoch = clocks.advance(link.peer, now_ms)
         self._tidy(epoch)
         scalars = [fields[name] for fields, name in self._scalars]
         for fields, name in self._epochs:  # below 0: none
             scalars.append((fields[name] - epoch) & 0xFFFF if fields[name] >= 0 else fields[name])
-        scalars += [(fields[name] - now_ms) & 0x3FFFFFFF for fields, name in self._times]
+        scalars += [(start_ms - now_ms) & 0x3FFFFFFF for start_ms in clocks.starts_ms]
         slabs = b"".join(self._slabs)
         for slab in self._epoch_slabs:
-            slabs += shifted(slab, -epoch)
+            slabs += self._shifted(slab, slab, -epoch)
         return tuple(scalars), slabs, tuple([tuple(values) for values in self._lists])
 
     def _tidy(self, epoch: int) -> None:
@@ -167,7 +175,7 @@ class Probe:
             free = not slots.flags[cell % slots.count]
             if free:
                 slots.states[cell] = 0
-            if free or slots.states[cell] & HOLD:
+            if free or (not is_number(slots, cell) and slots.states[cell] & HOLD):
                 slots.send_counts[cell] = 0
             if not slots.send_counts[cell]:
                 slots.sent(cell, 0, epoch)
@@ -179,7 +187,8 @@ class Probe:
             self._tidy_heard(link, epoch)
             if 0 < (epoch - link._due_epoch) & 0xFFFF < 0x8000 and link._due_epoch >= 0:
                 link._due_epoch = epoch
-            self._tidy_contact(link.codec, epoch)
+            if isinstance(link.codec, Compact1):
+                self._tidy_contact(link.codec, link, epoch)
 
     def _tidy_heard(self, link: Link, epoch: int) -> None:
         """When a peer was heard matters against what was sent to it, and for its being awake."""
@@ -201,20 +210,19 @@ class Probe:
             if not kind:
                 offers.ids[32 * entry : 32 * entry + 32] = bytes(32)
                 offers.peers[entry] = 0
-                for column in offers.columns:
-                    column[2 * entry : 2 * entry + 2] = b"\0\0"
+                if offers.numbers:
+                    offers.numbers[2 * entry : 2 * entry + 2] = b"\0\0"
                 offers.send_counts[entry] = 0
                 offers._epochs[2 * entry : 2 * entry + 2] = epoch.to_bytes(2, "big")
 
-    def _tidy_contact(self, codec: Any, epoch: int) -> None:  # noqa: ANN401 - codecs have no common base
-        if getattr(codec, "_waits", None) is None:
-            return
-        if not codec._waits:
-            codec._waits_from = epoch
-        if not codec._sends:
-            codec._sent_epoch = epoch
-        if codec.speaks != 2:
-            codec._probe_epoch = epoch
+    def _tidy_contact(self, codec: Compact1, link: Link, epoch: int) -> None:
+        codec.use(link)
+        if not codec.has(_WAITS):
+            codec._put_field(_WAITS_FROM, epoch)
+        if not codec._contacts[codec._contact + _SENDS]:
+            codec._put_field(_SENT_EPOCH, epoch)
+        if codec.spoken(link) != PLAIN:
+            codec._put_field(_PROBE_EPOCH, epoch)
 
     # --- putting back ---
 
@@ -229,25 +237,36 @@ class Probe:
         for owner, name in self._epochs:
             owner[name] = (scalars[at] + EPOCH) & 0xFFFF if scalars[at] >= 0 else scalars[at]
             at += 1
-        for owner, name in self._times:
-            owner[name] = (scalars[at] + NOW_MS) & 0x3FFFFFFF
+        clocks = self.node.core.clocks
+        for peer in range(len(clocks.epochs)):
+            clocks.starts_ms[peer] = (scalars[at] + NOW_MS) & 0x3FFFFFFF
+            clocks.epochs[peer] = EPOCH
             at += 1
-        for clock in self.clocks:
-            clock.epoch = EPOCH
         at = 0
         for slab in self._slabs:
             slab[:] = slabs[at : at + len(slab)]
             at += len(slab)
         for slab in self._epoch_slabs:
-            slab[:] = shifted(slabs[at : at + len(slab)], EPOCH)
+            slab[:] = self._shifted(slab, slabs[at : at + len(slab)], EPOCH)
             at += len(slab)
         for values, content in zip(self._lists, lists, strict=True):
             values[:] = content
 
+    def _shifted(self, slab: bytearray, content: bytes | bytearray, by: int) -> bytes:
+        """What is to stand in a slab when all that is an epoch in it changes by as much."""
+        slots = self.node.core.slots
+        pool = self.node.core.offers._epochs
+        made = bytearray()
+        for at in range(len(content) // 2):
+            number = int.from_bytes(content[2 * at : 2 * at + 2], "big")
+            if slab is slots._send_epochs:
+                is_epoch = not is_number(slots, at)
+            else:
+                is_epoch = slab is pool or at % _CONTACT_NUMBERS in _CONTACT_EPOCHS
+            made += ((number + by if is_epoch else number) & 0xFFFF).to_bytes(2, "big")
+        return bytes(made)
 
-def shifted(slab: bytes | bytearray, by: int) -> bytes:
-    """16-bit numbers, each changed by as much."""
-    return b"".join(
-        ((int.from_bytes(slab[at : at + 2], "big") + by) & 0xFFFF).to_bytes(2, "big")
-        for at in range(0, len(slab), 2)
-    )
+
+def is_number(slots: MessageSlots, cell: int) -> bool:
+    """True when a peer's number stands in the cell's send epoch."""
+    return slots.send_counts[cell] == SEND_COUNT_NONE

@@ -359,9 +359,8 @@ class PaperWorld:
             for other in others:
                 other.presence.told(one.number, one.frame)
         here = [link for number, link in one.links.items() if one.presence.there(number)]
-        clock = next(iter(one.links.values())).clock
-        clock.advance(now_ms)
-        state = (clock.epoch, one.news, len(here))
+        link = next(iter(one.links.values()))
+        state = (link.core.clocks.advance(link.peer, now_ms), one.news, len(here))
         if state == one.calm:
             return
         topic.look(here)

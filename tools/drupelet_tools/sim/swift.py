@@ -162,8 +162,8 @@ class SwiftOffers(OfferPool):
         self.peers[entry] = peer
         self.kinds[entry] = kind
         self.send_counts[entry] = 0
-        for column in self.columns:
-            put_u16(column, entry * 2, 0)
+        if self.numbers:
+            put_u16(self.numbers, entry * 2, 0)
         put_u16(self._epochs, entry * 2, epoch)
         self._entries[name] = entry
         return entry

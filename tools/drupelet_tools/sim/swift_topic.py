@@ -123,7 +123,7 @@ class SwiftTopic(Topic):
         peers = [link.peer for link in self.links]
         states = self._states[peers]
         due = (states & HOLD == 0) & (states & (QUEUED | REQUEST) != 0)
-        since = (self._clock.epoch - self._epochs[peers].astype(np.int32)) & 0xFFFF
+        since = (self._now_epoch() - self._epochs[peers].astype(np.int32)) & 0xFFFF
         due &= (self._counts[peers] == 0) | (since >= _RESEND_EPOCHS_MIN)
         maybe = np.flatnonzero(due.any(axis=0))
         for slot in sorted(maybe.tolist(), key=lambda slot: (slot - slots.oldest) % count):

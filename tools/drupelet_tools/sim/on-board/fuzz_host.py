@@ -112,7 +112,7 @@ class SketchFuzz:
     def __init__(self, parser, draw):
         self.draw = draw
         self.node, _, self.link = bare(draw)
-        self.recovery = Recovery(self.link.codec, self.salt)
+        self.recovery = Recovery(self.link, self.salt)
         ids = shared_ids(self.link)
         more = [hashlib.blake2s(bytes((n,))).digest() for n in range(40)]
         self.sound = []
@@ -138,7 +138,8 @@ class SketchFuzz:
         return size
 
     def feed(self, buf, size):
-        self.link.clock.epoch = (self.link.clock.epoch + 1) & 0xFFFF
+        epochs = self.link.core.clocks.epochs
+        epochs[self.link.peer] = (self.link.epoch + 1) & 0xFFFF
         taken = self.recovery.take(self.link, buf, 0, size)
         if not self.recovery.is_open():
             self.recovery.begin(self.link)

@@ -1,0 +1,55 @@
+"""What a `compact-1` codec knows of one link, for tests: the codec is one for all links."""
+
+from drupelet.link import Link
+from drupelet.memory import put_u16
+from drupelet.wire.compact1 import Compact1
+from drupelet.wire.hello import _SPEAKS
+
+
+class Spoken:
+    """One link's side of its codec, whichever link the codec has served last."""
+
+    def __init__(self, link: Link) -> None:
+        codec = link.codec
+        assert isinstance(codec, Compact1)
+        self.link = link
+        self._codec = codec
+
+    @property
+    def codec(self) -> Compact1:
+        """The codec, turned to this link."""
+        self._codec.use(self.link)
+        return self._codec
+
+    def has(self, flag: int) -> bool:
+        return self.codec.has(flag)
+
+    def mark(self, flag: int, is_set: bool) -> None:
+        self.codec.mark(flag, is_set)
+
+    @property
+    def generation(self) -> int:
+        return self.codec.generation()
+
+    @generation.setter
+    def generation(self, value: int) -> None:
+        put_u16(self.codec._rows, self.codec._row, value)
+
+    @property
+    def peer_generation(self) -> int:
+        return self.codec.peer_generation()
+
+    @property
+    def peer_store_gen(self) -> int:
+        return self._codec.peer_store_gen(self.link)
+
+    @property
+    def speaks(self) -> int:
+        return self._codec.spoken(self.link)
+
+    @speaks.setter
+    def speaks(self, value: int) -> None:
+        self.codec._contacts[self.codec._contact + _SPEAKS] = value
+
+    def greet(self) -> None:
+        self._codec.greet(self.link)
