@@ -49,7 +49,7 @@ class Spoken:
 
     @speaks.setter
     def speaks(self, value: int) -> None:
-        self.codec._contacts[self.codec._contact + _SPEAKS] = value
+        self.codec._put_count(_SPEAKS, value)
 
     def greet(self) -> None:
         self._codec.greet(self.link)

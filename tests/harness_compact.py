@@ -128,7 +128,7 @@ class Feed(CompactReader):
         if index == 7:
             index = record[varint(record, 3)[1] if flags & 17 == 17 else 1]
         group = self.groups.get(index)
-        stamp = bytes(self._stamps.stamp)
+        stamp = bytes(self._stamps.stamp[:8])
         id = None
         if group is not None:
             hashed = MessageHash()

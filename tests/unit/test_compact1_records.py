@@ -51,7 +51,7 @@ def test_timestamps_come_back(times: list[int]) -> None:
         out.take(stamp, 0)
         zigzag = 2 * (time - before) if time >= before else 2 * (before - time) - 1
         assert end == max(1, (zigzag.bit_length() + 6) // 7)
-        assert back.get(buf, 0, end) == end and bytes(back.stamp) == stamp
+        assert back.get(buf, 0, end) == end and bytes(back.stamp[:8]) == stamp
         assert Stamps().get(buf, 0, end - 1) == E_PEER, "cut off"
         before = time
 

@@ -13,4 +13,4 @@ def test_a_number_that_is_owed_twice_counts_and_folds_once() -> None:
     cover.add(6, IDS, 32)
     cover.add(5, IDS, 0)
     assert (cover.count, cover.first, cover.last) == (2, 5, 6)
-    assert cover.fold == bytes(IDS[at] ^ IDS[at + 32] for at in range(8, 12))
+    assert cover.bits[32:] == bytes(IDS[at] ^ IDS[at + 32] for at in range(8, 12))

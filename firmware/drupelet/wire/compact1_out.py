@@ -157,7 +157,7 @@ class CompactEngine(CompactReader):
             at += 1 + size
         else:
             at = self._put_span(frame, begin, cover.first, span)
-        copy(frame, at, cover.fold, 0, FOLD_SIZE)
+        copy(frame, at, cover.bits, COMPACT_COVER_SIZE, FOLD_SIZE)
         at += FOLD_SIZE
         cover.count = 0
         link.count_record(True, kind, at - begin)

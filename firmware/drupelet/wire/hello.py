@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 UNKNOWN = const(0)  # not heard yet: spoken to in compact-1
 COMPACT = const(1)
 PLAIN = const(2)  # spoken to in bsp-1
+_CLOSED = const(3)  # the row is free
 
 SUM_SIZE = const(8)
 
@@ -42,19 +43,20 @@ FULL_ASKED = const(16)  # and the peer should know
 _WAITS = const(32)  # we sent in compact-1, and nothing came back in it
 _HEARD_PLAIN = const(64)  # since then
 _HEARD_STORE = const(128)
-# A row for each link, numbers of 16 bits: the flags, the generation that the peer asked with, its
-# store's, and epochs: of our last HELLO that asked, since when we wait, of the next probe.
+# Counts above the flags: UNKNOWN, COMPACT, PLAIN or _CLOSED; HELLOs that asked; how often the time
+# between probes doubled.
+_SPEAKS = const(8)
+_SENDS = const(10)
+_DOUBLED = const(13)
+# A row for each link, numbers of 16 bits: flags and counts, the generation that the peer asked
+# with, its store's, and epochs: our last HELLO that asked, since when we wait, the next probe.
 _ASKED = const(2)
 _STORE = const(4)
 _SENT_EPOCH = const(6)
 _WAITS_FROM = const(8)
 _PROBE_EPOCH = const(10)
-# Bytes: UNKNOWN, COMPACT or PLAIN; HELLOs that asked; how often the time between probes doubled.
-_SPEAKS = const(12)
-_SENDS = const(13)
-_DOUBLED = const(14)
-_IS_USED = const(15)
-_ROW_SIZE = const(16)
+_ROW_SIZE = const(12)
+assert HELLO_SENDS_MAX < 8 and COMPACT_PROBE_EPOCHS << 7 == COMPACT_PROBE_EPOCHS_MAX
 
 
 class Contact(Numbering):
@@ -71,12 +73,11 @@ class Contact(Numbering):
     def begin(self, link: "LinkPort") -> None:
         """A link is made; its row is one whose link was closed, or a new one."""
         self._contact = 0
-        while self._contact < len(self._contacts) and self._contacts[self._contact + _IS_USED]:
+        while self._contact < len(self._contacts) and self._count(_SPEAKS) != _CLOSED:
             self._contact += _ROW_SIZE
         if self._contact == len(self._contacts):
             self._contacts += bytes(_ROW_SIZE)
         fill(self._contacts, self._contact, _ROW_SIZE, 0)
-        self._contacts[self._contact + _IS_USED] = 1
         link.codec_row = self._contact // _ROW_SIZE
         core = link.core
         self.meet(link.peer, core.members.peer_numbers[link.peer], core.window.boot << 4)
@@ -85,7 +86,7 @@ class Contact(Numbering):
     def end(self, link: "LinkPort") -> None:
         """A link was closed."""
         self.use(link)
-        self._contacts[self._contact + _IS_USED] = 0
+        self._put_count(_SPEAKS, _CLOSED)
         if self.sketches is not None:
             self.sketches.pop(link.codec_row, None)
 
@@ -99,11 +100,12 @@ class Contact(Numbering):
         self.use(link)
         self.mark(GREETING, True)
         self.mark(IN_SYNC, False)
-        self._contacts[self._contact + _SENDS] = 0
+        self._put_count(_SENDS, 0)
 
     def spoken(self, link: "LinkPort") -> int:
         """UNKNOWN, COMPACT or PLAIN."""
-        return self._contacts[link.codec_row * _ROW_SIZE + _SPEAKS]
+        self.use(link)
+        return self._count(_SPEAKS)
 
     def peer_store_gen(self, link: "LinkPort") -> int:
         """The number of the peer's store; -1: not told yet."""
@@ -132,6 +134,14 @@ class Contact(Numbering):
     def _put_field(self, field: int, value: int) -> None:
         put_u16(self._contacts, self._contact + field, value)
 
+    def _count(self, shift: int) -> int:
+        """The count in three bits of the flags; _SPEAKS has two."""
+        return self._field(0) >> shift & (3 if shift == _SPEAKS else 7)
+
+    def _put_count(self, shift: int, count: int) -> None:
+        mask = (3 if shift == _SPEAKS else 7) << shift
+        self._put_field(0, self._field(0) & ~mask | count << shift)
+
     # --- in ---
 
     def heard(self) -> None:
@@ -139,8 +149,8 @@ class Contact(Numbering):
         self._speak(COMPACT)
 
     def _speak(self, profile: int) -> None:
-        self._contacts[self._contact + _SPEAKS] = profile
-        self._contacts[self._contact + _DOUBLED] = 0
+        self._put_count(_SPEAKS, profile)
+        self._put_count(_DOUBLED, 0)
         self.mark(_WAITS | _HEARD_PLAIN, False)
 
     def heard_ask(self, generation: int) -> None:
@@ -157,7 +167,7 @@ class Contact(Numbering):
 
     def heard_plain(self, epoch: int) -> None:
         """A frame of bsp-1 came: an old peer, or one that gave compact-1 up."""
-        speaks = self._contacts[self._contact + _SPEAKS]
+        speaks = self._count(_SPEAKS)
         if speaks == UNKNOWN:
             self._turn_plain(epoch)
         elif speaks == PLAIN and not self.has(_HEARD_PLAIN):
@@ -168,7 +178,7 @@ class Contact(Numbering):
 
     def plain(self, epoch: int, every: int) -> bool:
         """True while this end speaks bsp-1; `every`: epochs of the clock that make one here."""
-        speaks = self._contacts[self._contact + _SPEAKS]
+        speaks = self._count(_SPEAKS)
         silent = self.has(_WAITS) and (
             epochs_since(epoch, self._field(_WAITS_FROM)) >= COMPACT_SILENT_EPOCHS * every
         )
@@ -189,11 +199,11 @@ class Contact(Numbering):
 
     def probed(self, epoch: int) -> None:
         """The HELLO is in the frame: the next one comes after twice the time."""
-        doubled = self._contacts[self._contact + _DOUBLED]
+        doubled = self._count(_DOUBLED)
         every = COMPACT_PROBE_EPOCHS << doubled
         self._put_field(_PROBE_EPOCH, (epoch + every) & 0xFFFF)
         if every < COMPACT_PROBE_EPOCHS_MAX:
-            self._contacts[self._contact + _DOUBLED] = doubled + 1
+            self._put_count(_DOUBLED, doubled + 1)
 
     def sent(self, epoch: int) -> None:
         """A frame that the peer should answer went out."""
@@ -203,13 +213,12 @@ class Contact(Numbering):
 
     def asked_now(self, epoch: int) -> None:
         """A HELLO that asks is in the frame."""
-        sends = self._contacts[self._contact + _SENDS]
-        self._contacts[self._contact + _SENDS] = min(sends + 1, HELLO_SENDS_MAX)
+        self._put_count(_SENDS, min(self._count(_SENDS) + 1, HELLO_SENDS_MAX))
         self._put_field(_SENT_EPOCH, epoch)
 
     def _ask_wait(self, epoch: int, every: int) -> int:
         """Epochs until the next HELLO that asks; <= 0: now."""
-        sends = self._contacts[self._contact + _SENDS]
+        sends = self._count(_SENDS)
         return (every << sends) - epochs_since(epoch, self._field(_SENT_EPOCH)) if sends else 0
 
     def asks(self, epoch: int, every: int) -> bool:
@@ -218,12 +227,12 @@ class Contact(Numbering):
 
     def may_go_alone(self) -> bool:
         """True when a HELLO that is due is worth a frame of its own."""
-        sends = self._contacts[self._contact + _SENDS]
+        sends = self._count(_SENDS)
         return self.has(ANSWERING) or sends < HELLO_SENDS_MAX
 
     def wait(self, epoch: int, every: int) -> int:
         """Epochs after which the link should be asked again, at least 1; 0: never of itself."""
-        if self._contacts[self._contact + _SPEAKS] == PLAIN:
+        if self._count(_SPEAKS) == PLAIN:
             left = epochs_since(self._field(_PROBE_EPOCH), epoch)
             return left if 0 < left < 0x8000 else 1
         if not self.has(ANSWERING) and not (self.has(GREETING) and self.may_go_alone()):

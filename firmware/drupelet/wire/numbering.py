@@ -27,18 +27,14 @@ _PEER_GENERATION = const(2)
 _KNOWN = const(4)
 _CONFIRMED = const(6)
 _TOLD = const(8)
-# Bytes: the peer's member number, flags, an index of the peer's (+ 1) that we should tell we do
-# not know. Then by index the rows (+ 1) of its groups (0: none, or not ours) and of ours, of which
-# there are no more than groups.
+# Bytes: the peer's member number, 1 when its generation is known, an index of the peer's (+ 1)
+# that we should tell we do not know, how many indices of ours are in use. Then, for each group,
+# its index (+ 1; 0: none) to us, and behind all of these to the peer.
 _PEER = const(10)
-_FLAGS = const(11)
+_HEARD = const(11)
 _UNKNOWN = const(12)
-_THEIRS = const(13)
-_OURS = const(29)
-assert COMPACT_GROUPS_MAX == _OURS - _THEIRS
-_HEARD = const(1)  # flags: the peer's generation is known
-_FULL = const(2)  # we have no index left in this generation
-_SPENT = const(255)  # we left the group; its index has a meaning to the peer
+_USED = const(13)
+_OURS = const(14)
 FOLD_SIZE = const(4)
 
 
@@ -57,8 +53,8 @@ class Numbering:
         self._next = 1
         self._hint = 0
         self._announced = 0  # indices in the frame that is being written
-        ours = members.groups_max()
-        self._row_size = _OURS + (ours if ours < COMPACT_GROUPS_MAX else COMPACT_GROUPS_MAX)
+        self._groups = members.groups_max()
+        self._row_size = _OURS + 2 * self._groups
         self._rows = bytearray(self._row_size * members.peers_max)
         self._row = 0
 
@@ -100,7 +96,7 @@ class Numbering:
     def begin_frame(self) -> None:
         """Begin a new generation if group indices run out; one with every peer, if numbers do."""
         self._announced = 0
-        if self._rows[self._row + _FLAGS] & _FULL:
+        if self._rows[self._row + _USED] > COMPACT_GROUPS_MAX:
             self.restart()
         if self._next > NUMBER_MAX - _FRAME_NUMBERS:
             self._next = 1
@@ -117,8 +113,8 @@ class Numbering:
         generation = self.generation()
         put_u16(self._rows, self._row, generation & 0xFFF0 | (generation + 1) & 15)
         fill(self._rows, self._row + _CONFIRMED, 4, 0)
-        self._rows[self._row + _FLAGS] &= _HEARD
-        fill(self._rows, self._row + _OURS, self._row_size - _OURS, 0)
+        self._rows[self._row + _USED] = 0
+        fill(self._rows, self._row + _OURS, self._groups, 0)
 
     def assign(self, slot: int) -> int:
         """Our number for the message in a slot: the one that it has, else the next one."""
@@ -146,38 +142,34 @@ class Numbering:
 
     def index_of(self, group: int) -> int:
         """The index of a group (row) in this generation; -1: the next frame begins a new one."""
-        index = self._index(group + 1)
-        if index < 0:
-            index = self._index(0)
-            if index < 0:
-                self._rows[self._row + _FLAGS] |= _FULL
+        rows = self._rows
+        at = self._row + _OURS + group
+        if not rows[at]:
+            used = rows[self._row + _USED]
+            if used >= COMPACT_GROUPS_MAX:
+                rows[self._row + _USED] = COMPACT_GROUPS_MAX + 1
                 return -1
-            self._rows[self._row + _OURS + index] = group + 1
-        return index
-
-    def _index(self, meant: int) -> int:
-        at = self._row + _OURS
-        for index in range(self._row_size - _OURS):
-            if self._rows[at + index] == meant:
-                return index
-        return -1
+            rows[self._row + _USED] = rows[at] = used + 1
+        return rows[at] - 1
 
     def regroup(self, group: int) -> None:
-        """We joined or left a group (row): peers are asked again what their indices mean."""
+        """We joined or left a group (row): peers are asked again what their indices mean.
+
+        Our own index of it has a meaning to the peer, and is not given again.
+        """
         rows = self._rows
         for peer in range(len(rows) // self._row_size):
             self.turn_to(peer)
-            index = self._index(group + 1)
-            if index >= 0:
-                rows[self._row + _OURS + index] = _SPENT
+            rows[self._row + _OURS + group] = 0
+            theirs = self._row + _OURS + self._groups
+            rows[theirs + group] = 0
             for index in range(COMPACT_GROUPS_MAX):
-                theirs = rows[self._row + _THEIRS + index]
-                if not theirs or theirs == group + 1:
+                if self.group_row(index) < 0:
                     self._put(_KNOWN, index, False)
 
     def confirm(self, group: int) -> None:
         """The peer holds a message of this group: what it was told of its index, it knows."""
-        index = self._index(group + 1)
+        index = self._rows[self._row + _OURS + group] - 1
         if index >= 0 and self._has(_TOLD, index):
             self._put(_CONFIRMED, index, True)
 
@@ -199,7 +191,7 @@ class Numbering:
 
     def peer_generation(self) -> int:
         """Of the peer's numbers; -1: not heard yet."""
-        if not self._rows[self._row + _FLAGS] & _HEARD:
+        if not self._rows[self._row + _HEARD]:
             return -1
         return get_u16(self._rows, self._row + _PEER_GENERATION)
 
@@ -208,11 +200,12 @@ class Numbering:
         if generation == self.peer_generation():
             return False
         rows = self._rows
-        rows[self._row + _FLAGS] |= _HEARD
+        rows[self._row + _HEARD] = 1
         put_u16(rows, self._row + _PEER_GENERATION, generation)
         rows[self._row + _UNKNOWN] = 0
         # It may have lost what we announced.
         fill(rows, self._row + _KNOWN, 4, 0)
+        fill(rows, self._row + _OURS + self._groups, self._groups, 0)
         peer = self._row // self._row_size
         self._core.slots.forget_numbers(peer)
         offers = self._core.offers
@@ -232,7 +225,13 @@ class Numbering:
     def announced(self, index: int, group: int) -> None:
         """The peer's group of this index is this one of ours (row), or none (-1)."""
         self._put(_KNOWN, index, True)
-        self._rows[self._row + _THEIRS + index] = group + 1
+        rows = self._rows
+        before = self.group_row(index)
+        theirs = self._row + _OURS + self._groups
+        if before >= 0:
+            rows[theirs + before] = 0
+        if group >= 0:
+            rows[theirs + group] = index + 1
 
     def knows(self, index: int) -> bool:
         """True when the peer announced this index in this generation."""
@@ -240,7 +239,12 @@ class Numbering:
 
     def group_row(self, index: int) -> int:
         """The row of the group that the peer means, or -1 when we are no member of it."""
-        return self._rows[self._row + _THEIRS + index] - 1
+        rows = self._rows
+        theirs = self._row + _OURS + self._groups
+        for group in range(self._groups):
+            if rows[theirs + group] == index + 1:
+                return group
+        return -1
 
     def wonder(self, index: int) -> None:
         """The peer should hear that we do not know this index of its."""
@@ -265,8 +269,7 @@ class Cover:
         self.last = 0
         self.origin = 0  # the number of bit 0
         self.size_max = 0
-        self.bits = bytearray(COMPACT_COVER_SIZE)
-        self.fold = bytearray(FOLD_SIZE)
+        self.bits = bytearray(COMPACT_COVER_SIZE + FOLD_SIZE)  # and the fold behind them
         self.fold_at = 0
 
     def open(self, number: int, size_max: int, fold_at: int) -> None:
@@ -277,8 +280,7 @@ class Cover:
         self.origin = number - size_max * 4 if number > size_max * 4 else 1
         self.size_max = size_max
         self.fold_at = fold_at
-        fill(self.bits, 0, COMPACT_COVER_SIZE, 0)
-        fill(self.fold, 0, FOLD_SIZE, 0)
+        fill(self.bits, 0, COMPACT_COVER_SIZE + FOLD_SIZE, 0)
 
     def takes(self, number: int) -> bool:
         """True when the set has room for this number."""
@@ -301,8 +303,8 @@ class Cover:
         """Add an id to the fold alone."""
         at += self.fold_at
         for index in range(4):
-            self.fold[index] ^= ids[at + index]
+            self.bits[COMPACT_COVER_SIZE + index] ^= ids[at + index]
 
     def folds_to(self, buf: bytearray, at: int) -> bool:
         """True when the fold is the 4 bytes at buf[at]."""
-        return equal(self.fold, 0, buf, at, FOLD_SIZE)
+        return equal(self.bits, COMPACT_COVER_SIZE, buf, at, FOLD_SIZE)

@@ -17,8 +17,8 @@ class Stamps:
     """The timestamps of one frame's messages, in order; `stamp` is the one that came last."""
 
     def __init__(self) -> None:
-        self.stamp = bytearray(8)
-        self._delta = bytearray(8)  # little-endian
+        # The timestamp; behind it a difference, little-endian, that is being written or read.
+        self.stamp = bytearray(2 * STAMP_SIZE)
 
     def begin(self) -> None:
         """A frame begins: its first timestamp is the difference to 0."""
@@ -32,19 +32,19 @@ class Stamps:
 
         `stamp` stays what it was until `take` is called.
         """
-        delta = self._delta
+        here = self.stamp
         borrow = 0
         for index in range(8):
-            digit = stamp[stamp_at + 7 - index] - self.stamp[7 - index] - borrow
+            digit = stamp[stamp_at + 7 - index] - here[7 - index] - borrow
             borrow = 1 if digit < 0 else 0
-            delta[index] = digit & 0xFF
-        flip = 0xFF if delta[7] & 0x80 else 0
+            here[8 + index] = digit & 0xFF
+        flip = 0xFF if here[15] & 0x80 else 0
         carry = 0
-        for index in range(8):
-            digit = delta[index] << 1 | carry
+        for index in range(8, 16):
+            digit = here[index] << 1 | carry
             carry = digit >> 8
-            delta[index] = digit & 0xFF ^ flip
-        return put_le8(frame, at, delta, 0)
+            here[index] = digit & 0xFF ^ flip
+        return put_le8(frame, at, here, 8)
 
     def take(self, stamp: "bytes | bytearray | memoryview", stamp_at: int) -> None:
         """The timestamp that was put is in the frame."""
@@ -59,15 +59,15 @@ class Stamps:
         behind = skip_varint(frame, at, end)
         if behind < 0:
             return E_PEER
-        delta = self._delta
-        varint_to_le8(frame, at, behind, delta, 0)
-        flip = 0xFF if delta[0] & 1 else 0
+        here = self.stamp
+        varint_to_le8(frame, at, behind, here, 8)
+        flip = 0xFF if here[8] & 1 else 0
         carry = 0
         for index in range(8):
-            low = delta[index] >> 1
+            low = here[8 + index] >> 1
             if index < 7:
-                low |= (delta[index + 1] & 1) << 7
-            digit = self.stamp[7 - index] + (low ^ flip) + carry
+                low |= (here[9 + index] & 1) << 7
+            digit = here[7 - index] + (low ^ flip) + carry
             carry = digit >> 8
-            self.stamp[7 - index] = digit & 0xFF
-        return E_PEER if self.stamp[0] & 0x80 else behind
+            here[7 - index] = digit & 0xFF
+        return E_PEER if here[0] & 0x80 else behind

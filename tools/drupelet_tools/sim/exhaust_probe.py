@@ -219,7 +219,7 @@ class Probe:
         codec.use(link)
         if not codec.has(_WAITS):
             codec._put_field(_WAITS_FROM, epoch)
-        if not codec._contacts[codec._contact + _SENDS]:
+        if not codec._count(_SENDS):
             codec._put_field(_SENT_EPOCH, epoch)
         if codec.spoken(link) != PLAIN:
             codec._put_field(_PROBE_EPOCH, epoch)
