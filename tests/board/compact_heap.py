@@ -163,9 +163,10 @@ def run_conflicts(count):
         publish(b)
         for _ in range(6):
             epoch()
-    for side in (a, b):
-        side.link.codec.use(side.link)
-        side.link.codec.mark(FULL, False)
+    a.link.codec.use(a.link)
+    a.link.codec.mark(FULL, False)
+    b.link.codec.use(b.link)
+    b.link.codec.mark(FULL, False)
 
 
 def run_plain(count):
