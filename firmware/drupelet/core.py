@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.due import Dues
     from drupelet.ports import BoxPort, ClientPort, CodecPort, HashPort, IndexPort, StorePort
-    from drupelet.window import Window
     from drupelet.wire.bsp0_link import Codecs
 
 
@@ -63,14 +62,10 @@ class Core:
         self.slots = MessageSlots(messages_max, peers_max, index)
         self.offers = OfferPool(offers_max)
         self.clocks = Clocks(peers_max)
-        self.graph = Graph(store, self.members, self.slots, self.offers)
-        self.window: Window = self.graph  # as links see it
-        self.hash: "HashPort" = None  # type: ignore[assignment] # of the message that is looked at
+        self.window = Graph(store, self.members, self.slots, self.offers)
         # By family: each brings its own with its first group.
         self._hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)
-        # For the length of a step; what the graph looks at is gone by then.
-        self.scratch = self.graph.ids
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
         # Incoming part files: the peer (row + 1) whose content each takes in, which content, and
@@ -88,17 +83,30 @@ class Core:
         # Links work one at a time. Of the frame that is being read or written:
         self.now_ms = 0
         self.firm = False  # what the frame carries must be durable before it leaves
-        self.message_handle = 0  # what `next_message` found: its handle, slot and group's row
-        self.message_slot = self.message_group = -1
-        self.taken_slot = -1  # the slot of the id that was taken last; -1: it has none
-        self.taken_entry = -1  # without a slot: its entry in the offered pool
+        self.message_handle = 0  # what `next_message` found: its handle and slot
+        self.message_slot = -1
+        self.taken = 0  # the slot of the id that was taken last; below 0: ~ its entry in the pool
         self.telemetry = False  # the message that was just taken or given was a black box
-        self.codec_wait = 0  # epochs after which the codec wants to be asked; 0: when need be
         # The scans for what is due, and the link that they are for; another one begins anew.
         self.scanner: "Dues | None" = None
         self.scan_from = 0
         self.ack_left = self.message_left = self.offer_left = 0
         self.owed_at = self.request_at = 0
+
+    @property
+    def graph(self) -> Graph:
+        """The window with what it knows of dependencies."""
+        return self.window
+
+    @property
+    def scratch(self) -> bytearray:
+        """For the length of a step; what the graph looks at is gone by then."""
+        return self.window.ids
+
+    @property
+    def message_group(self) -> int:
+        """The group's row of the message that `next_message` found."""
+        return self.members.group_slot(self.store.group)
 
     def is_box(self, group: int) -> bool:
         """True when messages of a group (row) are black boxes."""
@@ -134,10 +142,13 @@ class Core:
 
     def begin_hash(
         self, group: int, stamp: "bytes | bytearray", stamp_at: int, size: int
-    ) -> None:  # fmt: skip
+    ) -> "HashPort":  # fmt: skip
         """Begin the id of a message of a group (row) whose hashed body has `size` bytes."""
-        self.hash = self._hashes[self.members.family(group)]  # type: ignore[assignment]
-        self.hash.start(self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size)
+        made = self._hashes[self.members.family(group)]
+        made.start(  # type: ignore[union-attr]
+            self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size
+        )
+        return made  # type: ignore[return-value]
 
     def head_size(self, group: int, first: int, size: int, stamp: int = 0) -> int:
         """Bytes of a stored body that are not hashed, or E_PEER; `first` is its first byte.
@@ -159,9 +170,9 @@ class Core:
         head = self.head_size(group, body[at] if size else 0, size, stamp[stamp_at])
         if head < 0:
             return E_PEER
-        self.begin_hash(group, stamp, stamp_at, size - head)
-        self.hash.update(body, at + head, size - head)
-        self.hash.digest_into(self.id, 0)
+        made = self.begin_hash(group, stamp, stamp_at, size - head)
+        made.update(body, at + head, size - head)
+        made.digest_into(self.id, 0)
         return OK
 
     def identify_part(self, part: int) -> int:
@@ -183,14 +194,14 @@ class Core:
         if head < 0:
             return E_PEER
         offset += head
-        self.begin_hash(group, scratch, ID_SIZE, size - offset)
+        made = self.begin_hash(group, scratch, ID_SIZE, size - offset)
         while offset < size:
             count = store.part_read_into(part, offset, scratch, 0, SCRATCH_SIZE)
             if count <= 0:
                 return E_STORAGE
-            self.hash.update(scratch, 0, count)
+            made.update(scratch, 0, count)
             offset += count
-        self.hash.digest_into(self.id, 0)
+        made.digest_into(self.id, 0)
         return group
 
     def entered(self, now_ms: int, group: int, source: int) -> None:

@@ -128,15 +128,14 @@ class Dues(Pace):
                 core.window.set_state(slot, self.peer, after | ACKING if self.visits else after)
                 copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
                 core.firm = True
-                core.taken_slot = slot
+                core.taken = slot
                 return True
-        core.taken_slot = -1
         offers = core.offers
         while core.owed_at < offers.count:
             entry = core.owed_at
             core.owed_at += 1
             if offers.kinds[entry] == OWED and offers.peers[entry] == self.peer:
-                core.taken_entry = entry
+                core.taken = ~entry
                 copy(buf, at, offers.ids, entry * ID_SIZE, ID_SIZE)
                 offers.kinds[entry] = OWED_BUNDLING if self.visits else 0
                 core.firm = True
@@ -163,7 +162,7 @@ class Dues(Pace):
             else:
                 continue
             at_id = entry * ID_SIZE
-            core.taken_entry = entry
+            core.taken = ~entry
             copy(buf, at, offers.ids, at_id, ID_SIZE)
             core.box.log_id(core.now_ms, CODE_REQUESTED, self._number(), 0, offers.ids, at_id)
             return True
@@ -172,7 +171,7 @@ class Dues(Pace):
     def next_message(self) -> bool:
         """Look for the next message due; True with its head loaded in the store.
 
-        `message_group` and `message_slot` tell more (-1: a stick's, from beyond the slots). It
+        `message_slot` and `message_group` tell more (-1: a stick's, from beyond the slots). It
         stays the next one until `put_message` or `too_long`.
         """
         core = self.core
@@ -191,8 +190,7 @@ class Dues(Pace):
         core.message_handle = handle
         core.message_slot = slot
         # The log may have dropped the body of what all had acknowledged.
-        core.message_group = core.window.look(handle)
-        return core.message_group >= 0
+        return core.window.look(handle) >= 0
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
         """Copy bytes of the stored body of the message that `next_message` found."""
@@ -260,7 +258,7 @@ class Dues(Pace):
                 copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
                 self._sent(slot, DO_OFFER, CODE_OFFERED)
                 core.firm = True  # the peer takes it that we hold what we offer
-                core.taken_slot = slot
+                core.taken = slot
                 return True
         return False
 

@@ -255,9 +255,10 @@ class Link(Bundles):
         if self._train < FRAMES_PER_EPOCH_MAX:
             self._train = 0
         due = self.next_due_epochs()
-        wait = self.core.codec_wait
-        if wait and not 0 < due < wait:
-            due = wait
+        if self._way & 15 == PROFILE_COMPACT_1:
+            wait = self.codec.wait_epochs(self)  # type: ignore[attr-defined]
+            if wait and not 0 < due < wait:
+                due = wait
         self._due_epoch = (self.epoch + due) & 0xFFFF if due else DUE_NEVER
         self._rewind()
 
@@ -296,7 +297,6 @@ class Link(Bundles):
     def _next_frame(self, frame: bytearray, limit: int) -> int:
         core = self.core
         core.firm = False
-        core.codec_wait = 0
         self.scan()
         size = self.state_into(frame) if self._train == FRAMES_PER_EPOCH_MAX else 0
         if size:

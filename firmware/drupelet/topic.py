@@ -324,7 +324,6 @@ class Topic:
                     due = self._is_there(link) and link.message_due(slot)
                     if due and core.store.load(slots.handles[slot]) == OK:
                         core.message_slot = slot
-                        core.message_group = self.group
                         return True
             self._message_left -= 1
         return False

@@ -90,13 +90,12 @@ class Giver(Nobody):
     def __init__(self, acks: list[tuple[int, bytes]], requests: list[tuple[int, bytes]]) -> None:
         Nobody.__init__(self)
         self.due = {ACK: list(acks), REQUEST: list(requests)}
-        self.taken = 0
-        self.taken_slot = self.taken_entry = -1
+        self.number = self.taken = 0
 
     def take(self, kind: int, buf: bytearray, at: int) -> bool:
         if not self.due[kind]:
             return False
-        self.taken, id = self.due[kind].pop(0)
+        self.number, id = self.due[kind].pop(0)
         buf[at : at + 32] = id
         return True
 
@@ -112,7 +111,7 @@ def sets(link: Giver, limit: int) -> list[dict[str, Any]]:
     engine = Compact1(link)  # type: ignore[arg-type]
     engine.begin(link)  # type: ignore[arg-type]
     engine.hear(7)
-    engine._number_of = lambda *_: link.taken  # type: ignore[method-assign]
+    engine._number_of = lambda *_: link.number  # type: ignore[method-assign]
     made = []
     for _ in range(400):
         frame = bytearray(limit)

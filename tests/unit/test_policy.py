@@ -211,8 +211,8 @@ class Watch:
         slots = self.link.core.slots
         before = [self.again(slot) for slot in range(slots.count)]
         taken = call(buf, at)
-        if taken and before[self.link.core.taken_slot] >= 0:
-            self.policy.on_offered(before[self.link.core.taken_slot] == 1)
+        if taken and before[self.link.core.taken] >= 0:
+            self.policy.on_offered(before[self.link.core.taken] == 1)
         return taken
 
     def on_ack(self, call, buf, at) -> None:

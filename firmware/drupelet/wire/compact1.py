@@ -35,18 +35,18 @@ class Compact1(CompactEngine):
         """Write what is due from `at` on; the end (`at`: nothing). The kind is at frame[at-1]."""
         self.use(link)
         frame[at - 1] = _KIND_COMPACT
-        end = at
         if not self.plain(link.epoch, link.every):
-            end = self.fill_records(link, frame, at, limit)
-        elif self.probe_due(link.epoch):
+            return self.fill_records(link, frame, at, limit)
+        if self.probe_due(link.epoch):
             self.probed(link.epoch)
-            end = self.ask(link, frame, at)
-        else:
-            frame[at - 1] = _KIND_PLAIN
-            end = bsp1.fill(link, frame, at, limit)
-        if end == at:
-            link.core.codec_wait = self.wait(link.epoch, link.every)
-            sketch = self.sketch_of(link)
-            if sketch is not None and sketch.holds(link):
-                link.core.codec_wait = 1
-        return end
+            return self.ask(link, frame, at)
+        frame[at - 1] = _KIND_PLAIN
+        return bsp1.fill(link, frame, at, limit)
+
+    def wait_epochs(self, link: "LinkPort") -> int:
+        """Epochs after which it wants to be asked, though nothing is due; 0: never of itself."""
+        self.use(link)
+        sketch = self.sketch_of(link)
+        if sketch is not None and sketch.holds(link):
+            return 1
+        return self.wait(link.epoch, link.every)

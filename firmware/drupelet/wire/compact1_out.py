@@ -116,7 +116,7 @@ class CompactEngine(CompactReader):
             # The next id may need a record of its own behind the open set.
             if limit - at - open_size < _WHOLE_SIZE or not self._take_id(link, kind):
                 break
-            number = self._number_of(link, kind)
+            number = self._number_of(link)
             if cover.count and not (number and cover.takes(number)):
                 at = self._put_set(link, frame, at, kind)
             if not number:
@@ -134,12 +134,12 @@ class CompactEngine(CompactReader):
             return link.take_ack(self._id, 0)
         return link.take_request(self._id, 0)
 
-    def _number_of(self, link: "LinkPort", kind: int) -> int:
+    def _number_of(self, link: "LinkPort") -> int:
         """The peer's number for what was taken, or 0."""
-        core = link.core
-        if kind == ACK and core.taken_slot >= 0:
-            return core.slots.number_of(link.peer, core.taken_slot)
-        return self.of_entry(core.taken_entry)
+        taken = link.core.taken
+        if taken < 0:
+            return self.of_entry(~taken)
+        return link.core.slots.number_of(link.peer, taken)
 
     def _put_set(self, link: "LinkPort", frame: bytearray, at: int, kind: int) -> int:
         cover = self._cover
@@ -286,7 +286,7 @@ class CompactEngine(CompactReader):
         record_at = -1
         count = 0
         while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and link.take_offer(self._id, 0):
-            slot = link.core.taken_slot
+            slot = link.core.taken
             full = self.has(FULL) or slots.find_prefix(self._id, 0, PREFIX_SIZE) != slot
             head = OFFER << 5 | (OFFER_FULL if full else 0)
             number = self.assign(slot)

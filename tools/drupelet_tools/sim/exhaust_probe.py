@@ -39,9 +39,9 @@ SCRATCH_CLASSES = {
 }  # fmt: skip
 # Fields without state between two calls; counters that nothing decides by; what never changes.
 SCRATCH = {
-    "Core": "id scratch hash delivered duplicates malformed unknown now_ms message_handle "
-    "message_slot message_group taken_entry taken_slot telemetry again firm "
-    "codec_wait scanner scan_from ack_left message_left offer_left owed_at request_at",
+    "Core": "id delivered duplicates malformed unknown now_ms message_handle "
+    "message_slot taken telemetry again firm "
+    "scanner scan_from ack_left message_left offer_left owed_at request_at",
     "Graph": "ids slot handle ephemeral refused invalid _private",
     "Node": "event_handle event_again",
     "OfferPool": "replaced",

@@ -37,8 +37,7 @@ class Engine:
         self.peer = real.peer
         self.visits = False
         self.interactive = True
-        self.core.taken_slot = self.core.taken_entry = self.core.message_slot = -1
-        self.core.message_group = 0
+        self.core.message_slot = -1
         self.kind = 0
         self.left = 0
         self.seen = 0
@@ -51,7 +50,7 @@ class Engine:
         if self.kind != kind or not self.left:
             return False
         self.left -= 1
-        self.core.taken_slot = self.left
+        self.core.taken = self.left
         copy(buf, at, self.core.slots.ids, self.left * 32, 32)
         return True
 
