@@ -69,11 +69,9 @@ class Clocks:
         """Move to the epoch that holds `now_ms`; a clock that went back is not followed."""
         passed_ms = elapsed_ms(now_ms, self.starts_ms[peer])
         if passed_ms < _BACK_MS:
-            passed = passed_ms // self.epochs_ms[peer]
-            if passed:
-                self.epochs[peer] = (self.epochs[peer] + passed) & 0xFFFF
-                start_ms = later_ms(self.starts_ms[peer], passed * self.epochs_ms[peer])
-                self.starts_ms[peer] = start_ms
+            epoch_ms = self.epochs_ms[peer]
+            self.epochs[peer] = (self.epochs[peer] + passed_ms // epoch_ms) & 0xFFFF
+            self.starts_ms[peer] = elapsed_ms(now_ms, passed_ms % epoch_ms)
         return self.epochs[peer]
 
     def until_ms(self, peer: int, now_ms: int, epochs: int) -> int:
@@ -106,16 +104,15 @@ class Clocks:
         Who had the last one leaves the others the first half of the next epoch: a carrier that
         leads nowhere must not take them all.
         """
-        if self.shared is None or peer not in self.shared:
+        last = self.shared.get(peer) if self.shared is not None else None
+        if last is None or last[1] is None:
             return 0
-        last = self.shared[peer]
-        if last[1] is None:
-            return 0
+        is_last = last[1] is link
         if last[0] == self.epochs[peer]:
-            return 0 if last[1] is link else -1
-        passed_ms = elapsed_ms(now_ms, self.starts_ms[peer])
-        wait_ms = (self.epochs_ms[peer] >> 1) - passed_ms
-        return wait_ms if last[1] is link and passed_ms < _BACK_MS and wait_ms > 0 else 0
+            return 0 if is_last else -1
+        # Until the next epoch less half of one.
+        wait_ms = self.until_ms(peer, now_ms, 1) - (self.epochs_ms[peer] + 1) // 2
+        return max(wait_ms, 0) if is_last else 0
 
 
 class Pace:

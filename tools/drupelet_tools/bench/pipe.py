@@ -204,11 +204,7 @@ class Pair:
 
     def contact(self) -> None:
         """A comes within reach of B again: a profile that greets does so."""
-        link = self.links[0]
-        greet = getattr(link.codec, "greet", None)
-        if greet is not None:
-            greet()
-            link.attention = True
+        self.links[0].greet()
 
     def back_up(self) -> None:
         """Keep a copy of what B has."""
