@@ -67,9 +67,9 @@ class Graph(Window):
         """Let a client look after a group (row); None: the default one."""
         self._clients[group] = client or _DEFAULT
 
-    def finder(self, group: int) -> "ClientPort":
-        """Who finds the dependencies in the bodies of a group."""
-        headed = self.members.family(group) == FAMILY_MVDS or self.reader.bare
+    def finder(self, group: int, reader: BodyReader) -> "ClientPort":
+        """Who finds the dependencies in the body of a group that a reader has open."""
+        headed = self.members.family(group) == FAMILY_MVDS or reader.bare
         return HEADED if headed else self._clients[group]
 
     # --- taking in ---
@@ -137,9 +137,9 @@ class Graph(Window):
     ) -> int:  # fmt: skip
         if missing and self.room(True) < 0:
             return E_CAPACITY
-        state = STATE_PRIVATE if verdict == KEEP else STATE_DELIVERED
-        if missing:
-            state = STATE_PENDING
+        state = STATE_PENDING if missing else self._state_by(group, verdict)
+        if state < 0:
+            return state
         reader = self.reader
         number = self.members.group_numbers[group]
         if where == _FROM_BUFFER:
@@ -152,14 +152,26 @@ class Graph(Window):
         """A message is in the log: follow up what its client said."""
         self.entered(slot, handle)
         self.promoted = True
-        if verdict == SHARE and self._private:
-            from drupelet.manage import share
-
-            share(self, group, handle)
-        elif verdict == DELETE:
+        if verdict == DELETE:
             from drupelet.manage import delete
 
             delete(self, group, handle)
+
+    def _state_by(self, group: int, verdict: int) -> int:
+        """The state in which the reader's message enters the log, or a code.
+
+        What it depends on is shared before: it would not be validated again after a power cut.
+        One to be deleted is private until then: no cut shares it, and what is behind it is found.
+        """
+        if verdict != SHARE:
+            return STATE_PRIVATE
+        if self._private:
+            from drupelet.manage import share
+
+            code = share(self, group, 0)
+            if code != OK:
+                return code
+        return STATE_DELIVERED
 
     def _is_ephemeral(self, group: int) -> bool:
         if self.members.family(group) != FAMILY_MVDS:
@@ -184,7 +196,7 @@ class Graph(Window):
 
         E_PEER when its client cannot read the body, _POISONED when one of them is invalid.
         """
-        client = self.finder(group)
+        client = self.finder(group, self.reader)
         count = client.dependencies(self.reader)
         missing = 0
         self._private = False
@@ -221,7 +233,7 @@ class Graph(Window):
         group = self.slots.groups[slot]
         if not self.reader.open_stored(group, self.slots.handles[slot]):
             return
-        client = self.finder(group)
+        client = self.finder(group, self.reader)
         for row in range(client.dependencies(self.reader)):
             if not client.dependency_into(self.reader, row, self.ids):
                 break
@@ -261,7 +273,6 @@ class Graph(Window):
         """A pending message waits no longer: True when it entered the log, else it is buried."""
         slots = self.slots
         group = slots.groups[slot]
-        private = self._private
         verdict = self._clients[group].validate(self.reader) if not missing else INVALID
         old = slots.handles[slot]
         if verdict == INVALID:
@@ -273,7 +284,9 @@ class Graph(Window):
             return False
         if verdict == SHARE and self.reader.source and self._is_ephemeral(group):
             verdict = KEEP
-        handle = self.store.promote(old, STATE_PRIVATE if verdict == KEEP else STATE_DELIVERED)
+        handle = self._state_by(group, verdict)
+        if handle > 0:
+            handle = self.store.promote(old, handle)
         if handle < 0:
             self._left_out = True  # a full log may have room in the next epoch
             return False
@@ -284,7 +297,6 @@ class Graph(Window):
             self.sticks[lost] = handle
         slots.handles[slot] = handle
         slots.flags[slot] = USED
-        self._private = private
         self._enter(slot if verdict == SHARE else -1, handle, group, verdict)
         if verdict != SHARE:
             self.release(slot)

@@ -1,17 +1,20 @@
 """What a client decides now and then, and what changes on a running node; loaded when it does.
 
 Sharing a message that was kept to itself shares all that it depends on (BSP v1 section 5), first
-things first, so that a power cut leaves nothing shared without its dependencies. Deleting keeps a
-message's place: its id and its edges. Leaving a group drops its messages; its id is refused until
-it is joined again. A removed peer's row is free for another one.
+things first, so that a power cut leaves nothing shared without its dependencies. A wake state by
+which every peer may miss it goes before each, so that a cut loses none on its way. Deleting keeps
+a message's place: its id and its edges. Leaving a group drops its messages; its id is refused
+until it is joined again. A removed peer's row is free for another one.
 """
 
 from drupelet._compat import const
 from drupelet.errors import E_STORAGE, OK
-from drupelet.flashread import STATE_PENDING, STATE_PRIVATE
-from drupelet.limits import DEPENDENCIES_MAX, ID_SIZE
+from drupelet.flashread import STATE_PENDING
+from drupelet.limits import DEPENDENCIES_MAX, GONE_HANDLE, ID_SIZE
+from drupelet.members import FAMILY_MVDS
 from drupelet.memory import copy
-from drupelet.slots import PENDING, STICK_ROW
+from drupelet.reader import BodyReader
+from drupelet.slots import PENDING, STICK_HOLDS, STICK_ROW
 from drupelet.states import ACK, ACKING, HOLD
 
 TYPE_CHECKING = False
@@ -28,48 +31,52 @@ _MEMBER_PEER = const(2)
 def share(graph: "Graph", group: int, handle: int) -> int:
     """Share a message and, before it, what it depends on that is not shared; OK or a code.
 
-    Depth first over a path of bounded length: where that overflows, its beginning is forgotten
-    and the walk begins again from `handle`, with less to do. It goes through what was deleted.
+    `handle` 0: only what the message depends on that the graph is looking at.
+    Depth first over a path of bounded length: where that overflows, it is forgotten, and the walk
+    begins again from `handle`, with less to do. It goes through what was deleted.
     """
-    path = [0] * (graph.slots.count + 1)
-    id = bytearray(ID_SIZE)
-    depth = 0
-    path[0] = handle
-    while True:
-        deeper = _private_parent(graph, group, path[depth], id)
-        if deeper:
-            if depth + 1 == len(path):
-                half = len(path) // 2
-                for row in range(len(path) - half):
-                    path[row] = path[row + half]
-                depth -= half
-            depth += 1
-            path[depth] = deeper
-            continue
-        code = _open_up(graph, path[depth])
-        if code != OK or path[depth] == handle:
-            return code
-        if depth:
-            depth -= 1
-        else:
-            path[0] = handle
-
-
-def _open_up(graph: "Graph", handle: int) -> int:
     store = graph.store
-    if store.load(handle) != OK or not store.private:
-        return OK
-    here = store.state == STATE_PRIVATE
-    code = store.open_up(handle)
-    if code == OK and here:
-        _show(graph, handle)
-    return code
+    path = [handle]
+    id = bytearray(ID_SIZE)
+    reader = BodyReader(store)
+    lowest = GONE_HANDLE
+    while True:
+        here = path[-1]
+        deeper = _private_parent(graph, group, reader if here else graph.reader, here, id)
+        if deeper:
+            if len(path) > graph.slots.count:
+                path = []
+            path.append(deeper)
+            continue
+        code = OK
+        # What went to make room cannot be opened up.
+        if here and (store.load(here) != OK or store.private):
+            if here < lowest:
+                # Peers have passed it, so the record alone would reach none after a power cut.
+                lowest = here
+                cursors = list(graph.cursors)
+                for peer in range(len(cursors)):
+                    graph.cursors[peer] = min(cursors[peer], here - 1)
+                graph.dirty = True
+                code = graph.save()
+                graph.cursors = cursors
+            if code == OK:
+                code = store.open_up(here)
+            if code == OK:
+                _show(graph, here)
+        if code != OK or here == handle:
+            return code
+        path.pop()
+        if not path:
+            path.append(handle)
 
 
 def _show(window: "Window", handle: int) -> None:
     """A message in the log is shared from now on: it goes to all who share its group."""
     store = window.store
+    window.dirty = True
     for peer in range(window.members.peers):
+        window.sticks[peer * STICK_ROW + STICK_HOLDS] = 0  # our bundle went without it
         # Else the cursor comes to it; where there is no room, it goes back to what is before.
         if handle <= window.cursors[peer] and window.take_up(handle, peer) == -1:
             window.cursors[peer] = 0
@@ -80,22 +87,34 @@ def _show(window: "Window", handle: int) -> None:
             window.changed(peer)
 
 
-def _private_parent(graph: "Graph", group: int, handle: int, id: bytearray) -> int:
-    """The handle of a dependency that is not shared yet; 0: there is none."""
+def _private_parent(
+    graph: "Graph", group: int, reader: BodyReader, handle: int, id: bytearray
+) -> int:
+    """The handle of a dependency that is not shared yet; 0: there is none.
+
+    `handle` 0: of the message that the reader has open.
+    """
     store = graph.store
-    reader = graph.reader
-    row = 0
-    while True:
-        # Looking at a parent has moved the reader.
+    members = graph.members
+    last = GONE_HANDLE
+    if handle:
+        if members.family(group) == FAMILY_MVDS:
+            last = handle  # its ids do not cover what they depend on: there may be a circle
         if not reader.open_stored(group, handle):
             return 0
-        finder = graph.finder(group)
-        if row >= finder.dependencies(reader) or not finder.dependency_into(reader, row, id):
-            return 0
-        row += 1
-        parent = store.find(id, 0)
-        if parent > 0 and store.load(parent) == OK and store.private:
-            return parent
+    finder = graph.finder(group, reader)
+    for row in range(finder.dependencies(reader)):
+        if finder.dependency_into(reader, row, id):
+            parent = store.find(id, 0)
+            # Whoever writes a message may name one of another group.
+            if (
+                0 < parent < last
+                and store.load(parent) == OK
+                and store.private
+                and store.group == members.group_numbers[group]
+            ):
+                return parent
+    return 0
 
 
 def delete(graph: "Graph", group: int, handle: int) -> int:
@@ -107,7 +126,7 @@ def delete(graph: "Graph", group: int, handle: int) -> int:
     edges = bytearray(1 + DEPENDENCIES_MAX * ID_SIZE)
     id = bytearray(ID_SIZE)
     slot = graph.slots.find(store.id, 0)
-    finder = graph.finder(group)
+    finder = graph.finder(group, reader)
     count = finder.dependencies(reader)
     assert 0 <= count <= DEPENDENCIES_MAX  # it was delivered
     for row in range(count):

@@ -296,11 +296,15 @@ class Node(Publisher):
             window.dirty = True
 
     def share_message(self, handle: int) -> int:
-        """Share a message that its client kept, and all that it depends on; OK or a code."""
+        """Share a message that its client kept, and all that it depends on; OK or a code.
+
+        With OK it is durable: it reaches the peers whatever happens.
+        """
         from drupelet.manage import share
 
         group = self._group_of(handle)
-        return E_STORAGE if group < 0 else share(self.core.graph, group, handle)
+        code = E_STORAGE if group < 0 else share(self.core.graph, group, handle)
+        return self.store.barrier() if code == OK else code
 
     def delete(self, handle: int) -> int:
         """Delete a message and keep its place in the graph; OK or a code.
