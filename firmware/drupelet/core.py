@@ -18,6 +18,7 @@ from drupelet.schedule import Clocks
 from drupelet.slots import MessageSlots, OfferPool
 
 PART_ROW = const(6)
+OUT_ROW = const(8)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,9 +74,9 @@ class Core:
         self.part_owners = bytearray(parts_max)
         self.part_keys = bytearray(8 * (parts_max + peers_max))
         self.part_rows = [0] * (PART_ROW * parts_max)
-        # What goes out in pieces to each peer: how far it has come, over whatever link. Which
-        # content it is stands in `part_keys`, behind those that come in.
-        self.out_sizes = [0] * peers_max
+        # What goes out in pieces to each peer, over whatever link: what `segments` notes of it.
+        # Which content it is stands in `part_keys`, behind those that come in.
+        self.out_rows = bytearray(OUT_ROW * peers_max)
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0

@@ -7,7 +7,7 @@ epochs and back-off; a stick has no epochs, a visit writes everything that is no
 from drupelet._compat import const
 from drupelet.backoff import counted, interval_epochs
 from drupelet.blackbox import CODE_OFFERED, CODE_REQUESTED, CODE_SENT, COUNT_RETRANSMITS
-from drupelet.limits import ID_SIZE
+from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE
 from drupelet.members import FAMILY_MVDS, INVISIBLE, SHARED
 from drupelet.memory import copy
 from drupelet.profiles import family_of
@@ -44,6 +44,7 @@ class Dues(Pace):
     topic: "Topic | None" = None  # all members hear it: what it carries need not go here
     quiet = False  # filters tell what the peer lacks (docs/SPEC.md 14): nothing goes unasked
     interactive: bool
+    offset: int  # of a stick: how far the message that goes out in pieces is written
     visits = False  # a stick: everything at once, no epochs
     _way: int  # the profile in the lower 4 bits
 
@@ -217,6 +218,36 @@ class Dues(Pace):
             core.message_left -= 1
         if not self.long_handle:
             self.long_handle = core.message_handle
+
+    def _over(self, slot: int) -> None:
+        """A message has left, for now: the next long one has its turn."""
+        if slot >= 0:
+            self.note_sent(slot)
+        self._end_long()
+        self.core.message_left = self.core.slots.count
+
+    def _end_long(self) -> None:
+        self.long_handle = 0
+        if self.visits:
+            self.offset = 0
+
+    def content_into(
+        self, frame: bytearray, at: int, offset: int, size: int, group: int
+    ) -> None:  # fmt: skip
+        """Copy bytes of the content of `long_handle`, which the store has loaded."""
+        core = self.core
+        head = CONTENT_HEADER_SIZE - offset
+        if head > 0:
+            head = head if head < size else size
+            scratch = core.scratch
+            copy(scratch, 0, core.members.group_ids, group * ID_SIZE, ID_SIZE)
+            copy(scratch, ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
+            copy(frame, at, scratch, offset, head)
+            offset += head
+            at += head
+            size -= head
+        if size:
+            core.store.read_into(self.long_handle, offset - CONTENT_HEADER_SIZE, frame, at, size)
 
     def _next_logged(self) -> bool:
         """The same for what waits on flash beyond the slots: a stick takes the whole log."""

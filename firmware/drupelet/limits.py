@@ -37,6 +37,8 @@ FRAME_HEADER_SIZE = const(1)
 SEGMENT_HEADER_SIZE = const(13)
 # A transfer that was cut goes on at the last whole piece of this size.
 PIECE_SIZE = const(512)
+# A long message that the peer says nothing about so often lets the next one go.
+SEGMENT_TRIES_MAX = const(4)
 # Frames longer than this on a link per epoch would starve the other links of a board.
 FRAMES_PER_EPOCH_MAX = const(64)
 

@@ -298,7 +298,7 @@ class Link(Bundles):
         core = self.core
         core.firm = False
         self.scan()
-        size = self.state_into(frame) if self._train == FRAMES_PER_EPOCH_MAX else 0
+        size = self.state_into(frame) if self._train >= FRAMES_PER_EPOCH_MAX - 1 else 0
         if size:
             self._count(_LINK_BYTES, size)
             return size

@@ -5,25 +5,25 @@
 
 The content is group id, timestamp and body; its id is the first 8 bytes of the message id. Pieces
 are contiguous. A receiver that sees a gap or what it has already says how far it has come, and the
-sender goes on from there, over whatever carrier comes next; a sender that hears nothing sends the
-last piece again, which the receiver has to answer. It takes in one content
-of a peer at a time, and keeps to a long one: were it to follow a sender that goes on to the next
-message, none would get done. The id is computed from what is read back
-from flash, which verifies the pieces and their durability in one pass.
+sender goes on from there, over whatever carrier comes next. It takes in one content of a peer at a
+time, and both keep to it, or none would get done. On a line that loses pieces the sender asks, by
+the last byte again, before it sends more than is likely to come. The id is computed from what is
+read back from flash, which verifies the pieces and their durability in one pass.
 """
 
 from drupelet._compat import const
-from drupelet.core import PART_ROW
-from drupelet.due import Dues
+from drupelet.core import OUT_ROW, PART_ROW
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
+    FRAMES_PER_EPOCH_MAX,
     ID_SIZE,
     PART_FLUSH_SIZE,
     PART_INCOMING,
     PIECE_SIZE,
     SEGMENT_HEADER_SIZE,
+    SEGMENT_TRIES_MAX,
 )
 from drupelet.members import SHARED
 from drupelet.memory import copy, equal, fill, get_u16, put_u16
@@ -49,8 +49,22 @@ _TOLD = const(3)
 _TOLD_MS = const(4)
 _BOX = const(5)
 assert _BOX < PART_ROW
-# A transfer that stood still for 2^3 epochs gives its part file up to another.
-_STILL_SHIFT = const(3)
+# In `_GAP`: it has left once.
+_ONCE = const(0x10000)
+# In a row of `core.out_rows`: where the next piece begins, u16; how much the peer said that it
+# has, u16; pieces that may leave before it is asked; whether the next one has left once; how often
+# these pieces are halved, 0 while the line loses nothing; how often it was asked without a gain.
+_NEXT = const(0)
+_BASE = const(2)
+_ROOM = const(4)
+_AGAIN = const(5)
+_CAUTION = const(6)
+_TRIES = const(7)
+assert _TRIES < OUT_ROW
+# Eight pieces at once: where 3 of 10 get lost, five of them come, sent twice.
+_CAUTION_MAX = const(3)
+# A transfer that stood still for 2^4 epochs gives its part file up to another.
+_STILL_SHIFT = const(4)
 
 
 class SegmentExchange(Exchange):
@@ -62,27 +76,35 @@ class SegmentExchange(Exchange):
         return 0
 
     def __init__(self, core: "Core", peer: int, visits: bool) -> None:
-        Dues.__init__(self, core, peer, visits)
+        Exchange.__init__(self, core, peer, visits)
         if visits:
-            self.offset = 0  # how far the message that goes out in pieces is written
-
-    # --- out ---
+            self.offset = 0
 
     def segment_into(self, frame: bytearray, limit: int) -> int:
         """Write the next piece of the message `long_handle`; 0 when it is not due any more."""
         core = self.core
         store = core.store
+        row = self.peer * OUT_ROW
         live = not self.visits
         if live:
-            self._take_over()
-        slot = self._slot()
-        due = self.message_due(slot) if slot >= 0 else not live
-        if not due or store.load(self.long_handle) != OK or not store.size:
+            self._stay()
+        loaded = store.load(self.long_handle) == OK and store.size
+        slot = core.slots.find(store.id, 0) if loaded else -1
+        if slot >= 0 and not core.slots.states[self._cell(slot)] & (QUEUED | REQUEST):
+            slot = -1
+        if not loaded or not (self.message_due(slot) if slot >= 0 else self.visits):
             self._end_long()
             return 0
         total = CONTENT_HEADER_SIZE + store.size
-        size = min(limit - SEGMENT_HEADER_SIZE, total)
-        offset = self._resume(slot, total, size) if live else self.offset
+        size = limit - SEGMENT_HEADER_SIZE
+        if live:
+            self._choose(slot, total)
+            offset = get_u16(core.out_rows, row + _NEXT)
+            if not core.out_rows[row + _ROOM]:
+                size = 1  # the last byte again: that is to ask
+                offset -= 1
+        else:
+            offset = self.offset
         size = min(size, total - offset)
         frame[0] = KIND_SEGMENT
         copy(frame, 1, store.id, 0, _KEY_SIZE)
@@ -90,74 +112,90 @@ class SegmentExchange(Exchange):
         put_u16(frame, 11, offset)
         group = core.members.group_slot(store.group)
         core.telemetry = core.is_box(group)
-        self._piece_into(frame, offset, size, group)
+        self.content_into(frame, SEGMENT_HEADER_SIZE, offset, size, group)
         offset += size
         if live:
-            core.out_sizes[self.peer] = offset
+            self._went(slot, offset, total)
         else:
             self.offset = offset
-        if offset == total:
-            if slot >= 0:
-                self.note_sent(slot)
-            self._end_long()
-            if live:
-                fill(core.part_keys, self._out_key(), _KEY_SIZE, 0)
-            core.message_left = core.slots.count  # the next long one has its turn
+            if offset == total:
+                self._over(slot)
         return SEGMENT_HEADER_SIZE + size
 
     def _out_key(self) -> int:
         return (len(self.core.part_owners) + self.peer) * _KEY_SIZE
 
-    def _slot(self) -> int:
-        """The slot where the message `long_handle` is queued for the peer, or -1."""
+    def _stay(self) -> None:
+        """Stay with what was begun, over whatever link: the peer takes in one at a time."""
         slots = self.core.slots
-        for slot in range(slots.count):
-            queued = slots.states[self._cell(slot)] & (QUEUED | REQUEST)
-            if queued and slots.handles[slot] == self.long_handle:
-                return slot
-        return -1
-
-    def _take_over(self) -> None:
-        """Go on with what another link to the peer has begun: it takes in one at a time."""
-        slots = self.core.slots
+        row = self.peer * OUT_ROW
+        rows = self.core.out_rows
         slot = slots.find_prefix(self.core.part_keys, self._out_key(), _KEY_SIZE)
-        if slot >= 0 and self.message_due(slot):
+        if slot < 0 or slots.states[self._cell(slot)] & HOLD:
+            if get_u16(rows, row + _NEXT):  # it came
+                rows[row + _CAUTION] = max(rows[row + _CAUTION], 1) - 1
+                rows[row + _ROOM] = 0
+            self._turn()
+        elif self._cell_wait(self._cell(slot)) > 0 or self.message_due(slot):
             self.long_handle = slots.handles[slot]
 
-    def _resume(self, slot: int, total: int, size: int) -> int:
-        """The offset of a live link's next piece: where the last one ended, on whatever."""
-        core = self.core
-        key_at = self._out_key()
-        offset = 0
-        if equal(core.part_keys, key_at, core.store.id, 0, _KEY_SIZE):
-            offset = core.out_sizes[self.peer]
-        elif total > PART_FLUSH_SIZE and core.slots.send_counts[self._cell(slot)]:
-            # It has left whole, but is not acknowledged: the last piece shows what arrived.
-            offset = total - (size if size < PIECE_SIZE else PIECE_SIZE)
-        copy(core.part_keys, key_at, core.store.id, 0, _KEY_SIZE)
-        return offset
+    def _turn(self) -> None:
+        """Another long message may have its turn."""
+        fill(self.core.part_keys, self._out_key(), _KEY_SIZE, 0)
+        put_u16(self.core.out_rows, self.peer * OUT_ROW + _NEXT, 0)
 
-    def _end_long(self) -> None:
-        self.long_handle = 0
-        if self.visits:
-            self.offset = 0
-
-    def _piece_into(self, frame: bytearray, offset: int, size: int, group: int) -> None:
-        """Copy `size` content bytes from `offset` on; the store has loaded the message."""
+    def _choose(self, slot: int, total: int) -> None:
+        """Begin with the message that the store has loaded, unless it was begun."""
         core = self.core
-        at = SEGMENT_HEADER_SIZE
-        head = CONTENT_HEADER_SIZE - offset
-        if head > 0:
-            head = head if head < size else size
-            scratch = core.scratch
-            copy(scratch, 0, core.members.group_ids, group * ID_SIZE, ID_SIZE)
-            copy(scratch, ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
-            copy(frame, at, scratch, offset, head)
-            offset += head
-            at += head
-            size -= head
-        if size:
-            core.store.read_into(self.long_handle, offset - CONTENT_HEADER_SIZE, frame, at, size)
+        if equal(core.part_keys, self._out_key(), core.store.id, 0, _KEY_SIZE):
+            return
+        at = self.peer * OUT_ROW + _ROOM
+        room = core.out_rows[at]
+        self._go_on(core.store.id, 0, 0)
+        core.out_rows[at] = room or core.out_rows[at]
+        if total > PART_FLUSH_SIZE and core.slots.send_counts[self._cell(slot)]:
+            # It has left whole, but is not acknowledged: its last byte shows what arrived.
+            put_u16(core.out_rows, self.peer * OUT_ROW + _NEXT, total)
+            core.out_rows[at] = 0
+
+    def _go_on(self, id: bytearray, at: int, have: int) -> None:
+        """The content of this key goes on at `have`."""
+        row = self.peer * OUT_ROW
+        rows = self.core.out_rows
+        copy(self.core.part_keys, self._out_key(), id, at, _KEY_SIZE)
+        put_u16(rows, row + _NEXT, have)
+        put_u16(rows, row + _BASE, have)
+        rows[row + _ROOM] = FRAMES_PER_EPOCH_MAX >> rows[row + _CAUTION]
+        rows[row + _AGAIN] = rows[row + _TRIES] = 0
+
+    def _went(self, slot: int, end: int, total: int) -> None:
+        """A piece up to `end` has left: see what follows it."""
+        row = self.peer * OUT_ROW
+        rows = self.core.out_rows
+        caution = rows[row + _CAUTION]
+        asks = not rows[row + _ROOM]
+        early = asks or end <= get_u16(rows, row + _BASE) + PIECE_SIZE
+        rows[row + _AGAIN] = int(caution and early and not rows[row + _AGAIN])
+        if rows[row + _AGAIN]:
+            return
+        if not asks:
+            put_u16(rows, row + _NEXT, end)
+            if caution:
+                rows[row + _ROOM] -= 1
+            if end < total or not rows[row + _ROOM]:
+                return
+        rows[row + _TRIES] += 1
+        if not asks or not caution or rows[row + _TRIES] >= SEGMENT_TRIES_MAX:
+            self._turn()
+            self._over(slot)
+            return
+        # It answers in its next epoch, if it does; else it is asked again.
+        if rows[row + _TRIES] == 1 and get_u16(rows, row + _NEXT) == total:
+            self.note_sent(slot)
+        else:
+            cell = self._cell(slot)
+            self.core.slots.sent(cell, self.core.slots.send_counts[cell] or 1, self.epoch)
+        self._end_long()
 
     def on_state(self, frame: bytearray, size: int) -> int:
         """The peer tells how much of a content it has: go on from there."""
@@ -169,21 +207,38 @@ class SegmentExchange(Exchange):
             return OK
         have = get_u16(frame, 9)
         store = self.core.store
-        known = store.load(slots.handles[slot]) == OK
-        if not known or have >= CONTENT_HEADER_SIZE + store.size:
+        if store.load(slots.handles[slot]) != OK or have >= CONTENT_HEADER_SIZE + store.size:
             have = 0
-        copy(self.core.part_keys, self._out_key(), frame, 1, _KEY_SIZE)
-        self.core.out_sizes[self.peer] = have
         if self.visits:
             self.offset = have
         self._step(slot, GOT_REQUEST)  # it asks for the rest
-        slots.send_counts[self._cell(slot)] = 0
-        # The peer takes in this one, and only this one, now.
-        self.long_handle = slots.handles[slot]
         self.attention = True
+        if self._learn(frame, have):
+            # The peer takes in this one, and only this one, now.
+            slots.send_counts[self._cell(slot)] = 0
+            self.long_handle = slots.handles[slot]
         return OK
 
-    # --- in ---
+    def _learn(self, frame: bytearray, have: int) -> bool:
+        """See from a state how much the line loses; False when another one has its turn."""
+        row = self.peer * OUT_ROW
+        rows = self.core.out_rows
+        caution = rows[row + _CAUTION]
+        same = equal(self.core.part_keys, self._out_key(), frame, 1, _KEY_SIZE)
+        base = get_u16(rows, row + _BASE)
+        sent = get_u16(rows, row + _NEXT) - base
+        if same and have == base and caution and rows[row + _ROOM]:
+            return True  # what is under way was not there yet
+        if not same or have - base << 1 < sent:
+            rows[row + _CAUTION] = min(caution + 1, _CAUTION_MAX)
+        elif caution and 0 < sent <= have - base:
+            rows[row + _CAUTION] = caution - 1
+        tries = rows[row + _TRIES]
+        self._go_on(frame, 1, have)
+        rows[row + _TRIES] = tries if same and have <= base else 0
+        if same and have < base:
+            self._turn()  # it lost or refused what it had
+        return not same or have >= base
 
     def begun(self, id: bytearray, at: int) -> bool:
         """True when we have a part of this message from the peer: it is told, not asked for."""
@@ -209,8 +264,10 @@ class SegmentExchange(Exchange):
         rows = core.part_rows
         if part < 0 or not rows[row + _GAP]:
             return 0
-        gap = rows[row + _GAP]
-        rows[row + _GAP] = 0
+        gap = rows[row + _GAP] & 0xFFFF
+        # On a line that loses more than one piece the answer may get lost, too: it goes twice.
+        twice = rows[row + _TOLD] and rows[row + _GAP] == gap
+        rows[row + _GAP] = gap | _ONCE if twice else 0
         if core.store.part_size(PART_INCOMING + part) != gap - 1:
             return 0  # it has grown since: the sender is at it already
         rows[row + _TOLD] = gap
@@ -228,7 +285,7 @@ class SegmentExchange(Exchange):
         row = part * PART_ROW
         rows = self.core.part_rows
         told_ms = elapsed_ms(self.core.now_ms, rows[row + _TOLD_MS])
-        if rows[row + _TOLD] != have + 1 or told_ms >> 1 >= self.epoch_ms:
+        if rows[row + _TOLD] != have + 1 or told_ms >= self.epoch_ms:
             rows[row + _GAP] = have + 1
 
     def on_segment(self, frame: bytearray, size: int) -> int:
@@ -250,7 +307,7 @@ class SegmentExchange(Exchange):
             if self.sight(slot):
                 self._step(slot, GOT_MESSAGE)
             return OK
-        part = self._open(frame, offset, total)
+        part = self._open(frame, total)
         if part < 0:
             return E_CAPACITY
         row = part * PART_ROW
@@ -261,7 +318,9 @@ class SegmentExchange(Exchange):
         file = PART_INCOMING + part
         have = core.store.part_size(file)
         if offset > have or end <= have < total:
-            self._missed(part, have)
+            # What ends where the run ends is a copy, unless it is a byte that asks.
+            if end != have or size == SEGMENT_HEADER_SIZE + 1:
+                self._missed(part, have)
             return OK
         code = OK
         if end > have:
@@ -287,7 +346,7 @@ class SegmentExchange(Exchange):
         self.core.telemetry = self.core.is_box(group)
         return True
 
-    def _open(self, frame: bytearray, offset: int, total: int) -> int:
+    def _open(self, frame: bytearray, total: int) -> int:
         """The part that this content goes into; -1 when others have them all."""
         core = self.core
         owners = core.part_owners
@@ -305,7 +364,7 @@ class SegmentExchange(Exchange):
         same = same and rows[row + _TOTAL] == total
         if owners[part] == self.peer + 1 and same:
             return part
-        if owners[part] and not self._gives_way(part, offset):
+        if owners[part] and not self._gives_way(part):
             if owners[part] == self.peer + 1:
                 self._missed(part, core.store.part_size(PART_INCOMING + part))
             return -1
@@ -319,11 +378,10 @@ class SegmentExchange(Exchange):
             return -1
         return part
 
-    def _gives_way(self, part: int, offset: int) -> bool:
-        """True when a part's content is short, stands still, or came another way."""
+    def _gives_way(self, part: int) -> bool:
+        """True when a part is empty, stands still, or its content came another way."""
         core = self.core
-        ours = core.part_owners[part] == self.peer + 1
-        if ours and not offset and core.store.part_size(PART_INCOMING + part) < PART_FLUSH_SIZE:
+        if not core.store.part_size(PART_INCOMING + part):
             return True
         known = core.slots.find_prefix(core.part_keys, part * _KEY_SIZE, _KEY_SIZE) >= 0
         still_ms = elapsed_ms(core.now_ms, core.part_rows[part * PART_ROW + _GREW_MS])
