@@ -4,7 +4,7 @@ from drupelet.graph import HEADED
 from drupelet.limits import ID_SIZE
 from drupelet.memory import equal
 from drupelet.reader import BodyReader
-from drupelet.slots import MARKED, PENDING
+from drupelet.slots import CLIMBED, MARKED, PENDING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,34 +12,41 @@ if TYPE_CHECKING:
 
 
 def waits_for_itself(graph: "Graph", id: bytearray) -> bool:
-    """True when the message that the graph looks at would wait, through others, for itself."""
+    """True when the message that the graph looks at would wait, through others, for itself.
+
+    What waits already is in no circle, so only the ancestors of the new one are read, each once.
+    Parents mostly came first, so a pass goes from the last slot to the first.
+    """
     slots = graph.slots
     group = graph.reader.group
-    out = bytearray(ID_SIZE)
-    other = BodyReader(graph.store)
-    changed = True
-    while changed:
-        changed = False
-        for slot in range(slots.count):
-            flags = slots.flags[slot]
-            if flags & PENDING and not flags & MARKED and slots.groups[slot] == group:
-                other.open_stored(group, slots.handles[slot])
-                if _waits_for(graph, other, id, out):
-                    slots.flags[slot] |= MARKED
-                    changed = True
-    found = _waits_for(graph, graph.reader, id, out)
+    other = graph.climber
+    if other is None:
+        other = graph.climber = BodyReader(graph.store)
+    found = _climb(graph, graph.reader, group, id)
+    left = True
+    while left and not found:
+        left = False
+        for slot in range(slots.count - 1, -1, -1):
+            if slots.flags[slot] & (MARKED | CLIMBED) == MARKED and not found:
+                slots.flags[slot] |= CLIMBED
+                left = True
+                if other.open_stored(group, slots.handles[slot]):
+                    found = _climb(graph, other, group, id)
     for slot in range(slots.count):
-        slots.flags[slot] &= ~MARKED & 0xFF
+        slots.flags[slot] &= ~(MARKED | CLIMBED) & 0xFF
     return found
 
 
-def _waits_for(graph: "Graph", reader: BodyReader, id: bytearray, out: bytearray) -> bool:
-    """True when a message names `id`, or one that is marked, as a parent."""
+def _climb(graph: "Graph", reader: BodyReader, group: int, id: bytearray) -> bool:
+    """Mark the parents of a message that wait, too; True when `id` is one of its parents."""
     client = HEADED
+    slots = graph.slots
+    parent = graph.ids  # behind it is the parent that is missing
     for row in range(client.dependencies(reader)):
-        if client.dependency_into(reader, row, out):
-            slot = graph.slots.find(out, 0)
-            marked = slot >= 0 and graph.slots.flags[slot] & MARKED != 0
-            if marked or equal(out, 0, id, 0, ID_SIZE):
+        if client.dependency_into(reader, row, parent):
+            if equal(parent, 0, id, 0, ID_SIZE):
                 return True
+            slot = slots.find(parent, 0)
+            if slot >= 0 and slots.flags[slot] & PENDING and slots.groups[slot] == group:
+                slots.flags[slot] |= MARKED
     return False

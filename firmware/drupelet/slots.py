@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 USED = const(1)
 PENDING = const(2)  # some dependency is not delivered yet
 EPHEMERAL = const(4)  # sent once to each peer, offered to none
-MARKED = const(8)  # for the length of one walk over the slots
+MARKED = const(8)  # found by a walk from child to parent, for as long as it lasts
+CLIMBED = const(16)  # and its own parents are marked, too
 
 OFFERED = const(1)  # the peer offered it, we do not hold it and have not asked for it
 REQUESTED = const(2)  # offered and asked for; MVDS asks until it comes

@@ -6,10 +6,31 @@ from collections.abc import Iterator
 
 import pytest
 
-from devices import ACK, MESSAGE, OFFER, REQUEST, Bsp, Device, Mvds, Payload, record
+from devices import (
+    ACK,
+    MESSAGE,
+    OFFER,
+    REQUEST,
+    Bsp,
+    Device,
+    Mvds,
+    Payload,
+    field_of,
+    record,
+)
 from drupelet.errors import E_PEER, OK
 from drupelet.members import INVISIBLE, SHARED
-from drupelet.node import BATCH, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1, Node
+from drupelet.node import (
+    BATCH,
+    CARRIER_SERIAL,
+    FAMILY_BSP,
+    FAMILY_MVDS,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+    PROFILE_MVDS_1,
+    Link,
+    Node,
+)
 from helpers import Draw, Member, Network, check_causal
 from ram_store import RamStore
 
@@ -199,14 +220,17 @@ def low_stack() -> Iterator[None]:
         sys.setrecursionlimit(limit)
 
 
-def host_node(pool: int) -> tuple[Node, RamStore, int, object]:
-    store = RamStore()
+def host_node(
+    pool: int, family: int = FAMILY_BSP, store: RamStore | None = None
+) -> tuple[Node, RamStore, int, Link]:
+    store = store or RamStore()
     node = Node(store, lambda: 0, 1, 1, pool, pool)
-    group = node.join_id(b"g" * 32, 0)
+    group = node.join_id(b"g" * 32, family)
     peer = node.add_peer(b"peer")
     node.share(group, peer, SHARED)
     node.boot(0)
-    return node, store, group, node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH)
+    profile = PROFILE_MVDS_1 if family == FAMILY_MVDS else PROFILE_BSP_1
+    return node, store, group, node.link(peer, profile, CARRIER_SERIAL, 1000, BATCH)
 
 
 def chain(count: int) -> list[bytes]:
@@ -253,3 +277,49 @@ def test_a_deep_chain_costs_a_board_no_more_than_its_tables() -> None:
             link.receive(bytearray(frame), len(frame), rounds * 1000)
             assert node.pending_count() <= 7
     assert node.pending_count() == 0
+
+
+class CountingStore(RamStore):
+    """Counts how often a message is looked up, which on flash or in a database is what costs."""
+
+    loads = 0
+
+    def load(self, handle: int) -> int:
+        self.loads += 1
+        return super().load(handle)
+
+
+def mvds_chain(count: int, width: int) -> list[bytes]:
+    """Frames of MVDS messages, each of which names up to `width` of those before as parents."""
+    wire = Mvds()
+    ids: list[bytes] = []
+    frames = []
+    for number in range(count):
+        body = b"%d" % number
+        meta = b"".join(field_of(1, id) for id in ids[-width:])
+        inside = field_of(1, b"g" * 32) + field_of(2, number) + field_of(3, body)
+        frames.append(bytes([wire.kind]) + field_of(4, inside + field_of(4, meta)))
+        ids.append(wire.id_of(b"g" * 32, number, body))
+    return frames
+
+
+@pytest.mark.usefixtures("low_stack")
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("order", ["forth", "back", "mixed"])
+def test_looking_for_a_circle_reads_each_ancestor_once(order: str, width: int) -> None:
+    """MVDS parents are not hashed: a message that has to wait is looked at for a circle."""
+    store = CountingStore()
+    node, _, _, link = host_node(DEEP + 1, FAMILY_MVDS, store)
+    root, *frames = mvds_chain(DEEP, width)
+    if order == "back":
+        frames.reverse()
+    elif order == "mixed":
+        random.Random(5).shuffle(frames)
+    for waiting, frame in enumerate(frames):
+        store.loads = 0
+        assert link.receive(bytearray(frame), len(frame), 0) == OK
+        bound = 8 + (0 if order == "back" else waiting)
+        assert store.loads <= bound, f"{store.loads} for one that waits with {waiting} others"
+    assert node.pending_count() == DEEP - 1 and not node.malformed
+    assert link.receive(bytearray(root), len(root), 0) == OK
+    assert node.delivered == DEEP and node.pending_count() == 0
