@@ -12,7 +12,14 @@ from drupelet.limits import (
     PART_INCOMING,
     SCRATCH_SIZE,
 )
-from drupelet.members import FAMILIES, FAMILY_MVDS, GROUP_TELEMETRY, HEAD_PARENTS, Members
+from drupelet.members import (
+    FAMILIES,
+    FAMILY_MVDS,
+    GROUP_TELEMETRY,
+    HEAD_EPHEMERAL,
+    HEAD_PARENTS,
+    Members,
+)
 from drupelet.memory import get_u16
 from drupelet.schedule import Clocks
 from drupelet.slots import MessageSlots, OfferPool
@@ -67,6 +74,7 @@ class Core:
         # By family: each brings its own with its first group.
         self._hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)
+        self.brief = 0  # not 0: the copy that was identified last is ephemeral
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
         # Incoming part files: the peer (row + 1) whose content each takes in, which content, and
@@ -157,8 +165,10 @@ class Core:
         `stamp` is the timestamp's: below zero is none (BSP v1 3), though segments may bring it.
         Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
         """
+        self.brief = 0
         if self.members.family(group) != FAMILY_MVDS:
             return E_PEER if stamp & 0x80 else 0
+        self.brief = first & HEAD_EPHEMERAL
         count = first & HEAD_PARENTS
         head = 1 + count * ID_SIZE
         return head if count <= DEPENDENCIES_MAX and head <= size else E_PEER

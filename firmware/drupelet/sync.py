@@ -171,18 +171,20 @@ class Exchange(Dues):
     def known(self, id: bytearray, at: int) -> bool:
         """True for a message that we have already: it is acknowledged again, nothing else.
 
-        The peer sent its whole content, so the group is one that it sees.
+        The peer sent its whole content, so the group is one that it sees. Whether it waits for an
+        acknowledgement its own copy says: that is not hashed, and another peer's may differ.
         """
         core = self.core
         slot = core.slots.find(id, at)
         core.message_slot = slot
         if slot >= 0:
-            self._step(slot, GOT_MESSAGE)
+            if not core.brief:
+                self._step(slot, GOT_MESSAGE)
             core.trace(core.now_ms, CODE_DUPLICATE, self._number(), 0, slot)
-        elif core.store.find(id, at) > 0:
-            core.offers.add(id, at, self.peer, OWED, self.epoch)
-        else:
+        elif core.store.find(id, at) <= 0:
             return False
+        elif not core.brief:
+            core.offers.add(id, at, self.peer, OWED, self.epoch)
         core.duplicates += 1
         self._came(True)
         core.box.count(COUNT_DUPLICATES, 1)

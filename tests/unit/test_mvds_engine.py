@@ -94,6 +94,37 @@ def test_an_ephemeral_message_is_sent_once_and_goes_no_further(mode) -> None:
     assert network.lines["b", "a"].sent == 0, "nobody waits for an acknowledgement"
 
 
+@pytest.mark.parametrize("size", [6, 2000], ids=["whole", "in pieces"])
+def test_whether_a_copy_is_acknowledged_the_copy_says(size) -> None:
+    """Metadata is not hashed: one peer's copy may be ephemeral, another's of the same id not."""
+    draw = Draw(7)
+    made = members(draw, 3)
+    network = Network(draw, made, [("a", "b"), ("b", "c")], profile=PROFILE_MVDS_1)
+    a, b, c = made
+    once, kept = (bytes((head,)) + b"t" * size for head in (HEAD_METADATA | HEAD_EPHEMERAL, 0))
+    assert a.node.publish(a.group, once, len(once), bytes(8), 0) > 0
+    frames = []
+    frame = bytearray(network.frame_size)
+    while not b.log():
+        network.now_ms += network.epoch_ms
+        while got := a.links["b"].poll_into(frame, network.now_ms):
+            frames.append(bytes(frame[:got]))
+            b.links["a"].receive(frame, got, network.now_ms)
+    for _ in range(3):
+        for copy in frames:
+            b.links["a"].receive(bytearray(copy), len(copy), network.now_ms)
+        for _ in range(8):
+            network.round()
+    assert b.node.duplicates == 3 and network.lines["b", "a"].sent == 0
+    # Who sends it as any other waits for its acknowledgement.
+    assert c.node.publish(c.group, kept, len(kept), bytes(8), network.now_ms) > 0
+    for _ in range(40):
+        network.round()
+    assert len(b.log()) == 1 and b.node.duplicates > 3
+    assert c.node.outstanding(c.numbers["b"]) == 0
+    assert network.lines["b", "a"].sent == 0
+
+
 def test_parents_that_make_a_circle_are_refused() -> None:
     draw = Draw(9)
     made = members(draw, 2)
