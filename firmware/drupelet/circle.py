@@ -19,9 +19,7 @@ def waits_for_itself(graph: "Graph", id: bytearray) -> bool:
     """
     slots = graph.slots
     group = graph.reader.group
-    other = graph.climber
-    if other is None:
-        other = graph.climber = BodyReader(graph.store)
+    other = BodyReader(graph.store)
     found = _climb(graph, graph.reader, group, id)
     left = True
     while left and not found:

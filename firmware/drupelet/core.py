@@ -73,8 +73,8 @@ class Core:
         self.window = Graph(store, self.members, self.slots, self.offers)
         # By family: each brings its own with its first group.
         self._hashes: "list[HashPort | None]" = [None] * FAMILIES
-        self.id = bytearray(ID_SIZE)
-        self.brief = 0  # not 0: the copy that was identified last is ephemeral
+        # Of the copy that was identified last; behind it, whether that is ephemeral (else 0).
+        self.id = bytearray(ID_SIZE + 1)
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
         # Incoming part files: the peer (row + 1) whose content each takes in, which content, and
@@ -165,10 +165,10 @@ class Core:
         `stamp` is the timestamp's: below zero is none (BSP v1 3), though segments may bring it.
         Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
         """
-        self.brief = 0
+        self.id[ID_SIZE] = 0
         if self.members.family(group) != FAMILY_MVDS:
             return E_PEER if stamp & 0x80 else 0
-        self.brief = first & HEAD_EPHEMERAL
+        self.id[ID_SIZE] = first & HEAD_EPHEMERAL
         count = first & HEAD_PARENTS
         head = 1 + count * ID_SIZE
         return head if count <= DEPENDENCIES_MAX and head <= size else E_PEER

@@ -46,8 +46,6 @@ _POISONED = const(-100)
 class Graph(Window):
     """Decides whether a message enters the log, waits, is refused or buried."""
 
-    climber: "BodyReader | None" = None  # of `circle`, which few nodes need
-
     def __init__(
         self, store: "StorePort", members: "Members", slots: "MessageSlots", offers: "OfferPool"
     ) -> None:

@@ -177,13 +177,14 @@ class Exchange(Dues):
         core = self.core
         slot = core.slots.find(id, at)
         core.message_slot = slot
+        ephemeral = core.id[ID_SIZE]
         if slot >= 0:
-            if not core.brief:
+            if not ephemeral:
                 self._step(slot, GOT_MESSAGE)
             core.trace(core.now_ms, CODE_DUPLICATE, self._number(), 0, slot)
         elif core.store.find(id, at) <= 0:
             return False
-        elif not core.brief:
+        elif not ephemeral:
             core.offers.add(id, at, self.peer, OWED, self.epoch)
         core.duplicates += 1
         self._came(True)
