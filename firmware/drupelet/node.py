@@ -157,6 +157,10 @@ class Node(Publisher):
         members = self.core.members
         number = self.store.member(_MEMBER_GROUP, id, 0, ID_SIZE)
         check(number, "no room for another group")
+        if family != FAMILY_BSP:
+            from drupelet.families import keep_family
+
+            keep_family(self.core, number, family)
         bring_family(self.core, family)
         check(members.add_group(number, id, family, flags), "groups_max reached")
         self.core.regroup(members.group_slot(number), client)

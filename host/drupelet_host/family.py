@@ -6,9 +6,10 @@ metadata, timestamps in seconds; bsp-0 Briar's, whose bodies are the payload alo
 
 from drupelet.clients import READINGS_CLIENT_ID, Author
 from drupelet.clients_bsp0 import join as join_bsp0
+from drupelet.families import keep_family
 from drupelet.hashes import group_id_into
 from drupelet.limits import ID_SIZE
-from drupelet.members import FAMILY_MVDS, HEAD_METADATA, HEAD_PARENTS
+from drupelet.members import FAMILY_BSP, FAMILY_MVDS, HEAD_METADATA, HEAD_PARENTS
 from drupelet.node import Node
 from drupelet.wire import bsp0
 from drupelet_host import clock
@@ -45,7 +46,10 @@ def join(node: Node, settings: Config) -> int:
         return join_bsp0(node, BSP_0_CLIENT, BSP_0_VERSION, descriptor)
     if settings.family == FAMILY_MVDS_NAME:
         return node.join_id(group_id(settings), FAMILY_MVDS)
-    return node.join(settings.client or READINGS_CLIENT_ID, descriptor)
+    number = node.join(settings.client or READINGS_CLIENT_ID, descriptor)
+    # A board's `join` does not look: code is heap, and few boards know another family.
+    keep_family(node.core, number, FAMILY_BSP)
+    return number
 
 
 def body_of(settings: Config, author: Author, payload: bytes) -> bytes:

@@ -88,3 +88,21 @@ def test_a_family_is_written_as_it_is_read(make_home: Callable[..., Home], tmp_p
         )
         config.create(made)
         assert config.load(made.home) == made
+
+
+@pytest.mark.parametrize(("first", "other"), [("bsp", "mvds"), ("mvds", "bsp")])
+def test_a_store_refuses_a_family_that_was_changed(
+    make_home: Callable[..., Home], first: str, other: str
+) -> None:
+    """The id of the group is the same; that of each of its messages would be another."""
+    home = make_home("a", A)
+    path = home.path / "drupelet.toml"
+    be(home, first)
+    home.start()
+    home.put("one")
+    wait_for(lambda: len(home.log()) == 1, "the first")
+    home.kill()
+    path.write_text(path.read_text().replace(f'family = "{first}"', f'family = "{other}"'))
+    done = home.run("agent")
+    assert done.returncode == 1 and "one id family for life" in done.stderr
+    assert "Traceback" not in done.stderr

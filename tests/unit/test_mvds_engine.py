@@ -5,15 +5,18 @@ import hashlib
 import pytest
 
 from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.members import HEAD_EPHEMERAL, HEAD_METADATA
+from drupelet.errors import CapacityError
+from drupelet.members import FAMILY_BSP_0, HEAD_EPHEMERAL, HEAD_METADATA
 from drupelet.node import (
     BATCH,
+    FAMILY_BSP,
     FAMILY_MVDS,
     INTERACTIVE,
     PROFILE_BSP_1,
     PROFILE_MVDS_1,
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
+    Node,
 )
 from helpers import Draw, Member, Network, check_causal
 
@@ -76,6 +79,27 @@ def test_a_group_of_one_family_does_not_exist_on_a_link_of_another() -> None:
         network.round()
     assert made[1].log() == []
     assert network.lines["a", "b"].sent == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "other"), [(FAMILY_BSP, FAMILY_MVDS), (FAMILY_MVDS, FAMILY_BSP_0)]
+)
+def test_a_group_is_of_one_family_for_life(first, other) -> None:
+    """A message of one, read as the other's, would have another id."""
+    member = Member("a", Draw(1), family=first)
+    group = bytes(member.node.core.members.group_ids[:32])
+    with pytest.raises(CapacityError, match="family"):
+        member.node.join_id(group, other)
+    assert member.node.core.members.family(0) == first
+    member.store.barrier()
+    # After a reboot, before it is joined again, too.
+    store = member.make_store()
+    store.open()
+    with pytest.raises(CapacityError, match="family"):
+        Node(store, lambda: 0, 4, 2, 8, 8).join_id(group, other)
+    member.start()
+    member.node.leave(member.group)
+    assert member.node.join_id(group, other) > 0, "it begins anew"
 
 
 @pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])

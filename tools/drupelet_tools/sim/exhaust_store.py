@@ -90,8 +90,24 @@ class LedgerStore:
         return self.members.setdefault((kind, bytes(key[at : at + size])), len(self.members) + 1)
 
     def descriptor_size(self, number: int) -> int:  # noqa: ARG002 - the port's shape
-        """Every group here has a descriptor without bytes."""
+        """No group here has one, nor a family that is kept."""
+        return -1
+
+    def descriptor_put(self, part: int, number: int) -> int:  # noqa: ARG002 - the port's shape
+        """It is let go."""
+        return OK
+
+    def part_drop(self, part: int) -> int:  # noqa: ARG002 - the port's shape
+        """There are no parts but what would be a descriptor."""
+        return OK
+
+    def part_open(self, part: int, key: Buffer, at: int, total: int) -> int:  # noqa: ARG002
+        """A descriptor is begun."""
         return 0
+
+    def part_append(self, part: int, buf: Buffer, at: int, size: int) -> int:  # noqa: ARG002
+        """It goes on."""
+        return OK
 
     # --- messages ---
 
