@@ -14,7 +14,7 @@ that the device keeps: one per seal, two at least.
 """
 
 from drupelet._compat import ON_BOARD, const
-from drupelet.errors import E_PEER, OK
+from drupelet.errors import E_PEER, E_STORAGE, OK
 from drupelet.limits import (
     FRAME_SIZE_MAX,
     SEAL_AGE_MAX,
@@ -96,6 +96,7 @@ class SealContext:
         self.rows = bytearray(old_max * OLD_SIZE)
         self.places = [-1, -1]  # where the keys of the ciphers are in `rows`
         self.ciphers: "list[Cipher]" = [None, None]
+        self.seals: "list[Seal]" = []
         self._next = 0  # to go when there is a new one
         self.record = bytearray(52)
         self.nonce = bytearray(_IV_SIZE)
@@ -143,6 +144,7 @@ class Seal(Named):
         self.context = context
         self.keys = keys
         self.at = at = len(context.rows)
+        context.seals.append(self)
         self.flags = HEARD | UNCONFIRMED | (BUNDLE if carrier_class else 0)
         context.rows += bytearray(ROW_SIZE)
         context.rows[at + TOKENS_AT] = SEAL_FORGED_PER_S
@@ -196,8 +198,7 @@ class Seal(Named):
     def room(self) -> int:
         """The most bytes of plaintext in a frame that carries its salt."""
         rows = self.context.rows
-        at = self.at
-        return get_u16(rows, at + FRAME_SIZE_AT) - SALTED_SIZE - rows[at + TAG_SIZE_AT]
+        return get_u16(rows, self.at + FRAME_SIZE_AT) - SALTED_SIZE - rows[self.at + TAG_SIZE_AT]
 
     def seal_into(self, out: bytearray, frame: "bytes | bytearray", size: int, kind: int) -> int:
         """Seal frame[:size] into `out`; its size there, or a code below 0: do not send.
@@ -238,9 +239,8 @@ class Seal(Named):
             self.flags |= RENEW
         self.set_nonce(rows, at + OUT_AT, seq)
         size += text_at - head
-        cipher = context.cipher(at + OUT_AT)
         tag_size = rows[at + TAG_SIZE_AT]
-        context.aead.seal(cipher, context.nonce, out, 0, head, size, tag_size)
+        context.aead.seal(context.cipher(at + OUT_AT), context.nonce, out, 0, head, size, tag_size)
         return head + size + tag_size
 
     def _put_status(self, out: bytearray, at: int) -> None:
@@ -275,9 +275,8 @@ class Seal(Named):
         at = self.at
         head = SALTED_SIZE if flags & _SALT else HEAD_SIZE
         text = size - head - rows[at + TAG_SIZE_AT]
-        if text < 0 or flags & 0xC0 != _VERSION or not equal(buf, 1, rows, at + KID_AT, 2):
-            return E_PEER
-        if self.flags & CLOSED:
+        wrong = self.flags & CLOSED or text < 0 or flags & 0xC0 != _VERSION
+        if wrong or not equal(buf, 1, rows, at + KID_AT, 2):
             return E_PEER
         if (
             self.flags & IN_OPEN
@@ -294,8 +293,7 @@ class Seal(Named):
         context = self.context
         rows = context.rows
         seq = buf[6]
-        cell = place + WINDOW + (seq >> 3)
-        if rows[cell] & 1 << (seq & 7):
+        if rows[place + WINDOW + (seq >> 3)] & 1 << (seq & 7):
             self.count(REPLAYED_AT)
             return E_PEER
         if not self.may_try(now_ms):
@@ -310,8 +308,14 @@ class Seal(Named):
                 self.flags = (self.flags | MUTED | URGENT) & ~IN_OPEN
                 context.epochs.old_of(self, True)
             return E_PEER
-        rows[cell] |= 1 << (seq & 7)
-        return self.take(buf, head, text, place == self.at + IN_AT)
+        return self.take_once(place, buf, head, text)
+
+    def take_once(self, place: int, buf: bytearray, head: int, text: int) -> int:
+        """`take`, and note that the frame came, unless what it asks for could not be kept."""
+        got = self.take(buf, head, text, place == self.at + IN_AT)
+        if got != E_STORAGE:
+            self.context.rows[place + WINDOW + (buf[6] >> 3)] |= 1 << (buf[6] & 7)
+        return got
 
     def may_try(self, now_ms: int) -> bool:
         """False while too many frames failed within a second."""

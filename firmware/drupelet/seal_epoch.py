@@ -95,6 +95,8 @@ def load(seal: "Seal") -> int:
         return code
     # Whatever was open before a reboot is closed: its window is gone.
     seal.flags &= ~(OUT_OPEN | IN_OPEN | ISSUER)
+    old_of(seal, True)
+    put_u24(rows, at + WHOLE_EPOCH_AT, 0)
     if record[1] & FLAG_ISSUER:
         seal.flags |= ISSUER
     rows[at + TAG_SIZE_AT] = 16 if record[1] & FLAG_TAG16 else 8
@@ -251,13 +253,24 @@ def _follow(
     told = buf[0] & _TYPE == TYPE_STATUS and text >= STATUS_SIZE
     if told and equal(rows, at + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
         copy(rows, at + PEER_GEN_AT, buf, SALTED_SIZE + 4, 4)  # the first that it tells
-    code = OK if seal.flags & BUNDLE else _keep(seal, row, epoch, key)
+    code = _make_durable(seal, row, epoch, key, generation)
     fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
     if code != OK:
         return code
-    _accept(seal, okm, salt, cipher, epoch, generation)
-    rows[at + IN_AT + WINDOW + (buf[6] >> 3)] = 1 << (buf[6] & 7)
-    return seal.take(buf, SALTED_SIZE, text, True)
+    _accept(seal, okm, salt, cipher, epoch)
+    return seal.take_once(at + IN_AT, buf, SALTED_SIZE, text)
+
+
+def _make_durable(
+    seal: "Seal", row: int, epoch: int, key: "bytes | bytearray", generation: int
+) -> int:
+    code = OK
+    if generation != get_u16(seal.context.rows, seal.at + GENERATION_IN_AT):
+        from drupelet.seal_control import turn_over
+
+        code = turn_over(seal, row, generation)
+    # On a stick the epoch is, once its bundle is whole.
+    return _keep(seal, row, epoch, key) if code == OK and not seal.flags & BUNDLE else code
 
 
 def _keep(seal: "Seal", row: int, epoch: int, key: "bytes | bytearray") -> int:
@@ -312,16 +325,13 @@ def old_of(seal: "Seal", drop: bool) -> int:
     return -1
 
 
-def _accept(
-    seal: "Seal", okm: bytes, salt: bytearray, cipher: object, epoch: int, generation: int
-) -> None:
+def _accept(seal: "Seal", okm: bytes, salt: bytearray, cipher: object, epoch: int) -> None:
     """Make an epoch that was authentic the current one; the one before stays for stragglers."""
     context = seal.context
     rows = context.rows
     at = seal.at
-    turns = generation != get_u16(rows, at + GENERATION_IN_AT)
     old = old_of(seal, True)
-    if seal.flags & IN_OPEN and not turns:
+    if seal.flags & IN_OPEN:
         if old < 0:
             old = context.old_next * OLD_SIZE
             context.old_next = (context.old_next + 1) % context.old_max
@@ -338,10 +348,6 @@ def _accept(
     seal.flags = (seal.flags | IN_OPEN) & ~(TOLD | MUTED)
     if seal.ahead is not None:
         seal.ahead = None
-    if turns:
-        from drupelet.seal_control import turn_over
-
-        turn_over(seal, generation)
 
 
 def commit(seal: "Seal") -> int:

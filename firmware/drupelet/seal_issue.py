@@ -8,7 +8,7 @@ number of times: both get through a link, or a row of sticks, that leads one way
 from drupelet.errors import CapacityError
 from drupelet.limits import SEAL_CONTROL_MS, SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
 from drupelet.schedule import elapsed_ms
-from drupelet.seal_control import REKEY, REVOKE
+from drupelet.seal_control import REKEY, REVOKE, catch_up
 from drupelet.seal_record import FLAG_WAITING, install
 
 TYPE_CHECKING = False
@@ -44,6 +44,7 @@ class Issuer:
 
     def rekey(self, root: bytes, generation: int) -> None:
         """Tell the peer this root, after `rekey` above."""
+        catch_up(self._seal, generation)
         self._generation = generation
         self._rekey = bytes((REKEY,)) + generation.to_bytes(2) + root
         self._epoch = -1

@@ -115,7 +115,12 @@ def install(keys: "KeyPort", root: bytes, kid: int, generation: int, flags: int)
     for direction in (RECEIVE, SEND):
         for carrier_class in (0, 1):
             row = row_of(carrier_class, direction, generation)
+            before = generation > 0 and direction == RECEIVE and keys.load(row ^ 1, record) == OK
+            told = bytes(record[RECORD_EXTRA_AT:RECORD_KEY_AT])
             new_record(record, keys, root, row, kid, generation, flags)
+            if before:  # a new root is no new store
+                copy(record, RECORD_EXTRA_AT, told, 0, len(told))
+                finish(record)
             code = keys.save(row, record)
             if code != OK:
                 return code
