@@ -48,7 +48,7 @@ class RamKeys:
         return OK
 
     def revoke(self, id, at):
-        self.revoked.append(bytes(id[at : at + 4]))
+        self.revoked.append(bytes(id[at : at + 6]))
         return OK
 
 

@@ -9,7 +9,7 @@ import binascii
 
 from drupelet._compat import const
 from drupelet.errors import E_PEER, E_STORAGE, OK
-from drupelet.memory import equal
+from drupelet.memory import equal, get_u16
 from drupelet.seal_record import RECORD_SIZE, is_sound
 
 TYPE_CHECKING = False
@@ -109,11 +109,11 @@ class BoardKeys:
         """Forget the record of `row`."""
         return self.save(row, bytearray(RECORD_SIZE))
 
-    def revoke(self, id: bytearray, at: int) -> int:
-        """A peer that may says that a device is not to be trusted any more."""
+    def revoke(self, buf: bytearray, at: int) -> int:
+        """A peer that may says that keys of a device are not to be trusted any more."""
         for keys in self._ring:
-            if equal(keys.peer_id, 0, id, at, 4):
+            if equal(keys.peer_id, 0, buf, at, 4):
                 from boards.revoke import mark_revoked
 
-                return mark_revoked(keys)
+                return mark_revoked(keys, get_u16(buf, at + 4))
         return E_PEER

@@ -2,20 +2,28 @@
 
 from boards.keys import ROWS
 from drupelet.errors import OK
-from drupelet.seal_record import FLAG_REVOKED, RECORD_SIZE, finish
+from drupelet.memory import get_u16
+from drupelet.seal_record import FLAG_REVOKED, RECORD_KID_AT, RECORD_SIZE, finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.keys import BoardKeys
 
 
-def mark_revoked(keys: "BoardKeys") -> int:
-    """Wipe a peer's chain keys durably and close its seals; OK or a code of the flash."""
+def mark_revoked(keys: "BoardKeys", kid: int) -> int:
+    """Wipe a peer's chain keys durably and close its seals; OK or a code of the flash.
+
+    Only keys of this base, so that what was said of older ones leaves new ones alone; 0: all.
+    """
     record = bytearray(RECORD_SIZE)
     code = OK
+    found = False
     for row in range(ROWS):
         if keys.load(row, record) != OK:
             continue
+        if kid and get_u16(record, RECORD_KID_AT) & ~3 != kid:
+            continue
+        found = True
         record[1] |= FLAG_REVOKED
         for at in range(16, 48):
             record[at] = 0
@@ -23,6 +31,7 @@ def mark_revoked(keys: "BoardKeys") -> int:
         saved = keys.save(row, record)
         if saved != OK:
             code = saved
-    for seal in keys.seals:
-        seal.close()
+    if found:
+        for seal in keys.seals:
+            seal.close()
     return code

@@ -1,7 +1,7 @@
 """What the issuer of our keys may tell us through a sealed link: REKEY and REVOKE (SPEC 11.7).
 
 REKEY  | 1 | generation u16 | root [32]
-REVOKE | 2 | device id [4]
+REVOKE | 2 | device id [4] | kid u16
 """
 
 from drupelet._compat import const
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 REKEY = const(1)
 REVOKE = const(2)
 REKEY_SIZE = const(35)
-REVOKE_SIZE = const(5)
+REVOKE_SIZE = const(7)
 
 
 def take_control(seal: "Seal", buf: bytearray, at: int, size: int) -> int:

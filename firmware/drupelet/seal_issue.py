@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from drupelet.ports import KeyPort
     from drupelet.seal import Seal
 
-_DEVICE_ID_SIZE = 4
+# What a REVOKE names: device id [4], kid u16.
+_REVOKED_SIZE = 6
 _GENERATION_MAX = 0xFFFF
 
 
@@ -56,24 +57,28 @@ class Issuer:
             self._rekey = b""
         return not self._rekey
 
-    def revoke(self, device_id: bytes, sends: int = SEAL_REVOKE_SENDS) -> None:
-        """Tell the peer so often that a device is not to be trusted. Raises CapacityError."""
-        assert len(device_id) == _DEVICE_ID_SIZE and sends > 0
+    def revoke(self, device_id: bytes, kid: int = 0, sends: int = SEAL_REVOKE_SENDS) -> None:
+        """Tell the peer so often that the keys which it has with a device are not to be trusted.
+
+        kid: their base, 0 for all of them. Raises CapacityError.
+        """
+        revoked = device_id + kid.to_bytes(2)
+        assert len(revoked) == _REVOKED_SIZE and sends > 0
         if len(self._revoked) >= SEAL_REVOKED_MAX:
             raise CapacityError(
                 f"{SEAL_REVOKED_MAX} revocations are under way: wait for a contact"
             )
-        self._revoked[device_id] = sends
+        self._revoked[revoked] = sends
         self._epoch = -1
 
-    def withdraw(self, device_id: bytes) -> None:
-        """The device has new keys with the peer: tell no more that it was revoked."""
-        self._revoked.pop(device_id, None)
-        self._queue = [text for text in self._queue if text[1:] != device_id]
+    def withdraw(self, revoked: bytes) -> None:
+        """The device has new keys with the peer: tell no more that the old ones were revoked."""
+        self._revoked.pop(revoked, None)
+        self._queue = [text for text in self._queue if text[1:] != revoked]
 
     @property
     def revoked(self) -> dict[bytes, int]:
-        """Device id -> how often the peer is still to be told that it was revoked."""
+        """Device id and kid -> how often the peer is still to be told that they were revoked."""
         return dict(self._revoked)
 
     @property
@@ -88,7 +93,7 @@ class Issuer:
             self._epoch = seal.out_epoch
             self._told_ms = now_ms
             self._queue = [] if self.rekeyed else [self._rekey]
-            self._queue += [bytes((REVOKE,)) + device_id for device_id in self._revoked]
+            self._queue += [bytes((REVOKE,)) + revoked for revoked in self._revoked]
         if not self._queue:
             return b""
         text = self._queue.pop(0)

@@ -1,11 +1,12 @@
 """What a peer is still to be told about keys: a new root, devices that were revoked.
 
-    keys/a0000001.tell   0600  JSON: {"generation": 1, "root": "...", "revoked": {"d0000004": 8}}
+    keys/a0000001.tell  0600 JSON: {"generation": 1, "root": "...", "revoked": {"d00000041230": 8}}
 
 It lies there from `drupelet rotate` or `revoke` until the peer is known to have it: the new root
 is the one secret that a host keeps for longer than an instant, and only until the peer was heard
-under it. A revoked device stands there with how often the peer is still to be told of it: a home
-that visits sticks by command is a new process each time.
+under it. A revoked device stands there, with the key id that it has with the peer (0000 for
+whatever it has), and with how often the peer is still to be told of it: a home that visits sticks
+by command is a new process each time.
 """
 
 import contextlib
@@ -17,10 +18,11 @@ from pathlib import Path
 from drupelet.errors import OK, CapacityError, StorageError
 from drupelet.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
 from drupelet.seal import Seal
+from drupelet.seal_control import end_waiting
 from drupelet.seal_issue import Issuer, rekey
-from drupelet.seal_record import FLAG_TAG16
-from drupelet_host import private
-from drupelet_host.keys import ID_SIZE, HostKeys, KeysError, known_peers
+from drupelet.seal_record import FLAG_TAG16, RECORD_SIZE
+from drupelet_host import pairs, private
+from drupelet_host.keys import CLASS_NAMES, ID_SIZE, ChainState, HostKeys, KeysError, known_peers
 from drupelet_host.secret import Secret
 
 _SIZE_MAX = 4096
@@ -28,6 +30,7 @@ _ROOT_SIZE = 32
 _GENERATION_MAX = 0xFFFF
 # Of a generation: two classes, two directions.
 _CHAINS = 4
+_KID_SIZE = 2
 
 
 @dataclass
@@ -37,7 +40,7 @@ class Tell:
     path: Path
     generation: int = 0
     root: Secret | None = None
-    revoked: dict[bytes, int] = field(default_factory=dict)  # device id -> tellings left
+    revoked: dict[bytes, int] = field(default_factory=dict)  # id and kid -> tellings left
 
     def save(self) -> None:
         """Raises StorageError."""
@@ -71,7 +74,7 @@ def load(folder: Path, peer_id: bytes) -> Tell:
 
 
 def _revoked(said: object) -> dict[bytes, int]:
-    """Device id -> tellings left; raises ValueError or TypeError for what is neither form."""
+    """Device id and kid -> tellings left; raises ValueError or TypeError for other forms."""
     if isinstance(said, list):  # as the first versions wrote it: ids without a count
         said = dict.fromkeys(said, SEAL_REVOKE_SENDS)
     if not isinstance(said, dict) or len(said) > SEAL_REVOKED_MAX:
@@ -79,7 +82,9 @@ def _revoked(said: object) -> dict[bytes, int]:
     found = {}
     for id, left in said.items():
         device_id = bytes.fromhex(id)
-        if len(device_id) != ID_SIZE or left not in range(1, SEAL_REVOKE_SENDS + 1):
+        if len(device_id) == ID_SIZE:  # before key ids were told
+            device_id += bytes(_KID_SIZE)
+        if len(device_id) != ID_SIZE + _KID_SIZE or left not in range(1, SEAL_REVOKE_SENDS + 1):
             raise ValueError("no device id, or no number of tellings")
         found[device_id] = int(left)
     return found
@@ -101,6 +106,13 @@ def begin_rotation(folder: Path, keys: HostKeys) -> int:
         raise KeysError(
             f"{keys.peer_id.hex()}: a rotation is under way; the peer was not heard since"
         )
+    prepare(tell, keys)
+    states = keys.states()
+    if any(state.waiting for state in states):
+        raise KeysError(
+            f"{keys.peer_id.hex()}: a rotation is under way, but its root is gone; make new keys"
+            " by cable"
+        )
     generation = max(state.generation for state in states) + 1
     if generation > _GENERATION_MAX:
         raise KeysError(f"{keys.peer_id.hex()}: rotated too often; make new keys by cable")
@@ -112,10 +124,13 @@ def begin_rotation(folder: Path, keys: HostKeys) -> int:
 
 
 def prepare(tell: Tell, keys: HostKeys) -> None:
-    """Install the chains of a rotation that is under way, if a cut left them out."""
+    """Install the chains of a rotation that is under way, or end one, if a cut left them so."""
     states = keys.states()
+    if tell.root is None:
+        _end(states, keys)
+        return
     done = [state for state in states if state.generation == tell.generation]
-    if tell.root is None or len(done) == _CHAINS:
+    if len(done) == _CHAINS:
         return
     state = next((state for state in states if state.generation != tell.generation), None)
     if state is None:
@@ -125,29 +140,54 @@ def prepare(tell: Tell, keys: HostKeys) -> None:
         raise StorageError(keys.failure)
 
 
+def _end(states: list[ChainState], keys: HostKeys) -> None:
+    """Use what waits although the peer was heard in it: one class has no older chain of its."""
+    for generation in {state.generation for state in states if state.waiting}:
+        for carrier_class in range(len(CLASS_NAMES)):
+            heard = {
+                state.generation
+                for state in states
+                if state.receives and state.carrier_class == carrier_class
+            }
+            if heard == {generation}:
+                end_waiting(keys, bytearray(RECORD_SIZE), generation)
+
+
 def add_revoked(folder: Path, peer_id: bytes, device_id: bytes) -> None:
-    """Have a peer told that a device was revoked; raises CapacityError."""
+    """Have a peer told that the keys which it has with a device now were revoked.
+
+    Raises CapacityError.
+    """
     tell = load(folder, peer_id)
-    if device_id in tell.revoked:
+    revoked = device_id + pairs.kid_of(folder, peer_id, device_id).to_bytes(_KID_SIZE)
+    if revoked in tell.revoked:
         return
     if len(tell.revoked) >= SEAL_REVOKED_MAX:
         raise CapacityError(
             f"{peer_id.hex()}: {SEAL_REVOKED_MAX} revocations wait for it already: meet it first"
         )
-    tell.revoked[device_id] = SEAL_REVOKE_SENDS
+    tell.revoked[revoked] = SEAL_REVOKE_SENDS
     tell.save()
 
 
 def waiting(folder: Path, device_id: bytes) -> list[bytes]:
     """The peers that are still to be told that a device was revoked."""
-    return [id for id in known_peers(folder) if device_id in load(folder, id).revoked]
+    return [id for id in known_peers(folder) if _of(load(folder, id), device_id)]
 
 
 def withdraw(folder: Path, peer_id: bytes, device_id: bytes) -> None:
     """A device has new keys with a peer, which a revocation of the old ones would wipe."""
     tell = load(folder, peer_id)
-    if tell.revoked.pop(device_id, 0):
+    void = _of(tell, device_id)
+    for revoked in void:
+        del tell.revoked[revoked]
+    if void:
         tell.save()
+
+
+def _of(tell: Tell, device_id: bytes) -> list[bytes]:
+    """What there is to tell of a device."""
+    return [revoked for revoked in tell.revoked if revoked[:ID_SIZE] == device_id]
 
 
 def instruct(tell: Tell, seal: Seal) -> Issuer | None:
@@ -157,8 +197,8 @@ def instruct(tell: Tell, seal: Seal) -> Issuer | None:
     issuer = Issuer(seal)
     if tell.root is not None:
         issuer.rekey(tell.root.reveal(), tell.generation)
-    for device_id, left in tell.revoked.items():
-        issuer.revoke(device_id, left)
+    for revoked, left in tell.revoked.items():
+        issuer.revoke(revoked[:ID_SIZE], int.from_bytes(revoked[ID_SIZE:]), left)
     return issuer
 
 
@@ -168,8 +208,8 @@ def settle(tell: Tell, issuer: Issuer) -> bool:
     if root_done:
         tell.root = None
     left = issuer.revoked
-    for device_id in left.keys() - tell.revoked.keys():
-        issuer.withdraw(device_id)  # by a command beside us, or told often enough over the other
+    for revoked in left.keys() - tell.revoked.keys():
+        issuer.withdraw(revoked)  # by a command beside us, or told often enough over the other
     kept = {id: min(n, left[id]) for id, n in tell.revoked.items() if id in left}
     if root_done or kept != tell.revoked:
         tell.revoked = kept

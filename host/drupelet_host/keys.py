@@ -88,13 +88,13 @@ def state_of(row: int, record: bytes | bytearray) -> ChainState | None:
 class HostKeys:
     """The key port of one peer (docs/SPEC.md 11). `open` a class before its rows are used.
 
-    `revoke_other` carries out a REVOKE that the peer sent: it gets a device id.
+    `revoke_other` carries out a REVOKE that the peer sent: it gets a device id and a kid.
     """
 
     folder: Path
     own_id: bytes
     peer_id: bytes
-    revoke_other: Callable[[bytes], int] = lambda _: E_PEER
+    revoke_other: Callable[[bytes, int], int] = lambda _, __: E_PEER
     failure: str = ""  # why the last call failed
     _locks: dict[int, int] = field(default_factory=dict, repr=False)
     # Key material: in no message and no traceback.
@@ -172,16 +172,21 @@ class HostKeys:
         """Forget the record of `row`."""
         return self.save(row, _EMPTY)
 
-    def revoke(self, id: bytes | bytearray, at: int) -> int:
-        """The peer says that a device is not to be trusted any more."""
-        return self.revoke_other(bytes(id[at : at + ID_SIZE]))
+    def revoke(self, buf: bytes | bytearray, at: int) -> int:
+        """The peer says that keys of a device are not to be trusted any more."""
+        device_id, kid = bytes(buf[at : at + ID_SIZE]), buf[at + ID_SIZE : at + ID_SIZE + 2]
+        try:
+            return self.revoke_other(device_id, int.from_bytes(kid))
+        except DrupeletError as error:  # another process holds them, or the disk is ill
+            self.failure = str(error)
+            return E_STORAGE
 
-    def mark_revoked(self) -> int:
-        """Wipe the keys of this peer; what stays says that it was revoked."""
+    def mark_revoked(self, kid: int) -> int:
+        """Wipe the keys of this peer with this base, 0 for all; what stays says so."""
         code = OK
         record = bytearray(RECORD_SIZE)
         for row in range(ROWS):
-            if self.load(row, record) == OK:
+            if self.load(row, record) == OK and kid in (0, int.from_bytes(record[2:4]) & ~3):
                 record[1] |= FLAG_REVOKED
                 record[_KEY] = bytes(32)
                 finish(record)

@@ -21,7 +21,7 @@ from drupelet.seal_record import (
     install,
     is_sound,
 )
-from drupelet_host import config, control, private
+from drupelet_host import config, control, pairs, private
 from drupelet_host.keys import (
     BUNDLE,
     LIVE,
@@ -385,7 +385,7 @@ def provision_pair(
     tag_size: int = 8,
     again: bool = False,
 ) -> int:
-    """Pair two other devices with each other; this home keeps nothing. The key id."""
+    """Pair two other devices with each other; this home keeps but the key id, which it returns."""
     first, second = (peer_id_of(settings, name) for name in names)
     if first == second:
         raise KeysError(f"{names[0]}: cannot be paired with itself")
@@ -397,7 +397,9 @@ def provision_pair(
         if not again:
             _refuse_held(settings, one, other, to[0])
             _refuse_held(settings, other, one, to[1])
+        pairs.keep(settings.keys_path, first, second, 0)  # should we be stopped in between
         kid = provision(one, other, tag_size, issuer=False)
+        pairs.keep(settings.keys_path, first, second, kid)
     # A revocation of the one that the other was not told of yet was of the keys before these.
     control.withdraw(settings.keys_path, first, second)
     control.withdraw(settings.keys_path, second, first)

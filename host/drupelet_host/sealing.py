@@ -165,8 +165,8 @@ class Sealing:
             )
         return self._keys[peer_id]
 
-    def revoke(self, peer_id: bytes) -> int:
-        """Wipe a peer's keys and close its seals; E_PEER for one that has none.
+    def revoke(self, peer_id: bytes, kid: int = 0) -> int:
+        """Wipe a peer's keys of this base, 0 for all, and close its seals; E_PEER: it has none.
 
         Raises BusyError or StorageError only where another process holds its chains.
         """
@@ -175,7 +175,9 @@ class Sealing:
         keys = self._port(peer_id)
         for carrier_class in (LIVE, BUNDLE):
             keys.open(carrier_class)
-        code = keys.mark_revoked()
+        if kid and all(state.kid & ~3 != kid for state in keys.states()):
+            return OK  # said of keys that it has no more
+        code = keys.mark_revoked(kid)
         for carrier_class in (LIVE, BUNDLE):
             seal = self._seals.get((peer_id, carrier_class))
             if seal is not None:

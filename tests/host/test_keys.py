@@ -221,10 +221,12 @@ def test_a_revocation_by_the_issuer_reaches_the_right_peer(folder: Path, tmp_pat
     made(folder, peer=OTHER).close()
     ours, a, b = sealing(tmp_path)
     first, second = ours.live(a), ours.live(b)
-    buf = bytearray(b"...." + OTHER)
-    assert first.keys.revoke(buf, 4) == OK
+    kid = (second.kid_in & ~3).to_bytes(2)
+    assert first.keys.revoke(bytearray(b"...." + OTHER + b"\0\4"), 4) == OK
+    assert not second.closed  # of other keys than it has
+    assert first.keys.revoke(bytearray(b"...." + OTHER + kid), 4) == OK
     assert second.closed and not first.closed
-    assert first.keys.revoke(bytearray(OWN), 0) == E_PEER
+    assert first.keys.revoke(bytearray(OWN + kid), 0) == E_PEER
     record = bytearray(RECORD_SIZE)
     assert second.keys.load(0, record) == OK and record[1] & FLAG_REVOKED
     ours.close()

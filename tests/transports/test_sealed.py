@@ -265,7 +265,7 @@ def test_control_frames_do_not_reach_the_link(ends):
     issuer.revoke(b"CCCC")
     ends.a.issuer = issuer
     assert ends.pass_on(b"reading") == b"reading"
-    assert ends.ends[1].keys.revoked == [b"CCCC"]
+    assert ends.ends[1].keys.revoked == [b"CCCC\0\0"]
 
 
 # --- bundles ---
@@ -552,7 +552,7 @@ def test_a_revocation_goes_alone_if_it_must(members):
     visit.issuers[B_ID] = issuer
     assert visit.hand_out(a.link, B_ID) == OK
     b.go()
-    assert b.end.keys.revoked == [b"CCCC"] and b.link.bundle_in == 1
+    assert b.end.keys.revoked == [b"CCCC\0\0"] and b.link.bundle_in == 1
 
 
 def test_the_seals_of_a_stick_are_not_those_of_a_line(members):

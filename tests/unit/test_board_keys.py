@@ -104,7 +104,8 @@ def test_a_flash_that_forgets_is_found_out() -> None:
     assert keys.save(0, record_of(0, 1)) == E_STORAGE
 
 
-def test_a_revocation_wipes_the_device_it_names_and_no_other() -> None:
+@pytest.mark.parametrize("kid", [b"\0\x40", b"\0\0"])
+def test_a_revocation_wipes_the_keys_it_names_and_no_others(kid: bytes) -> None:
     class SealStub:
         closed = False
 
@@ -117,10 +118,12 @@ def test_a_revocation_wipes_the_device_it_names_and_no_other() -> None:
         assert install(keys, ROOT, 0x40, 0, 0) == OK
         keys.seals.append(SealStub())
     before = content(first)
-    assert first.revoke(bytearray(b"....." + OTHER), 5) == OK
+    assert first.revoke(bytearray(b"....." + OTHER + b"\0\x44"), 5) == OK
+    assert not second.seals[0].closed  # of other keys than it has
+    assert first.revoke(bytearray(b"....." + OTHER + kid), 5) == OK
     assert content(first) == before and not first.seals[0].closed
     assert second.seals[0].closed
     assert all(record[1] & 8 and not any(record[16:48]) for record in content(second).values())
     assert len(content(second)) == 4 and has_keys(ring)
     for id in (OWN, b"\0\0\0\0"):
-        assert first.revoke(bytearray(id), 0) == E_PEER
+        assert first.revoke(bytearray(id + kid), 0) == E_PEER

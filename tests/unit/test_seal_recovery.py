@@ -465,12 +465,12 @@ def test_only_the_issuer_may_rekey_or_revoke(ends):
     meet(a, b)
     rows = dict(a.keys.rows)
     assert a.take(b.send(b"\x01\x00\x01" + NEW_ROOT, TYPE_CONTROL)) == E_PEER
-    assert a.take(b.send(b"\x02CCCC", TYPE_CONTROL)) == E_PEER
+    assert a.take(b.send(b"\x02CCCC\0\0", TYPE_CONTROL)) == E_PEER
     assert a.keys.rows == rows and not a.keys.revoked
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"\x01", b"\x01\x00\x02" + NEW_ROOT, b"\x01\x00\x01" + NEW_ROOT[1:], b"\x02CCC",
+    "text", [b"", b"\x01", b"\x01\x00\x02" + NEW_ROOT, b"\x01\x00\x01" + NEW_ROOT[1:], b"\x02CCCC",
              b"\x03" + NEW_ROOT]
 )  # fmt: skip
 def test_a_control_frame_that_makes_no_sense_changes_nothing(ends, text):
@@ -504,7 +504,7 @@ def test_revoke_is_told_to_the_others_so_many_times(ends):
     for n in range(20):
         a.seal.renew = True
         told(a, b, issuer, n)
-    assert b.keys.revoked == [b"CCCC"] * SEAL_REVOKE_SENDS
+    assert b.keys.revoked == [b"CCCC\0\0"] * SEAL_REVOKE_SENDS
     for n in range(SEAL_REVOKED_MAX):
         issuer.revoke(b"%4d" % n)
     with pytest.raises(CapacityError):

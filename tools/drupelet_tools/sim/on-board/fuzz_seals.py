@@ -105,7 +105,7 @@ class SealFuzz:
         rekey = b"\x02\x01\x00\x01" + bytes(range(32))
         self.sound = [b"\x00" + bytes(20), b"\x00" + bytes(60), b"\x00" + bytes(200)]
         self.sound += [b"\x01" + bytes(9), b"\x01" + bytes(39), b"\x10" + bytes(8)]
-        self.sound += [rekey, b"\x02\x02C___", b"\x02\x02B___", b"\x03new"]
+        self.sound += [rekey, b"\x02\x02C___\0\0", b"\x02\x02B___\0\0", b"\x03new"]
 
     def begin(self):
         """Provision both ends."""
