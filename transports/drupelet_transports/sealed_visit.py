@@ -6,7 +6,7 @@ after the node's state is durable: until then a bundle that was read can be read
 """
 
 from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, E_PEER, OK
+from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.memory import copy, get_u32, put_u32
 from drupelet.seal import FINAL, TYPE_DATA
 from drupelet.seal_row import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
@@ -59,27 +59,36 @@ class SealedVisit:
         while reader.next():
             frames = self.frames_in
             refused = self.refused
-            if self._read(reader, link, seal):
+            code = self._read(reader, link, seal)
+            if code == OK:
                 self.bundles_in += 1
             elif 0 < self.refused - refused == self.frames_in - frames:
                 self.unopened += 1
             else:
                 self.truncated += 1  # what was authentic was taken; the rest comes again
+            if code == E_STORAGE:
+                reader.close()
+                return  # a later bundle would say that this one was read
 
-    def _read(self, reader: "BundleReader", link: "Link", seal: "Seal") -> bool:
-        """Hand the open bundle's frames to the link; True when it was whole."""
+    def _read(self, reader: "BundleReader", link: "Link", seal: "Seal") -> int:
+        """Hand the open bundle's frames to the link: OK when it was whole, else E_PEER.
+
+        E_STORAGE: keys that it brought or took away could not be kept, so all of it comes again.
+        """
         buf = self._buf
         frame = self._frame
-        whole = False
+        code = E_PEER
         sealed = reader.read_into(buf)
         while sealed > 0:
             self.frames_in += 1
             size = seal.open(buf, sealed, self._now_ms())
+            if size == E_STORAGE:
+                return E_STORAGE
             if size < 0:
                 self.refused += 1
             elif seal.context.final:
-                whole = self._ends(reader, seal, size)
-                if whole:
+                code = self._ends(reader, seal, size)
+                if code == OK:
                     rows = seal.context.rows
                     copy(rows, seal.at + WHOLE_EPOCH_AT, rows, seal.at + IN_EPOCH_AT, 3)
                     link.imported(reader.number, get_u32(buf, seal.context.at + 4))
@@ -89,15 +98,15 @@ class SealedVisit:
                 link.receive(frame, size, self._now_ms())
             self._after_frame()
             sealed = reader.read_into(buf)
-        return whole
+        return code
 
-    def _ends(self, reader: "BundleReader", seal: "Seal", size: int) -> bool:
-        """True when the FINAL that was opened belongs to this bundle."""
+    def _ends(self, reader: "BundleReader", seal: "Seal", size: int) -> int:
+        """OK when the FINAL that was opened belongs to this bundle."""
         buf = self._buf
         at = seal.context.at
         if size != _FINAL_SIZE or (buf[at] | buf[at + 4]) & 0xC0:
-            return False
-        return get_u32(buf, at) == reader.number
+            return E_PEER
+        return OK if get_u32(buf, at) == reader.number else E_PEER
 
     def hand_out(self, link: "Link", peer_id: bytes) -> int:
         """Write one bundle for the peer if anything is due, and remove what it has read."""
