@@ -7,9 +7,10 @@ import pytest
 from drupelet.errors import E_PEER, E_STORAGE, OK
 from drupelet.memory import copy
 from drupelet.seal import FINAL, TYPE_CONTROL, TYPE_DATA, Seal, SealContext
+from drupelet.seal_control import end_waiting
 from drupelet.seal_epoch import commit
 from drupelet.seal_issue import Issuer, rekey
-from drupelet.seal_record import FLAG_ISSUER, FLAG_WAITING, install
+from drupelet.seal_record import FLAG_ISSUER, FLAG_WAITING, RECORD_SIZE, install
 from drupelet.seal_row import IN_EPOCH_AT, WHOLE_EPOCH_AT
 from drupelet_host.aead import Aead
 from seal_ends import A_ID, B_ID, KID, ROOT, RamKeys, Witness
@@ -367,3 +368,14 @@ def test_a_new_root_that_could_not_be_kept_may_come_again():
     buf = bytearray(told)
     assert seal.open(buf, len(told), 0) == E_PEER
     assert b.keys.newest == 1
+
+
+def test_no_record_of_a_newer_generation_is_dropped_for_an_older_one():
+    keys = RamKeys(A_ID, B_ID)
+    for generation in (1, 2):
+        assert install(keys, bytes([generation]) * 32, KID, generation, FLAG_WAITING) == OK
+    assert end_waiting(keys, bytearray(RECORD_SIZE), 1) == OK
+    assert len(keys.rows) == 2 * CHAINS
+    assert end_waiting(keys, bytearray(RECORD_SIZE), 2) == OK
+    sends = [row for row in keys.rows if not row & 2]
+    assert sorted(sends) == [0, 4]
