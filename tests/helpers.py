@@ -5,6 +5,7 @@ bounded: `Network.run` gives up after `rounds_max` rounds.
 """
 
 from drupelet.clients import READINGS_CLIENT_ID, Author
+from drupelet.core import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.files import RamFiles
 from drupelet.members import HEAD_METADATA, HEAD_PARENTS
 from drupelet.node import (
@@ -285,3 +286,10 @@ def check_causal(member):
         for parent in dependencies[id]:
             assert parent in seen, "a message before its dependency"
         seen.add(id)
+
+
+def part_owners(node: Node) -> list[int]:
+    """Of each incoming part file: the peer (row + 1) whose content it takes in, 0: nobody's."""
+    core = node.core
+    ends = len(core.part_rows) // PART_ROW * PART_SIZE
+    return list(core.parts[PART_OWNER:ends:PART_SIZE])

@@ -25,7 +25,8 @@ from drupelet.schedule import Clocks
 from drupelet.slots import MessageSlots, OfferPool
 
 PART_ROW = const(6)
-OUT_ROW = const(8)
+PART_SIZE = const(16)
+PART_OWNER = const(8)  # behind the key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,14 +78,11 @@ class Core:
         self.id = bytearray(ID_SIZE + 1)
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
-        # Incoming part files: the peer (row + 1) whose content each takes in, which content, and
-        # what `segments` notes of it.
-        self.part_owners = bytearray(parts_max)
-        self.part_keys = bytearray(8 * (parts_max + peers_max))
-        self.part_rows = [0] * (PART_ROW * parts_max)
-        # What goes out in pieces to each peer, over whatever link: what `segments` notes of it.
-        # Which content it is stands in `part_keys`, behind those that come in.
-        self.out_rows = bytearray(OUT_ROW * peers_max)
+        # What is taken in and given out in pieces, PART_SIZE bytes each: first by part file, whose
+        # content it takes in (peer row + 1); then by peer, how far what goes to it has come, over
+        # whatever link. In front of each stands which content it is.
+        self.parts = bytearray(PART_SIZE * (parts_max + peers_max))
+        self.part_rows = [0] * (PART_ROW * parts_max)  # what `segments` notes of what comes in
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0
@@ -136,10 +134,16 @@ class Core:
 
     def free_part(self) -> int:
         """A part file that takes in nobody's content just now, or -1."""
-        for part in range(len(self.part_owners)):
-            if not self.part_owners[part]:
+        for part in range(len(self.part_rows) // PART_ROW):
+            if not self.parts[part * PART_SIZE + PART_OWNER]:
                 return PART_INCOMING + part
         return -1
+
+    def drop_parts(self, peer: int) -> None:
+        """What came in from a peer in pieces is not waited for any more."""
+        for part in range(len(self.part_rows) // PART_ROW):
+            if self.parts[part * PART_SIZE + PART_OWNER] == peer + 1:
+                self.parts[part * PART_SIZE + PART_OWNER] = 0
 
     def use_family(self, family: int, made: "HashPort") -> None:
         """Have the hash of a family at hand; its first group brings it."""

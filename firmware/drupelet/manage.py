@@ -243,9 +243,7 @@ def remove_peer(core: "Core", peer: int) -> int:
     for row in range(STICK_ROW):
         window.sticks[peer * STICK_ROW + row] = 0
     core.offers.drop_peer(peer)
-    for part in range(len(core.part_owners)):
-        if core.part_owners[part] == peer + 1:
-            core.part_owners[part] = 0
+    core.drop_parts(peer)
     core.members.remove_peer(peer)
     handle = core.store.next_kept(0)
     while handle:

@@ -12,7 +12,7 @@ read back from flash, which verifies the pieces and their durability in one pass
 """
 
 from drupelet._compat import const
-from drupelet.core import OUT_ROW, PART_ROW
+from drupelet.core import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.limits import (
     BODY_SIZE_MAX,
@@ -51,16 +51,16 @@ _BOX = const(5)
 assert _BOX < PART_ROW
 # In `_GAP`: it has left once.
 _ONCE = const(0x10000)
-# In a row of `core.out_rows`: where the next piece begins, u16; how much the peer said that it
-# has, u16; pieces that may leave before it is asked; whether the next one has left once; how often
-# these pieces are halved, 0 while the line loses nothing; how often it was asked without a gain.
-_NEXT = const(0)
-_BASE = const(2)
-_ROOM = const(4)
-_AGAIN = const(5)
-_CAUTION = const(6)
-_TRIES = const(7)
-assert _TRIES < OUT_ROW
+# Of what goes out, behind its key in `core.parts`: where the next piece begins, u16; how much the
+# peer said it has, u16; pieces that may leave before it is asked; whether the next one has left
+# once; how often these are halved, 0 while nothing is lost; how often it was asked in vain.
+_NEXT = const(8)
+_BASE = const(10)
+_ROOM = const(12)
+_AGAIN = const(13)
+_CAUTION = const(14)
+_TRIES = const(15)
+assert _KEY_SIZE == PART_OWNER == _NEXT and _TRIES < PART_SIZE
 # Eight pieces at once: where 3 of 10 get lost, five of them come, sent twice.
 _CAUTION_MAX = const(3)
 # A transfer that stood still for 2^4 epochs gives its part file up to another.
@@ -84,7 +84,7 @@ class SegmentExchange(Exchange):
         """Write the next piece of the message `long_handle`; 0 when it is not due any more."""
         core = self.core
         store = core.store
-        row = self.peer * OUT_ROW
+        row = self._out_key()
         live = not self.visits
         if live:
             self._stay()
@@ -99,8 +99,8 @@ class SegmentExchange(Exchange):
         size = limit - SEGMENT_HEADER_SIZE
         if live:
             self._choose(slot, total)
-            offset = get_u16(core.out_rows, row + _NEXT)
-            if not core.out_rows[row + _ROOM]:
+            offset = get_u16(core.parts, row + _NEXT)
+            if not core.parts[row + _ROOM]:
                 size = 1  # the last byte again: that is to ask
                 offset -= 1
         else:
@@ -123,14 +123,14 @@ class SegmentExchange(Exchange):
         return SEGMENT_HEADER_SIZE + size
 
     def _out_key(self) -> int:
-        return (len(self.core.part_owners) + self.peer) * _KEY_SIZE
+        return (len(self.core.part_rows) // PART_ROW + self.peer) * PART_SIZE
 
     def _stay(self) -> None:
         """Stay with what was begun, over whatever link: the peer takes in one at a time."""
         slots = self.core.slots
-        row = self.peer * OUT_ROW
-        rows = self.core.out_rows
-        slot = slots.find_prefix(self.core.part_keys, self._out_key(), _KEY_SIZE)
+        row = self._out_key()
+        rows = self.core.parts
+        slot = slots.find_prefix(self.core.parts, self._out_key(), _KEY_SIZE)
         if slot < 0 or slots.states[self._cell(slot)] & HOLD:
             if get_u16(rows, row + _NEXT):  # it came
                 rows[row + _CAUTION] = max(rows[row + _CAUTION], 1) - 1
@@ -141,28 +141,28 @@ class SegmentExchange(Exchange):
 
     def _turn(self) -> None:
         """Another long message may have its turn."""
-        fill(self.core.part_keys, self._out_key(), _KEY_SIZE, 0)
-        put_u16(self.core.out_rows, self.peer * OUT_ROW + _NEXT, 0)
+        fill(self.core.parts, self._out_key(), _KEY_SIZE, 0)
+        put_u16(self.core.parts, self._out_key() + _NEXT, 0)
 
     def _choose(self, slot: int, total: int) -> None:
         """Begin with the message that the store has loaded, unless it was begun."""
         core = self.core
-        if equal(core.part_keys, self._out_key(), core.store.id, 0, _KEY_SIZE):
+        if equal(core.parts, self._out_key(), core.store.id, 0, _KEY_SIZE):
             return
-        at = self.peer * OUT_ROW + _ROOM
-        room = core.out_rows[at]
+        at = self._out_key() + _ROOM
+        room = core.parts[at]
         self._go_on(core.store.id, 0, 0)
-        core.out_rows[at] = room or core.out_rows[at]
+        core.parts[at] = room or core.parts[at]
         if total > PART_FLUSH_SIZE and core.slots.send_counts[self._cell(slot)]:
             # It has left whole, but is not acknowledged: its last byte shows what arrived.
-            put_u16(core.out_rows, self.peer * OUT_ROW + _NEXT, total)
-            core.out_rows[at] = 0
+            put_u16(core.parts, self._out_key() + _NEXT, total)
+            core.parts[at] = 0
 
     def _go_on(self, id: bytearray, at: int, have: int) -> None:
         """The content of this key goes on at `have`."""
-        row = self.peer * OUT_ROW
-        rows = self.core.out_rows
-        copy(self.core.part_keys, self._out_key(), id, at, _KEY_SIZE)
+        row = self._out_key()
+        rows = self.core.parts
+        copy(self.core.parts, self._out_key(), id, at, _KEY_SIZE)
         put_u16(rows, row + _NEXT, have)
         put_u16(rows, row + _BASE, have)
         rows[row + _ROOM] = FRAMES_PER_EPOCH_MAX >> rows[row + _CAUTION]
@@ -170,8 +170,8 @@ class SegmentExchange(Exchange):
 
     def _went(self, slot: int, end: int, total: int) -> None:
         """A piece up to `end` has left: see what follows it."""
-        row = self.peer * OUT_ROW
-        rows = self.core.out_rows
+        row = self._out_key()
+        rows = self.core.parts
         caution = rows[row + _CAUTION]
         asks = not rows[row + _ROOM]
         early = asks or end <= get_u16(rows, row + _BASE) + PIECE_SIZE
@@ -221,10 +221,10 @@ class SegmentExchange(Exchange):
 
     def _learn(self, frame: bytearray, have: int) -> bool:
         """See from a state how much the line loses; False when another one has its turn."""
-        row = self.peer * OUT_ROW
-        rows = self.core.out_rows
+        row = self._out_key()
+        rows = self.core.parts
         caution = rows[row + _CAUTION]
-        same = equal(self.core.part_keys, self._out_key(), frame, 1, _KEY_SIZE)
+        same = equal(self.core.parts, self._out_key(), frame, 1, _KEY_SIZE)
         base = get_u16(rows, row + _BASE)
         sent = get_u16(rows, row + _NEXT) - base
         if same and have == base and caution and rows[row + _ROOM]:
@@ -243,16 +243,16 @@ class SegmentExchange(Exchange):
     def begun(self, id: bytearray, at: int) -> bool:
         """True when we have a part of this message from the peer: it is told, not asked for."""
         part = self._part()
-        if part < 0 or not equal(self.core.part_keys, part * _KEY_SIZE, id, at, _KEY_SIZE):
+        if part < 0 or not equal(self.core.parts, part * PART_SIZE, id, at, _KEY_SIZE):
             return False
         self._missed(part, self.core.store.part_size(PART_INCOMING + part))
         return True
 
     def _part(self) -> int:
         """The part that takes in this peer's content, over whatever link; -1 for none."""
-        owners = self.core.part_owners
-        for part in range(len(owners)):
-            if owners[part] == self.peer + 1:
+        core = self.core
+        for part in range(len(core.part_rows) // PART_ROW):
+            if core.parts[part * PART_SIZE + PART_OWNER] == self.peer + 1:
                 return part
         return -1
 
@@ -273,7 +273,7 @@ class SegmentExchange(Exchange):
         rows[row + _TOLD] = gap
         rows[row + _TOLD_MS] = core.now_ms
         frame[0] = KIND_STATE
-        copy(frame, 1, core.part_keys, part * _KEY_SIZE, _KEY_SIZE)
+        copy(frame, 1, core.parts, part * PART_SIZE, _KEY_SIZE)
         put_u16(frame, 9, gap - 1)
         return _STATE_SIZE
 
@@ -327,11 +327,10 @@ class SegmentExchange(Exchange):
             at = SEGMENT_HEADER_SIZE + have - offset
             code = core.store.part_append(file, frame, at, end - have)
             core.part_rows[row + _GREW_MS] = core.now_ms
-        if code != OK:
-            core.part_owners[part] = 0
-        elif end >= total:
-            core.part_owners[part] = 0
-            self._complete(file, part * _KEY_SIZE)
+        if code != OK or end >= total:
+            core.parts[part * PART_SIZE + PART_OWNER] = 0
+            if code == OK:
+                self._complete(file, part * PART_SIZE)
         return code
 
     def _begins(self, frame: bytearray, size: int) -> bool:
@@ -349,32 +348,34 @@ class SegmentExchange(Exchange):
     def _open(self, frame: bytearray, total: int) -> int:
         """The part that this content goes into; -1 when others have them all."""
         core = self.core
-        owners = core.part_owners
         part = self._part()
         if part < 0:
             # By key, so that a content finds the file again that it had before a reboot.
-            part = frame[1] % len(owners)
-            for _ in range(len(owners)):
-                if not owners[part]:
+            count = len(core.part_rows) // PART_ROW
+            part = frame[1] % count
+            for _ in range(count):
+                if not core.parts[part * PART_SIZE + PART_OWNER]:
                     break
-                part = (part + 1) % len(owners)
-        same = equal(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
+                part = (part + 1) % count
+        at = part * PART_SIZE
+        owner = core.parts[at + PART_OWNER]
+        same = equal(core.parts, at, frame, 1, _KEY_SIZE)
         row = part * PART_ROW
         rows = core.part_rows
         same = same and rows[row + _TOTAL] == total
-        if owners[part] == self.peer + 1 and same:
+        if owner == self.peer + 1 and same:
             return part
-        if owners[part] and not self._gives_way(part):
-            if owners[part] == self.peer + 1:
+        if owner and not self._gives_way(part):
+            if owner == self.peer + 1:
                 self._missed(part, core.store.part_size(PART_INCOMING + part))
             return -1
-        owners[part] = self.peer + 1
+        core.parts[at + PART_OWNER] = self.peer + 1
         rows[row + _GREW_MS] = core.now_ms
-        copy(core.part_keys, part * _KEY_SIZE, frame, 1, _KEY_SIZE)
+        copy(core.parts, at, frame, 1, _KEY_SIZE)
         rows[row + _TOTAL] = total
         rows[row + _TOLD] = rows[row + _GAP] = rows[row + _BOX] = 0
         if core.store.part_open(PART_INCOMING + part, frame, 1, total) < 0:
-            owners[part] = 0
+            core.parts[at + PART_OWNER] = 0
             return -1
         return part
 
@@ -383,7 +384,7 @@ class SegmentExchange(Exchange):
         core = self.core
         if not core.store.part_size(PART_INCOMING + part):
             return True
-        known = core.slots.find_prefix(core.part_keys, part * _KEY_SIZE, _KEY_SIZE) >= 0
+        known = core.slots.find_prefix(core.parts, part * PART_SIZE, _KEY_SIZE) >= 0
         still_ms = elapsed_ms(core.now_ms, core.part_rows[part * PART_ROW + _GREW_MS])
         return known or still_ms >> _STILL_SHIFT >= self.epoch_ms
 
@@ -393,7 +394,7 @@ class SegmentExchange(Exchange):
         group = core.identify_part(file)
         if group < 0 or not self.sees(group):
             core.unknown += 1
-        elif not equal(core.id, 0, core.part_keys, key_at, _KEY_SIZE):
+        elif not equal(core.id, 0, core.parts, key_at, _KEY_SIZE):
             self.bad_record()
         elif not self.known(core.id, 0):
             self.took(core.graph.take_part(group, self._number(), core.id, file), group)

@@ -4,7 +4,7 @@ import pytest
 
 from drupelet.limits import CONTENT_HEADER_SIZE, INLINE_SIZE_MAX, PART_INCOMING
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
-from helpers import EPOCH_MS, Draw, Line, Member, Network, stamp
+from helpers import EPOCH_MS, Draw, Line, Member, Network, part_owners, stamp
 
 SIZES = [INLINE_SIZE_MAX, INLINE_SIZE_MAX + 1, 2000, 32768]
 STATE = 0x51
@@ -161,7 +161,7 @@ def test_cut_and_resumed_on_another_link() -> None:
     net.run(lambda: net.complete(1), 60)
     assert has_body(b, id, 32_768)
     assert net.lines["A", "B"].bytes < 14_500 + 2_000, "the first twenty pieces stay"
-    assert not any(b.node.core.part_owners)
+    assert not any(part_owners(b.node))
 
 
 def test_a_transfer_survives_the_receivers_reboot() -> None:
@@ -189,8 +189,9 @@ def test_a_sender_that_moves_on_finds_the_receiver_still_at_the_first() -> None:
     first, second = sent[:30], sent[30:]
     assert second and first[0][1:9] != second[0][1:9]
     give(net, "A", "B", first[:10] + second)
-    core = net.members["B"].node.core
-    assert core.store.part_size(PART_INCOMING + core.part_owners.index(1)) == 10 * 1011
+    node = net.members["B"].node
+    part = PART_INCOMING + part_owners(node).index(1)
+    assert node.core.store.part_size(part) == 10 * 1011
     net.now_ms += EPOCH_MS
     assert frames(net, "B", "A")[0][1:9] == first[0][1:9]
     net.run(lambda: net.complete(2), 80)
@@ -236,13 +237,13 @@ def test_pieces_that_are_none() -> None:
         segment(key, 100, 90, bytes(11)), segment(key, 32_809, 0, bytes(99)), b"\x50",
         bytes([STATE]), bytes([STATE]) + key + b"123", bytes([STATE]) + key,
     ]) == [-1] * 9  # fmt: skip
-    assert b.node.malformed == 9 and not any(b.node.core.part_owners)
+    assert b.node.malformed == 9 and not any(part_owners(b.node))
     # A content whose hash is another: refused, and the part is free again.
     assert give(net, "A", "B", [segment(key, 100, 0, group + bytes(68))]) == [0]
-    assert b.node.malformed == 10 and not any(b.node.core.part_owners)
+    assert b.node.malformed == 10 and not any(part_owners(b.node))
     # A group that is not shared takes no flash.
     assert give(net, "A", "B", [segment(key, 100, 0, bytes(64))]) == [0]
-    assert not any(b.node.core.part_owners) and b.node.core.unknown == 1
+    assert not any(part_owners(b.node)) and b.node.core.unknown == 1
     # A state for what we never offered, and for zeros.
     assert give(net, "A", "B", [bytes([STATE]) + key + b"\x00\x01"]) == [0]
     assert give(net, "A", "B", [bytes([STATE]) + bytes(10)]) == [0]
