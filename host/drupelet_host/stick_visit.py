@@ -181,7 +181,10 @@ def _unread(carrier: IssuingVisit, stick: Stick) -> list[str]:
          "are not sealed with our keys (another fleet's, or from before new keys)"),
         (unsound, "are damaged or for another, and were left alone"),
     )  # fmt: skip
-    return [f"{count} files {what}" for count, what in found if count > 0]
+    told = [f"{count} files {what}" for count, what in found if count > 0]
+    if stick.crowded:
+        told.append(f"a folder holds more than {_NAMES_MAX} names: not all were looked at")
+    return told
 
 
 def _clone(name: str) -> str:

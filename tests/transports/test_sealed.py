@@ -500,6 +500,21 @@ def test_bundles_of_another_key_are_told_from_those_that_were_cut(members, tmp_p
     assert b.visit.bundles_in == 1 and b.link.got[-1:] == [b"x"]
 
 
+def test_bundles_of_another_key_stand_in_nobodys_way(members, tmp_path):
+    a, _ = members
+    for n in range(66):
+        a.go([b"%d" % n])
+        a.link.bundle_out += 1  # it is forgotten: the next one is written all the same
+    for number, end in enumerate((a.end, End(B_ID, A_ID, a.end.aead, 7, carrier_class=1))):
+        assert install(end.keys, bytes(32), KID + 4, 0, 0) == OK
+        end.boot()
+        if not number:
+            a.go([b"new"])
+    b = Member(tmp_path, end)
+    b.go()
+    assert b.link.got == [b"new"] and (b.visit.bundles_in, b.visit.unopened) == (1, 66)
+
+
 def test_a_bundle_without_anything_of_ours(members, tmp_path):
     _, b = members
     folder = tmp_path / "DRUPELET" / B_ID.hex().upper() / A_ID.hex().upper()

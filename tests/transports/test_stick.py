@@ -48,6 +48,7 @@ def read(stick: Stick, sender: bytes, after: int = 0) -> list[Bundle]:
         while (size := reader.read_into(frame)) > 0:
             frames.append(bytes(frame[:size]))
         found.append((reader.number, reader.seen, reader.complete, frames))
+        reader.taken += 1
     return found
 
 
@@ -163,8 +164,8 @@ def test_junk_is_ignored_and_counted(tmp_path: Path) -> None:
     stick = Stick(str(tmp_path), B)
     assert read(stick, A) == [(5, 0, True, [b"good"])]
     assert stick.foreign == 2
-    assert stick.damaged == 1
-    assert stick.ignored == 8 + 4
+    assert stick.damaged == 2  # an empty file is one that was cut
+    assert stick.ignored == 7 + 4
     assert stick.senders() == [A]
 
 
@@ -188,6 +189,15 @@ def test_many_bundles_are_read_in_order_and_bounded(tmp_path: Path) -> None:
     assert found == sorted(numbers)[:64]
     found += [number for number, _, _, _ in read(Stick(str(tmp_path), B), A, after=found[-1])]
     assert found == [*sorted(numbers), 999]
+
+
+def test_files_that_cannot_be_read_stand_in_nobodys_way(tmp_path: Path) -> None:
+    inbox = write(tmp_path, A, B, 900, [b"x"]).parent
+    for number in range(1, 200):
+        (inbox / f"{number:08X}.DRP").touch()
+    stick = Stick(str(tmp_path), B)
+    assert read(stick, A) == [(900, 0, True, [b"x"])]
+    assert (stick.damaged, stick.crowded) == (199, 0)
 
 
 def test_a_crowded_folder_is_not_walked_for_ever(tmp_path: Path) -> None:

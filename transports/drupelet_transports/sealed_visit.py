@@ -62,6 +62,7 @@ class SealedVisit:
             code = self._read(reader, link, seal)
             if code == OK:
                 self.bundles_in += 1
+                reader.taken += 1
             elif 0 < self.refused - refused == self.frames_in - frames:
                 self.unopened += 1
             else:

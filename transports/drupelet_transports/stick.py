@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NAMES_MAX = const(1024)
 # Bundle numbers (or names to remove) kept from one look at a folder.
 _BATCH_MAX = const(16)
-# Bundles read from one sender in one visit; the rest is read at the next.
+# Bundles taken from one sender in one visit; the rest is read at the next.
 _FILES_MAX = const(64)
 # Senders that one visit reports.
 _SENDERS_MAX = const(32)
@@ -163,9 +163,9 @@ def _make_folder(path: str) -> bool:
 class Stick:
     """One stick, mounted at `root`, as the device `own_id` (4 bytes) sees it.
 
-    Counters: `ignored` names that are not ours (junk, lower case, aliases, empty files),
-    `foreign` bundles whose header names somebody else, `damaged` headers and frames, `crowded`
-    folders with more names than are looked at.
+    Counters: `ignored` names that are not ours (junk, lower case, aliases), `foreign` bundles
+    whose header names somebody else, `damaged` headers and frames, `crowded` folders with more
+    names than are looked at.
     """
 
     def __init__(self, root: str, own_id: "bytes | bytearray") -> None:
@@ -465,6 +465,8 @@ class BundleReader:
 
     `number` and `seen` belong to the open bundle; `complete` says that FINAL was reached.
     `code` is E_STORAGE once the stick failed to read; a bad sector spoils its own bundle only.
+    Who takes a bundle counts it in `taken`, which ends a visit. Others end none: the next visit
+    begins with them again, and would never come to what lies behind them.
     """
 
     def __init__(self, stick: Stick) -> None:
@@ -481,7 +483,7 @@ class BundleReader:
         self._after = after
         self._queue.clear()
         self._more = True
-        self._files = 0
+        self.taken = 0
         self.number = self.seen = 0
         self.complete = False
         self.code = OK
@@ -489,7 +491,7 @@ class BundleReader:
     def next(self) -> bool:
         """Open the next bundle whose header is sound; False when there are no more."""
         self.close()
-        while self._files < _FILES_MAX:
+        while self.taken < _FILES_MAX:
             if not self._queue:
                 if not self._more:
                     return False
@@ -498,7 +500,6 @@ class BundleReader:
                 if not self._queue:
                     return False
             self._after = self._queue.pop(0)
-            self._files += 1
             if self._open(self._after):
                 return True
         return False
@@ -579,9 +580,7 @@ class BundleReader:
     def _is_sound(self, count: int, number: int) -> bool:
         stick = self._stick
         scratch = stick.scratch
-        if not count:
-            stick.ignored += 1
-        elif (
+        if (
             count != _HEADER_SIZE + _CRC_SIZE
             or crc16(scratch, 0, _HEADER_SIZE, _CRC_START) != get_u16(scratch, _HEADER_SIZE)
             or not equal(scratch, 0, _MAGIC, 0, 4)

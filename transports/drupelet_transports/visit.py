@@ -48,6 +48,7 @@ class Visit:
                 size = reader.read_into(frame)
             if reader.complete:
                 self.bundles_in += 1
+                reader.taken += 1
                 link.imported(reader.number, reader.seen)
             else:
                 self.truncated += 1  # its valid prefix was taken; the rest comes again

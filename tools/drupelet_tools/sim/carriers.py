@@ -239,7 +239,7 @@ class _Reader:
     def __init__(self, files: list[tuple[int, Bundle]]) -> None:
         self._files = iter(files)
         self._frames = iter([b""])
-        self.number = self.seen = self.last_wire_size = 0
+        self.number = self.seen = self.taken = self.last_wire_size = 0
         self.complete = False
         self._whole = False
 
