@@ -61,8 +61,11 @@ def load(folder: Path, peer_id: bytes) -> Tell:
     made = Tell(path)
     if not path.is_symlink() and not path.exists():
         return made
+    content = private.read(path, _SIZE_MAX)
+    if not any(content):
+        return made  # a cut while it was taken away
     with contextlib.suppress(KeyError, TypeError, ValueError):
-        said = json.loads(private.read(path, _SIZE_MAX))
+        said = json.loads(content)
         made.revoked = _revoked(said["revoked"])
         if "root" in said:
             made.generation = int(said["generation"])

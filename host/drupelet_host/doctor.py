@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.errors import DrupeletError
-from drupelet_host import clock, config, database, private
+from drupelet_host import clock, config, control, database, private
 from drupelet_host.config import Config
 from drupelet_host.key_view import UNANSWERED_MANY, peer_rows
-from drupelet_host.keys import CLASS_NAMES, class_of, lost_keys
+from drupelet_host.keys import CLASS_NAMES, class_of, known_peers, lost_keys
 from drupelet_host.log_view import last_status
 from drupelet_host.member import CLONES
 from drupelet_host.private import BusyError
@@ -62,7 +62,8 @@ def examine(home: Path) -> list[Check]:
     except DrupeletError as error:
         return [*found, Check("configuration", FAIL, str(error), "mend or restore drupelet.toml")]
     found.append(Check("configuration", OK, f"{settings.name} with {len(settings.peers)} peers"))
-    for look in (_lock, _locks, _keys, _counters, _clones, _database, _clock, _disk, _sticks):
+    looks = (_lock, _locks, _keys, _tells, _counters, _clones, _database, _clock, _disk, _sticks)
+    for look in looks:
         found += _look(look, settings)
     return found
 
@@ -148,6 +149,18 @@ def _keys(settings: Config) -> Iterator[Check]:
                 yield Check("keys", WARN, *lost_keys(name, 1 - class_of(carrier)))
         for kind, chain in row["classes"].items():
             yield from _epochs(f"{name}, {kind}", chain)
+
+
+def _tells(settings: Config) -> Iterator[Check]:
+    """Whether what peers are still to be told of keys can be read."""
+    names = settings.names()
+    for peer_id in known_peers(settings.keys_path):
+        try:
+            control.load(settings.keys_path, peer_id)
+        except DrupeletError as error:
+            name = names.get(peer_id.hex(), peer_id.hex())
+            yield Check("told", FAIL, f"{name}: cannot be talked to: {error}",
+                        "after that, revoke and rotate again what was under way")  # fmt: skip
 
 
 def _epochs(where: str, chain: dict[str, int]) -> Iterator[Check]:

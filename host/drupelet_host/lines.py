@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from drupelet.amnesty import forget_holds
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL
 from drupelet.schedule import elapsed_ms
@@ -130,7 +130,7 @@ class Line:
                 return
             try:
                 self._transport = self._open()
-            except (TransportError, KeysError, PrivateError, BusyError) as error:
+            except (TransportError, KeysError, PrivateError, BusyError, StorageError) as error:
                 self.refused = not isinstance(error, TransportError)
                 # A revoked peer is told of once, not at each try.
                 state = REVOKED if isinstance(error, RevokedError) else DOWN

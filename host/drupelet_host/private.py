@@ -133,7 +133,8 @@ def replace(path: Path, content: bytes) -> None:
 def remove(path: Path) -> bool:
     """Take a file away, durably; False when there was none. Overwritten first, for what it helps.
 
-    A journal or the flash below a disk may keep older copies: only a new key heals that.
+    A journal or the flash below a disk may keep older copies: only a new key heals that. A cut in
+    between leaves zeros: who reads such a file takes them for none.
     """
     try:
         size = path.lstat().st_size

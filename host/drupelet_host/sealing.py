@@ -3,6 +3,7 @@
 What cannot be sealed is refused here, with the remedy; there is no way around.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +55,10 @@ class Sealing:
         self.on_revoked: Callable[[bytes], None] = lambda _: None  # told who is, at once
 
     def live(self, peer: Peer) -> Seal:
-        """The seal of serial lines and MQTT; raises KeysError, PrivateError or BusyError."""
+        """The seal of serial lines and MQTT.
+
+        Raises KeysError, PrivateError, BusyError or StorageError: this peer's files are at fault.
+        """
         return self._seal(peer, LIVE)
 
     def bundle(self, peer: Peer) -> Seal:
@@ -90,7 +94,11 @@ class Sealing:
         assert seal is not None
         seal.anew = self.anew
         self._seals[peer.id, carrier_class] = seal
-        self._instruct(peer.id)
+        try:
+            self._instruct(peer.id)
+        except DrupeletError:
+            del self._seals[peer.id, carrier_class]  # the next try says so, too
+            raise
         return seal
 
     # --- what peers are to be told ---
@@ -150,11 +158,16 @@ class Sealing:
                 seal.urgent = True  # told soon, also when there is nothing else to say
 
     def tick(self) -> None:
-        """Once per epoch: forget what peers have been told."""
+        """Once per epoch: forget what peers have been told.
+
+        A file that cannot be read or written is its peer's alone, and looked at again the next
+        time; `drupelet doctor` names it.
+        """
         for (peer_id, _), issuer in list(self._issuers.items()):
-            if control.settle(control.load(self._settings.keys_path, peer_id), issuer):
-                for other in (LIVE, BUNDLE):
-                    self._issuers.pop((peer_id, other), None)
+            with contextlib.suppress(DrupeletError):
+                if control.settle(control.load(self._settings.keys_path, peer_id), issuer):
+                    for other in (LIVE, BUNDLE):
+                        self._issuers.pop((peer_id, other), None)
 
     # --- ports ---
 

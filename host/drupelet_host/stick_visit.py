@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.amnesty import forget_holds
-from drupelet.errors import OK, DrupeletError
+from drupelet.errors import OK, DrupeletError, StorageError
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.seal import Seal
 from drupelet.seal_issue import Issuer
@@ -163,7 +163,7 @@ def _seals(member: Member, peer_ids: list[bytes], report: Report) -> dict[bytes,
     for peer_id in peer_ids:
         try:
             seals[peer_id] = member.sealing.bundle(peers[peer_id])
-        except (KeysError, PrivateError, BusyError) as error:
+        except (KeysError, PrivateError, BusyError, StorageError) as error:
             refused = refused or str(error)
             report.problems.append(str(error))
     if refused and not seals:

@@ -1,6 +1,8 @@
 """Revocations: everybody who can be told is, often enough, and new keys are not revoked by old."""
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from drupelet.errors import E_STORAGE, CapacityError, StorageError
 from drupelet.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
 from drupelet.seal_control import REVOKE
 from drupelet.seal_issue import Issuer
-from drupelet_host import config, control, key_actions, provision
+from drupelet_host import config, control, doctor, key_actions, private, provision
 from drupelet_host.cli import app
 from drupelet_host.config import Peer
 from drupelet_host.keys import look
@@ -95,6 +97,44 @@ def test_a_file_that_is_damaged_keeps_nobody_else_from_hearing(fleet: list[Home]
     done = call(a, "revoke", "b")
     assert "c0000003.tell: is damaged" in str(done.exception)
     assert told(a, D_ID) == {B_ID: SEAL_REVOKE_SENDS}
+
+
+def test_a_cut_while_it_is_taken_away_leaves_nothing_to_tell(
+    fleet: list[Home], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = fleet[0]
+    path = a.path / "keys/c0000003.tell"
+    control.add_revoked(a.path / "keys", C_ID, B_ID)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", lambda _: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            private.remove(path)
+    assert path.exists() and told(a, C_ID) == {}
+    assert "c0000003.tell" not in visit(tmp_path / "usb", a)
+    revoke(a, "b")
+    assert told(a, C_ID) == {B_ID: SEAL_REVOKE_SENDS}
+
+
+def test_a_file_that_is_damaged_is_one_peers_trouble(fleet: list[Home], tmp_path: Path) -> None:
+    a, _, _, d = fleet
+    path = a.path / "keys/c0000003.tell"
+    call(a, "put", "21.5 C")
+    path.write_text("{")
+    path.chmod(0o600)
+    (tmp_path / "usb").mkdir()
+    why = f"{path}: is damaged; remove it and run the command again"
+    for agent in (False, True):
+        if agent:
+            a.start()
+            call(a, "put", "21.6 C")
+        done = a.run("stick", str(tmp_path / "usb"))
+        assert (done.returncode, done.stderr) == (0, f"drupelet: {why}\n")
+        assert "safe to unplug" in done.stdout
+    a.stop()
+    assert "2 new messages" in visit(tmp_path / "usb", d)
+    assert not (tmp_path / "usb/DRUPELET/C0000003").exists()
+    (check,) = [check for check in doctor.examine(a.path) if check.state == doctor.FAIL]
+    assert check.text == f"c: cannot be talked to: {why}" and check.remedy
 
 
 def test_a_home_that_visits_by_command_tells_eight_times_and_no_more(
