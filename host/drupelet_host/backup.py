@@ -7,12 +7,16 @@ used twice. The last thing in the file is a checksum of the rest: half a downloa
 turned, must not come back as a member that lacks something. The owner's own secrets
 (`commands.key`, `feed.key`, `store.key`) come along as they are: boards and members know them.
 What the member said on its channels since comes back from those who heard it.
+
+A restore is made in a folder inside the new home, and moved out of it once all is renewed, the
+configuration last: before that there is no home, and the next restore begins again.
 """
 
 import hashlib
 import io
 import os
 import re
+import shutil
 import sqlite3
 import tarfile
 from contextlib import closing, suppress
@@ -36,6 +40,9 @@ _KEY_SIZE_MAX = 4096
 # A chunk of the store on its way; a store may be larger than memory.
 _CHUNK_SIZE = 1 << 20
 _KEY_SIZE = 32
+# Where a restore makes the new home, and what a cut one may have left beside it.
+_PART = "restore.tmp"
+_PIECE = re.compile(rf"{re.escape(_PART)}|keys|(store|channels)\.db(-wal|-shm)?")
 
 
 class BackupError(DrupeletError):
@@ -138,20 +145,33 @@ def _source(path: Path) -> sqlite3.Connection:
     )
 
 
+def _is_free(home: Path) -> bool:
+    """True for a home that is not there yet, or that a restore began and did not end."""
+    if not home.exists():
+        return True
+    names = {path.name for path in home.iterdir()} if home.is_dir() else {""}
+    return not names or (_PART in names and all(_PIECE.fullmatch(name) for name in names))
+
+
 def restore(source: Path, home: Path) -> config.Config:
     """Make a new home from a backup; raises BackupError and leaves nothing if it cannot."""
-    if home.exists() and (not home.is_dir() or any(home.iterdir())):
+    if not _is_free(home):
         raise BackupError(f"{home}: is not empty; move it away or choose another --home")
     made = not home.exists()
+    part = home / _PART
     done = False
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(home, 0o700)
-        private.make_folder(home / "keys")
-        _unpack(source, home)
-        settings = config.load(home)
+        _clear(home, False)
+        private.make_folder(part)
+        private.make_folder(part / "keys")
+        _unpack(source, part)
+        settings = config.load(part)
         _renew_store(settings)
         _renew_keys(settings)
+        _move(part, home)
+        settings = config.load(home)
         done = True
     except (OSError, tarfile.TarError, DrupeletError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -241,13 +261,27 @@ def _renew_keys(settings: config.Config) -> None:
             keys.close()
 
 
+def _move(part: Path, home: Path) -> None:
+    """Make a home of what was unpacked and renewed: it is one with its configuration."""
+    for path in part.iterdir():
+        if path.name != config.CONFIG_NAME:
+            os.rename(path, home / path.name)
+    private.sync_folder(home)
+    os.rename(part / config.CONFIG_NAME, home / config.CONFIG_NAME)
+    private.sync_folder(home)
+    part.rmdir()
+
+
 def _clear(home: Path, made: bool) -> None:
-    """Take away what a restore left half done; the home was empty before it."""
+    """Take away what a restore left half done; the home was empty before it.
+
+    The folder that says so goes last.
+    """
     with suppress(OSError):
-        for folder in (home / "keys", home):
-            for path in folder.iterdir() if folder.is_dir() else ():
-                if path.is_file() or path.is_symlink():
-                    path.unlink()
-        (home / "keys").rmdir()
+        for path in sorted(home.iterdir(), key=lambda path: path.name == _PART):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         if made:
             home.rmdir()

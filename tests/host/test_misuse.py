@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import tarfile
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from drupelet.limits import SEAL_JUMP
 from drupelet_host import backup, cli, config, key_actions, provision
 from drupelet_host.agent import Agent, visit_alone
 from drupelet_host.backup import BackupError
@@ -298,6 +300,58 @@ def test_ctrl_c_in_a_restore_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         backup.restore(tmp_path / "whole", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_restore_cut_anywhere_is_no_home_or_a_whole_one(
+    make_home: MakeHome, tmp_path: Path
+) -> None:
+    home = make_home("a", A, Peer("b", B, "stick:"))
+    (tmp_path / "flash").mkdir()
+    provision.provision_peer(config.load(home.path), "b", str(tmp_path / "flash"))
+    home.put("one")
+    whole, new = tmp_path / "whole", tmp_path / "new"
+    backup.back_up(home.path, whole)
+
+    def restore_until(step: int) -> bool:
+        """In a process that ends before that step; True when it came to the end."""
+        left = [step]
+
+        def cut(do: Callable[..., object]) -> Callable[..., object]:
+            def done(*args: object, **more: object) -> object:
+                left[0] -= 1
+                return do(*args, **more) if left[0] else os._exit(9)
+
+            return done
+
+        child = os.fork()
+        if not child:
+            for name in ("mkdir", "fsync", "rename", "replace", "unlink", "rmdir"):
+                setattr(os, name, cut(getattr(os, name)))
+            backup.restore(whole, new)
+            os._exit(0)
+        return os.waitpid(child, 0)[1] == 0
+
+    def epochs() -> list[int]:
+        return [state.epoch for state in look(new / "keys", B) if not state.receives]
+
+    steps = 1
+    while not restore_until(steps):
+        if not (new / "drupelet.toml").exists():
+            assert backup.restore(whole, new).name == "a"
+        assert epochs() == [SEAL_JUMP, SEAL_JUMP], steps
+        with pytest.raises(BackupError, match="is not empty"):
+            backup.restore(whole, new)
+        shutil.rmtree(new)
+        steps += 1
+    assert steps > 20 and not (new / "restore.tmp").exists()
+    # Somebody's own files are never taken for what a restore left.
+    (new / "drupelet.toml").unlink()
+    with pytest.raises(BackupError, match="is not empty"):
+        backup.restore(whole, new)
+    (new / "restore.tmp").mkdir()
+    (new / "notes.txt").touch()
+    with pytest.raises(BackupError, match="is not empty"):
+        backup.restore(whole, new)
 
 
 def test_a_stick_whose_folders_lead_elsewhere(make_home: MakeHome, tmp_path: Path) -> None:
