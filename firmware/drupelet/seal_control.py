@@ -21,6 +21,7 @@ from drupelet.seal_record import (
 )
 from drupelet.seal_row import (
     ANEW,
+    BUNDLE,
     CLOSED,
     GENERATION_AT,
     GENERATION_IN_AT,
@@ -48,6 +49,8 @@ def take_control(seal: "Seal", buf: bytearray, at: int, size: int) -> int:
     """Obey an authentic control frame: 0, E_PEER if it makes no sense, or the key port's code."""
     kind = buf[at]
     if kind == REVOKE and size == REVOKE_SIZE:
+        if seal.flags & BUNDLE:
+            seal.flags |= ANEW  # the issuer waits for an answer
         return seal.keys.revoke(buf, at + 1)
     if kind != REKEY or size != REKEY_SIZE:
         return E_PEER

@@ -1,8 +1,8 @@
 # host only: boards do not issue keys
 """New roots and revocations, from the host that provisioned a device (docs/SPEC.md 11.7).
 
-A REKEY is told in every epoch until the peer is heard in the new generation, a REVOKE a fixed
-number of times: both get through a link, or a row of sticks, that leads one way only.
+A REKEY is told in every epoch until the peer is heard in the new generation, a REVOKE until the
+peer has answered a fixed number of epochs in which it was told: who was away hears it later.
 """
 
 from drupelet.errors import CapacityError
@@ -10,6 +10,7 @@ from drupelet.limits import SEAL_CONTROL_MS, SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
 from drupelet.schedule import elapsed_ms
 from drupelet.seal_control import REKEY, REVOKE, catch_up
 from drupelet.seal_record import FLAG_WAITING, install
+from drupelet.seal_row import RENEW, URGENT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class Issuer:
 
     def __init__(self, seal: "Seal") -> None:
         self._seal = seal
+        # The first epoch of ours in which all was told and that waits for its answer; 0 none.
+        self.told = 0
+        self._told_before = 0
         self._generation = 0
         self._rekey = b""
         self._revoked: dict[bytes, int] = {}
@@ -58,9 +62,9 @@ class Issuer:
         return not self._rekey
 
     def revoke(self, device_id: bytes, kid: int = 0, sends: int = SEAL_REVOKE_SENDS) -> None:
-        """Tell the peer so often that the keys which it has with a device are not to be trusted.
+        """Tell the peer, in so many epochs that it answers, that keys are not to be trusted.
 
-        kid: their base, 0 for all of them. Raises CapacityError.
+        kid: the base of those that it has with the device, 0 for all. Raises CapacityError.
         """
         revoked = device_id + kid.to_bytes(2)
         assert len(revoked) == _REVOKED_SIZE and sends > 0
@@ -70,6 +74,7 @@ class Issuer:
             )
         self._revoked[revoked] = sends
         self._epoch = -1
+        self.told = 0
 
     def withdraw(self, revoked: bytes) -> None:
         """The device has new keys with the peer: tell no more that the old ones were revoked."""
@@ -89,23 +94,30 @@ class Issuer:
     def due(self, now_ms: int) -> bytes:
         """The next control frame's plaintext, b"" for none; told once per epoch of ours."""
         seal = self._seal
+        self.settle()
+        seal.prepare()  # who seals the text hears of it if that failed
         if seal.out_epoch != self._epoch or elapsed_ms(now_ms, self._told_ms) >= SEAL_CONTROL_MS:
             self._epoch = seal.out_epoch
             self._told_ms = now_ms
             self._queue = [] if self.rekeyed else [self._rekey]
             self._queue += [bytes((REVOKE,)) + revoked for revoked in self._revoked]
-        if not self._queue:
-            return b""
-        text = self._queue.pop(0)
-        self._count(text, -1)
-        return text
+            self._told_before = self.told
+            if not self.told and seal.out_epoch > seal.answered:
+                self.told = seal.out_epoch
+        return self._queue.pop(0) if self._queue else b""
 
-    def take_back(self, text: bytes) -> None:
+    def take_back(self) -> None:
         """What `due` gave did not leave, as on a stick that is full: it counts as not told."""
-        self._count(text, 1)
+        self.told = self._told_before
 
-    def _count(self, text: bytes, more: int) -> None:
-        if text[0] == REVOKE:
-            left = self._revoked.pop(text[1:], 0) + more
-            if left > 0:
-                self._revoked[text[1:]] = left
+    def settle(self) -> None:
+        """Count what the peer has answered since it was told."""
+        seal = self._seal
+        if self.told > seal.out_epoch:
+            self.told = 0  # the chain is a new one
+        elif 0 < self.told <= seal.answered:
+            self.told = 0
+            self._revoked = {id: left - 1 for id, left in self._revoked.items() if left > 1}
+        if self._revoked and not self.told and seal.out_epoch <= seal.answered:
+            # An answer to this epoch may be of before: another one shows that the peer is there.
+            seal.flags |= RENEW | URGENT

@@ -1,12 +1,14 @@
 """What a peer is still to be told about keys: a new root, devices that were revoked.
 
-    keys/a0000001.tell  0600 JSON: {"generation": 1, "root": "...", "revoked": {"d00000041230": 8}}
+    keys/a0000001.tell  0600 JSON: {"generation": 1, "root": "...", "revoked": {"d00000041230": 8},
+                                    "told": [7, 0]}
 
 It lies there from `drupelet rotate` or `revoke` until the peer is known to have it: the new root
 is the one secret that a host keeps for longer than an instant, and only until the peer was heard
 under it. A revoked device stands there, with the key id that it has with the peer (0000 for
-whatever it has), and with how often the peer is still to be told of it: a home that visits sticks
-by command is a new process each time.
+whatever it has), and with how often the peer has yet to answer that it was told; `told` is the
+epoch, by class, whose answer is waited for: a home that visits sticks by command is a new process
+each time.
 """
 
 import contextlib
@@ -28,6 +30,7 @@ from drupelet_host.secret import Secret
 _SIZE_MAX = 4096
 _ROOT_SIZE = 32
 _GENERATION_MAX = 0xFFFF
+_EPOCH_MAX = 0xFFFFFF
 # Of a generation: two classes, two directions.
 _CHAINS = 4
 _KID_SIZE = 2
@@ -41,6 +44,7 @@ class Tell:
     generation: int = 0
     root: Secret | None = None
     revoked: dict[bytes, int] = field(default_factory=dict)  # id and kid -> tellings left
+    told: list[int] = field(default_factory=lambda: [0, 0])
 
     def save(self) -> None:
         """Raises StorageError."""
@@ -48,7 +52,8 @@ class Tell:
             private.remove(self.path)
             return
         content: dict[str, object] = {
-            "revoked": {id.hex(): left for id, left in self.revoked.items()}
+            "revoked": {id.hex(): left for id, left in self.revoked.items()},
+            "told": self.told,
         }
         if self.root is not None:
             content |= {"generation": self.generation, "root": self.root.reveal().hex()}
@@ -67,6 +72,7 @@ def load(folder: Path, peer_id: bytes) -> Tell:
     with contextlib.suppress(KeyError, TypeError, ValueError):
         said = json.loads(content)
         made.revoked = _revoked(said["revoked"])
+        made.told = _told(said.get("told", made.told))
         if "root" in said:
             made.generation = int(said["generation"])
             made.root = Secret(bytes.fromhex(said["root"]))
@@ -91,6 +97,15 @@ def _revoked(said: object) -> dict[bytes, int]:
             raise ValueError("no device id, or no number of tellings")
         found[device_id] = int(left)
     return found
+
+
+def _told(said: object) -> list[int]:
+    """An epoch for each class; raises ValueError for what is none."""
+    if not isinstance(said, list) or len(said) != len(CLASS_NAMES):
+        raise ValueError("no epochs")
+    if any(type(epoch) is not int or not 0 <= epoch <= _EPOCH_MAX for epoch in said):
+        raise ValueError("no epochs")
+    return said
 
 
 def begin_rotation(folder: Path, keys: HostKeys) -> int:
@@ -170,6 +185,7 @@ def add_revoked(folder: Path, peer_id: bytes, device_id: bytes) -> None:
             f"{peer_id.hex()}: {SEAL_REVOKED_MAX} revocations wait for it already: meet it first"
         )
     tell.revoked[revoked] = SEAL_REVOKE_SENDS
+    tell.told = [0, 0]  # what was told until now did not speak of it
     tell.save()
 
 
@@ -193,7 +209,7 @@ def _of(tell: Tell, device_id: bytes) -> list[bytes]:
     return [revoked for revoked in tell.revoked if revoked[:ID_SIZE] == device_id]
 
 
-def instruct(tell: Tell, seal: Seal) -> Issuer | None:
+def instruct(tell: Tell, seal: Seal, carrier_class: int) -> Issuer | None:
     """What a seal's peer is to be told through it; None for nothing."""
     if tell.root is None and not tell.revoked:
         return None
@@ -202,11 +218,13 @@ def instruct(tell: Tell, seal: Seal) -> Issuer | None:
         issuer.rekey(tell.root.reveal(), tell.generation)
     for revoked, left in tell.revoked.items():
         issuer.revoke(revoked[:ID_SIZE], int.from_bytes(revoked[ID_SIZE:]), left)
+    issuer.told = tell.told[carrier_class]
     return issuer
 
 
-def settle(tell: Tell, issuer: Issuer) -> bool:
-    """Take out what the peer has been told; True when nothing is left."""
+def settle(tell: Tell, issuer: Issuer, carrier_class: int) -> bool:
+    """Take out what the peer has answered to; True when nothing is left."""
+    issuer.settle()
     root_done = tell.root is not None and issuer.rekeyed
     if root_done:
         tell.root = None
@@ -214,7 +232,8 @@ def settle(tell: Tell, issuer: Issuer) -> bool:
     for revoked in left.keys() - tell.revoked.keys():
         issuer.withdraw(revoked)  # by a command beside us, or told often enough over the other
     kept = {id: min(n, left[id]) for id, n in tell.revoked.items() if id in left}
-    if root_done or kept != tell.revoked:
+    if root_done or kept != tell.revoked or issuer.told != tell.told[carrier_class]:
         tell.revoked = kept
+        tell.told[carrier_class] = issuer.told
         tell.save()
     return tell.root is None and not tell.revoked

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.errors import DrupeletError
+from drupelet.limits import SEAL_REVOKE_SENDS
 from drupelet_host import clock, config, control, database, private
 from drupelet_host.config import Config
 from drupelet_host.key_view import UNANSWERED_MANY, peer_rows
-from drupelet_host.keys import CLASS_NAMES, class_of, known_peers, lost_keys
+from drupelet_host.keys import CLASS_NAMES, ID_SIZE, class_of, lost_keys
 from drupelet_host.log_view import last_status
 from drupelet_host.member import CLONES
 from drupelet_host.private import BusyError
@@ -152,15 +153,26 @@ def _keys(settings: Config) -> Iterator[Check]:
 
 
 def _tells(settings: Config) -> Iterator[Check]:
-    """Whether what peers are still to be told of keys can be read."""
+    """Who is still to be told of a revoked device."""
     names = settings.names()
-    for peer_id in known_peers(settings.keys_path):
+    for row in peer_rows(settings):
+        if row["keys"] == "revoked":
+            continue  # it is told nothing any more
         try:
-            control.load(settings.keys_path, peer_id)
+            tell = control.load(settings.keys_path, bytes.fromhex(row["id"]))
+            for revoked, left in tell.revoked.items():
+                gone = revoked[:ID_SIZE].hex()
+                yield _untold(row["name"], names.get(gone, gone), left)
         except DrupeletError as error:
-            name = names.get(peer_id.hex(), peer_id.hex())
-            yield Check("told", FAIL, f"{name}: cannot be talked to: {error}",
+            yield Check("told", FAIL, f"{row['name']}: cannot be talked to: {error}",
                         "after that, revoke and rotate again what was under way")  # fmt: skip
+
+
+def _untold(name: str, gone: str, left: int) -> Check:
+    if left < SEAL_REVOKE_SENDS:
+        return Check("told", OK, f"{name}: has answered since it was told that {gone} was revoked")
+    return Check("told", WARN, f"{name}: has not answered yet that {gone} was revoked",
+                 "it may trust that device until it was met")  # fmt: skip
 
 
 def _epochs(where: str, chain: dict[str, int]) -> Iterator[Check]:

@@ -19,27 +19,42 @@ class IssuingVisit(SealedVisit):
     ) -> None:  # fmt: skip
         super().__init__(stick, seals, frame, now_ms, after_frame, buf)
         self.issuers: dict[bytes, Issuer] = {}
-        self._told: list[bytes] = []  # in the bundle that is being written
+        self._heard: set[bytes] = set()  # who left something since the last visit
+        self._last = 0  # our last bundle for the peer
+        self._telling: list[Issuer] = []  # in the bundle that is being written
+
+    def take_in(self, link: Link, peer_id: bytes) -> None:
+        """See SealedVisit."""
+        before = self.bundles_in
+        super().take_in(link, peer_id)
+        if self.bundles_in > before:
+            self._heard.add(peer_id)
 
     def waits(self, peer_id: bytes) -> bool:
-        """See SealedVisit."""
+        """See SealedVisit. What lies on this stick is told again only to who was here since."""
         issuer = self.issuers.get(peer_id)
-        return issuer is not None and (not issuer.rekeyed or issuer.revoking > 0)
+        if issuer is None or (issuer.rekeyed and not issuer.revoking):
+            return False
+        told_here = issuer.told and 0 < self._stick.known_newest == self._last
+        return not told_here or peer_id in self._heard
 
     def hand_out(self, link: Link, peer_id: bytes) -> int:
         """See SealedVisit; what was to be told counts as told only once the bundle is there."""
-        self._told = []
+        self._last = link.bundle_out
+        self._telling.clear()
         code = super().hand_out(link, peer_id)
         if code != OK:
-            for text in self._told:
-                self.issuers[peer_id].take_back(text)
+            for issuer in self._telling:
+                issuer.take_back()
         return code
 
     def tell(self, writer: BundleWriter, seal: Seal, peer_id: bytes) -> int:
         """See SealedVisit."""
         issuer = self.issuers.get(peer_id)
+        if issuer is None:
+            return OK
+        self._telling.append(issuer)
         code = OK
-        while issuer is not None and code == OK and (text := issuer.due(self._now_ms())):
-            self._told.append(text)
+        while code == OK and (text := issuer.due(self._now_ms())):
             code = self._put(writer, seal, text, len(text), TYPE_CONTROL)
         return code

@@ -149,7 +149,7 @@ class Sealing:
         control.prepare(tell, self._port(peer_id))
         for carrier_class in (LIVE, BUNDLE):
             seal = self._seals.get((peer_id, carrier_class))
-            issuer = control.instruct(tell, seal) if seal is not None else None
+            issuer = control.instruct(tell, seal, carrier_class) if seal is not None else None
             if issuer is None:
                 self._issuers.pop((peer_id, carrier_class), None)
             else:
@@ -163,9 +163,10 @@ class Sealing:
         A file that cannot be read or written is its peer's alone, and looked at again the next
         time; `drupelet doctor` names it.
         """
-        for (peer_id, _), issuer in list(self._issuers.items()):
+        for (peer_id, carrier_class), issuer in list(self._issuers.items()):
             with contextlib.suppress(DrupeletError):
-                if control.settle(control.load(self._settings.keys_path, peer_id), issuer):
+                tell = control.load(self._settings.keys_path, peer_id)
+                if control.settle(tell, issuer, carrier_class):
                     for other in (LIVE, BUNDLE):
                         self._issuers.pop((peer_id, other), None)
 

@@ -70,6 +70,8 @@ class Report:
 class Notice(Issuer):
     """Has a bundle written although nothing else is due: its status tells of our new store."""
 
+    told = 0  # for its own part it counts nothing
+
     def __init__(self, issuer: Issuer | None) -> None:  # what is to be told besides, if anything
         self._issuer = issuer
 
@@ -82,10 +84,10 @@ class Notice(Issuer):
         """See Issuer."""
         return self._issuer.due(now_ms) if self._issuer is not None else b""
 
-    def take_back(self, text: bytes) -> None:
+    def take_back(self) -> None:
         """See Issuer."""
         if self._issuer is not None:
-            self._issuer.take_back(text)
+            self._issuer.take_back()
 
 
 def visit(

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +17,10 @@ from drupelet.seal_issue import Issuer
 from drupelet_host import config, control, doctor, key_actions, private, provision
 from drupelet_host.cli import app
 from drupelet_host.config import Peer
-from drupelet_host.keys import look
+from drupelet_host.keys import BUNDLE, look
 from drupelet_host.sealing import Sealing
 from drupelet_transports.stick import BundleWriter
-from host.conftest import Home, placed, share_keys
+from host.conftest import Cable, Home, placed, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
 A, B, C, D = 0xA0000001, 0xB0000002, 0xC0000003, 0xD0000004
@@ -137,26 +138,68 @@ def test_a_file_that_is_damaged_is_one_peers_trouble(fleet: list[Home], tmp_path
     assert check.text == f"c: cannot be talked to: {why}" and check.remedy
 
 
-def test_a_home_that_visits_by_command_tells_eight_times_and_no_more(
+def test_a_home_that_visits_by_command_tells_until_eight_answers_came_and_no_more(
     fleet: list[Home], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    a, _, c, _ = fleet
+    a, _, c, d = fleet
+    usb = tmp_path / "usb"
     revoke(a, "b")
-    visit(tmp_path / "usb", a)
-    assert told(a, C_ID) == {B_ID: SEAL_REVOKE_SENDS - 1}
     with monkeypatch.context() as patch:
         patch.setattr(BundleWriter, "finish", lambda _: E_STORAGE)
-        call(a, "stick", str(tmp_path / "usb"))
+        usb.mkdir()
+        call(a, "stick", str(usb))
         # What is not on the stick was not told.
-        assert told(a, C_ID) == {B_ID: SEAL_REVOKE_SENDS - 1}
-    for n in range(2, SEAL_REVOKE_SENDS + 1):
-        assert "wrote 2 files" in visit(tmp_path / "usb", a)
-        assert told(a, C_ID) == ({B_ID: SEAL_REVOKE_SENDS - n} if n < SEAL_REVOKE_SENDS else {})
-    assert not list((a.path / "keys").glob("*.tell"))
-    assert "wrote 0 files" in visit(tmp_path / "usb", a)
+        assert control.load(a.path / "keys", C_ID).told == [0, 0]
+    assert "wrote 2 files" in visit(usb, a)
+    # However often nobody answers: the entry stays, and one bundle is enough for each stick.
+    for n in range(SEAL_REVOKE_SENDS + 2):
+        assert "wrote 0 files" in visit(usb, a)
+        assert "wrote 2 files" in visit(tmp_path / f"lost{n}", a)
+        visit(usb, a)
+    assert told(a, C_ID) == told(a, D_ID) == {B_ID: SEAL_REVOKE_SENDS}
+    untold = [check for check in doctor.examine(a.path) if check.name == "told"]
+    assert [check.state for check in untold] == [doctor.WARN] * 2
+    assert untold[0].text == "c: has not answered yet that b was revoked" and untold[0].remedy
     share_keys(c, fleet[1])
-    visit(tmp_path / "usb", c)
+    # c has nothing to say: it answers all the same.
+    for n in range(SEAL_REVOKE_SENDS):
+        visit(usb, c, a)
+        left = SEAL_REVOKE_SENDS - n - 1
+        assert told(a, C_ID) == ({B_ID: left} if left else {}), n
+        if left:
+            (check, _) = [check for check in doctor.examine(a.path) if check.name == "told"]
+            assert check.state == doctor.OK
+            assert check.text == "c: has answered since it was told that b was revoked"
     assert all(state.revoked for state in look(c.path / "keys", B_ID))
+    assert told(a, D_ID) == {B_ID: SEAL_REVOKE_SENDS}
+    for _ in range(4 * SEAL_REVOKE_SENDS):
+        visit(usb, d, c, a)
+    assert not list((a.path / "keys").glob("*.tell"))
+    assert "wrote 0 files" in visit(usb, d, c, a, d, c, a)
+
+
+def test_who_was_switched_off_is_told_when_it_is_back(make_home: MakeHome, cable: Cable) -> None:
+    b_peer = Peer("b", B_ID, cable.url(0, plain=False), "interactive", 50)
+    a = make_home("a", A, b_peer, Peer("c", C_ID, "stick:"))
+    b = make_home("b", B, Peer("a", a.id, cable.url(1, plain=False), "interactive", 50))
+    c = make_home("c", C, Peer("a", a.id, "stick:"), Peer("b", B_ID, "stick:"))
+    share_keys(a, b)
+    share_keys(a, c)
+    share_keys(b, c)
+    for home in (a, b):
+        home.start()
+    a.put("they have met")
+    wait_for(b.log, "the message")
+    b.kill()
+    done = a.run("revoke", "c", "--json")
+    assert json.loads(done.stdout)["told"] == ["b"], done.stderr
+    for n in range(20):
+        a.put(f"nobody hears it {n}")
+        time.sleep(0.05)
+    assert told(a, B_ID) == {C_ID: SEAL_REVOKE_SENDS}
+    b.start()
+    wait_for(lambda: all(state.revoked for state in look(b.path / "keys", C_ID)), "the REVOKE")
+    wait_for(lambda: told(a, B_ID)[C_ID] < SEAL_REVOKE_SENDS, "the first answer")
 
 
 def test_new_keys_are_not_revoked_by_what_was_said_of_the_old(
@@ -186,29 +229,42 @@ def test_what_another_command_withdrew_is_told_no_more(fleet: list[Home]) -> Non
     seal = sealing.bundle(Peer("c", C_ID, "stick:"))
     for id in (b"AAAA", b"BBBB"):
         control.add_revoked(keys, C_ID, id)
-    issuer = control.instruct(control.load(keys, C_ID), seal)
+    issuer = control.instruct(control.load(keys, C_ID), seal, BUNDLE)
+    seal.prepare()
     assert issuer is not None and issuer.due(0) == bytes((REVOKE,)) + b"AAAA\0\0"
     control.withdraw(keys, C_ID, b"BBBB")
-    assert not control.settle(control.load(keys, C_ID), issuer)
-    assert issuer.due(0) == b"" and issuer.revoked == {b"AAAA\0\0": SEAL_REVOKE_SENDS - 1}
-    assert told(a, C_ID) == {b"AAAA": SEAL_REVOKE_SENDS - 1}
+    assert not control.settle(control.load(keys, C_ID), issuer, BUNDLE)
+    assert issuer.due(0) == b"" and issuer.revoked == {b"AAAA\0\0": SEAL_REVOKE_SENDS}
+    assert told(a, C_ID) == {b"AAAA": SEAL_REVOKE_SENDS}
+    assert control.load(keys, C_ID).told == [0, seal.out_epoch] != [0, 0]
     # A process that comes later goes on from there.
-    later = control.instruct(control.load(keys, C_ID), seal)
+    later = control.instruct(control.load(keys, C_ID), seal, BUNDLE)
     assert later is not None and later.revoked == issuer.revoked
+    seal.answered = seal.out_epoch
+    assert not control.settle(control.load(keys, C_ID), later, BUNDLE)
+    assert told(a, C_ID) == {b"AAAA": SEAL_REVOKE_SENDS - 1}
+    # What is new was not told yet.
+    control.add_revoked(keys, C_ID, b"DDDD")
+    assert control.load(keys, C_ID).told == [0, 0]
     sealing.close()
 
 
 def test_what_did_not_leave_counts_as_not_told(fleet: list[Home]) -> None:
     sealing = Sealing(config.load(fleet[0].path), 0)
-    issuer = Issuer(sealing.bundle(Peer("c", C_ID, "stick:")))
+    seal = sealing.bundle(Peer("c", C_ID, "stick:"))
+    issuer = Issuer(seal)
     issuer.revoke(b"AAAA", sends=1)
-    text = issuer.due(0)
-    assert issuer.revoked == {}
-    issuer.take_back(text)
+    assert issuer.due(0) and issuer.told == seal.out_epoch > 0
+    issuer.take_back()
+    assert issuer.told == 0
+    seal.answered = seal.out_epoch
+    issuer.settle()
     assert issuer.revoked == {b"AAAA\0\0": 1}
-    issuer.rekey(bytes(32), 1)
-    issuer.take_back(issuer.due(0))  # a new root is told until it is answered, and not counted
-    assert issuer.revoked == {b"AAAA\0\0": 1}
+    # The peer was there before: in a new epoch its answer shows that it is there now.
+    assert issuer.due(0) and issuer.told == seal.out_epoch > seal.answered
+    seal.answered = seal.out_epoch
+    issuer.settle()
+    assert issuer.revoked == {} and issuer.due(99) == b""
     sealing.close()
 
 
@@ -222,7 +278,8 @@ def test_the_file_of_an_earlier_version_and_what_is_none(fleet: list[Home]) -> N
     for said in (
         {"revoked": {"b0000002": 0}}, {"revoked": {"b0000002": 9}}, {"revoked": {"b0": 1}},
         {"revoked": {"b0000002": "8"}}, {"revoked": 5}, {"revoked": [5]}, {"revoked": many},
-        {"revoked": {}, "generation": 1, "root": "00"}, [], {},
+        {"revoked": {}, "generation": 1, "root": "00"}, [], {}, {"revoked": {}, "told": 5},
+        {"revoked": {}, "told": [1]}, {"revoked": {}, "told": [1, 1 << 24]},
     ):  # fmt: skip
         path.write_text(json.dumps(said))
         with pytest.raises(StorageError, match=r"c0000003\.tell: is damaged"):

@@ -502,8 +502,9 @@ def test_revoke_is_told_to_the_others_so_many_times(ends):
     issuer = Issuer(a.seal)
     issuer.revoke(b"CCCC")
     for n in range(20):
-        a.seal.renew = True
         told(a, b, issuer, n)
+        b.take(a.send(b"?"))
+        a.take(b.send(b"!"))
     assert b.keys.revoked == [b"CCCC\0\0"] * SEAL_REVOKE_SENDS
     for n in range(SEAL_REVOKED_MAX):
         issuer.revoke(b"%4d" % n)
