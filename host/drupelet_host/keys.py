@@ -12,7 +12,7 @@ can be written while the agent talks.
 import contextlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,7 @@ CLASS_NAMES = ("live", "bundle")
 _CLASS_WORDS = ("cables and brokers", "sticks")
 ROWS = 8
 _ROWS_PER_CLASS = 4
+ROWS_OF = (range(_ROWS_PER_CLASS), range(_ROWS_PER_CLASS, ROWS))  # of a class, in one file
 FILE_SIZE = _ROWS_PER_CLASS * RECORD_SIZE
 ID_SIZE = 4
 _EMPTY = bytes(RECORD_SIZE)
@@ -150,12 +151,18 @@ class HostKeys:
 
     def save(self, row: int, record: bytes | bytearray) -> int:
         """Keep record[0:52]; durable when it returns OK, else what was there stays."""
-        carrier_class, at = row // _ROWS_PER_CLASS, row % _ROWS_PER_CLASS * RECORD_SIZE
+        return self.save_all({row: record})
+
+    def save_all(self, records: Mapping[int, bytes | bytearray]) -> int:
+        """As `save`, for rows of one class: all of them, or none."""
+        (carrier_class,) = {row // _ROWS_PER_CLASS for row in records}
         before = self._content(carrier_class)
         if before is None:
             return E_STORAGE
         content = bytearray(before)
-        content[at : at + RECORD_SIZE] = record[:RECORD_SIZE]
+        for row, record in records.items():
+            at = row % _ROWS_PER_CLASS * RECORD_SIZE
+            content[at : at + RECORD_SIZE] = record[:RECORD_SIZE]
         path = self.path(carrier_class)
         try:
             private.replace(path, bytes(content))
@@ -210,13 +217,17 @@ def class_of(carrier: str) -> int:
 
 
 def is_whole(states: list[ChainState], carrier_class: int) -> bool:
-    """True when a class has both a chain to send on now and one to receive on."""
+    """True when a class has both a chain to send on now and one to receive on.
+
+    All chains of a peer are of one key id: with two, a cut left some of an older root.
+    """
+    kids = {state.kid & ~3 for state in states}
     ways = {
         state.receives
         for state in states
         if state.carrier_class == carrier_class and not state.waiting
     }
-    return len(ways) == len((True, False))
+    return len(kids) == 1 and len(ways) == len((True, False))
 
 
 def lost_keys(name: str, carrier_class: int) -> tuple[str, str]:

@@ -7,7 +7,7 @@ between leaves keys here that nobody else has, and `--again` makes new ones.
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,7 @@ from drupelet_host.keys import (
     BUNDLE,
     LIVE,
     ROWS,
+    ROWS_OF,
     ChainState,
     HostKeys,
     KeysError,
@@ -46,7 +47,7 @@ _EMPTY = bytes(RECORD_SIZE)
 
 
 class Destination(Protocol):
-    """One side that gets keys; a key port that can also prove what it keeps."""
+    """One side that gets keys, and can prove what it keeps."""
 
     own_id: bytes
     peer_id: bytes
@@ -55,8 +56,12 @@ class Destination(Protocol):
     def failure(self) -> str:
         """Why the last save failed."""
 
-    def save(self, row: int, record: bytes | bytearray) -> int:
-        """As of a key port."""
+    @property
+    def steps(self) -> Sequence[range]:
+        """The rows that are written together: a cut leaves all of them old, or all new."""
+
+    def save(self, records: Mapping[int, bytes | bytearray]) -> int:
+        """Keep the records of one step; OK, or a code: what was there stays."""
 
     def prove(self, row: int, nonce: bytes) -> bytes:
         """The challenge over what is kept now, read back from where it is kept."""
@@ -121,6 +126,8 @@ def proof(record: bytes | bytearray, nonce: bytes) -> bytes:
 class HomeKeys:
     """The keys of a home, ours or another host's."""
 
+    steps = ROWS_OF
+
     def __init__(self, folder: Path, own_id: bytes, peer_id: bytes) -> None:
         self.own_id = own_id
         self.peer_id = peer_id
@@ -138,9 +145,9 @@ class HomeKeys:
         """Why a save failed."""
         return self._keys.failure
 
-    def save(self, row: int, record: bytes | bytearray) -> int:
-        """As of a key port."""
-        return self._keys.save(row, record)
+    def save(self, records: Mapping[int, bytes | bytearray]) -> int:
+        """As of a destination."""
+        return self._keys.save_all(records)
 
     def prove(self, row: int, nonce: bytes) -> bytes:
         """Read the file anew."""
@@ -163,8 +170,8 @@ class HomeKeys:
     def put_back(self) -> None:
         """Have what was there before: nobody else knows the new keys."""
         if any(any(record) for record in self._before):
-            for row, record in enumerate(self._before):
-                self._keys.save(row, record)
+            for rows in self.steps:
+                self._keys.save_all({row: self._before[row] for row in rows})
         else:
             self._keys.close()
             wipe(self._keys.folder, self.peer_id)
@@ -186,6 +193,8 @@ class HomeKeys:
 class FlashKeys:
     """A board's key file (docs/SPEC.md 8.2) in the folder that is its flash."""
 
+    steps = (range(ROWS),)
+
     def __init__(self, folder: Path, own_id: bytes, peer_id: bytes) -> None:
         self.own_id = own_id
         self.peer_id = peer_id
@@ -202,11 +211,12 @@ class FlashKeys:
             raise StorageError(f"{path}: cannot be read ({error.strerror})") from None
         return bytearray(content.ljust(ROWS * RECORD_SIZE, b"\0"))
 
-    def save(self, row: int, record: bytes | bytearray) -> int:
-        """As of a key port."""
+    def save(self, records: Mapping[int, bytes | bytearray]) -> int:
+        """As of a destination."""
         try:
             content = self._content(self.path)
-            content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE] = record[:RECORD_SIZE]
+            for row, record in records.items():
+                content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE] = record[:RECORD_SIZE]
             private.replace(self.path, bytes(content))
         except DrupeletError as error:
             self.failure = str(error)
@@ -299,8 +309,8 @@ def provision(
         del root
         for side, made in sides:
             # What a rotation left goes, too: it would outlive the keys that it belongs to.
-            for row in range(ROWS):
-                if side.save(row, made.records.get(row, _EMPTY)) != OK:
+            for rows in side.steps:
+                if side.save({row: made.records.get(row, _EMPTY) for row in rows}) != OK:
                     raise KeysError(_not_written(side, reached or put_back is None))
                 reached = reached or side is theirs
         for side, made in sides:

@@ -10,13 +10,14 @@ The cable is trusted for this one minute: whoever reads it then has the keys.
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import serial
 
 from drupelet.errors import E_STORAGE, OK
 from drupelet.seal_record import RECORD_SIZE
-from drupelet_host.keys import ChainState, KeysError
+from drupelet_host.keys import ROWS, ChainState, KeysError
 from drupelet_transports.base import TransportError
 from drupelet_transports.serial_host import remedy
 from drupelet_transports.url import parse_url
@@ -33,6 +34,8 @@ _LINE_SIZE_MAX = 512
 
 class SerialKeys:
     """The board's side; opening it waits for the board to say that it has no keys."""
+
+    steps = tuple(range(row, row + 1) for row in range(ROWS))
 
     def __init__(self, text: str, own_id: bytes, peer_id: bytes) -> None:
         url = parse_url(text)
@@ -101,8 +104,9 @@ class SerialKeys:
                 return said
         return None
 
-    def save(self, row: int, record: bytes | bytearray) -> int:
+    def save(self, records: Mapping[int, bytes | bytearray]) -> int:
         """Send one record; OK once the board has it on its flash."""
+        ((row, record),) = records.items()
         self._send(f"put {self.peer_id.hex()} {row} {bytes(record[:RECORD_SIZE]).hex()}")
         answer = self._answer("put", _ANSWER_S_MAX)
         if answer is None or answer.get("row") != row:

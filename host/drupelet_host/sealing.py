@@ -76,6 +76,8 @@ class Sealing:
             keys.open(carrier_class)
             seal = Seal(self._context, keys, carrier_class)
             code = seal.load()
+            if code == OK and not is_whole(look(self._settings.keys_path, peer.id), carrier_class):
+                code = E_STORAGE
         if code == E_PEER:
             raise RevokedError(
                 f"{peer.name}: was revoked; take it out with `drupelet peer remove {peer.name}`,"

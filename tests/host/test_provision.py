@@ -4,19 +4,22 @@ import json
 import os
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from drupelet.errors import E_STORAGE, OK
 from drupelet.seal_record import RECORD_SIZE, first_key
-from drupelet_host import provision
+from drupelet_host import config, key_view, provision
+from drupelet_host.cli import app
 from drupelet_host.config import Peer
 from drupelet_host.keys import KeysError, look
 from drupelet_host.provision import FlashKeys, RamKeys
 from drupelet_tools.flash.build import build, micropython_command
-from host.conftest import Cable, Home, wait_for
+from host.conftest import Cable, Home, placed, wait_for
 from host.test_cli import assert_refused
 
 MakeHome = Callable[..., Home]
@@ -178,10 +181,10 @@ def test_a_flash_that_lies_is_found_out(tmp_path: Path) -> None:
     class Liar(FlashKeys):
         bad_row = 4
 
-        def save(self, row: int, record: bytes | bytearray) -> int:
-            if row == self.bad_row:
-                record = bytes(record[:20]) + bytes([record[20] ^ 1]) + bytes(record[21:])
-            return super().save(row, record)
+        def save(self, records: Mapping[int, bytes | bytearray]) -> int:
+            bad = bytearray(records[self.bad_row])
+            bad[20] ^= 1
+            return super().save({**records, self.bad_row: bad})
 
     for row in (0, 2, 4, 6):
         theirs = Liar(tmp_path, BOARD_ID, OTHER_ID)
@@ -190,6 +193,48 @@ def test_a_flash_that_lies_is_found_out(tmp_path: Path) -> None:
         with pytest.raises(KeysError, match="a0000001: does not hold what was written"):
             provision.provision(ours, theirs, 8, issuer=True)
         ours.finish()
+
+
+def test_new_keys_that_are_cut_anywhere_are_whole_or_known_not_to_be(
+    make_home: MakeHome, tmp_path: Path
+) -> None:
+    usb = tmp_path / "usb"
+    usb.mkdir()
+    one = make_home("one", HOST, Peer("A", BOARD_ID, "stick:"))
+    other = make_home("other", BOARD, Peer("h", one.id, "stick:"))
+    place = str(other.path)
+    settings = config.load(one.path)
+    provision.provision_peer(settings, "A", place)
+    kinds = set()
+    for step in range(1, 5):  # two files at each side
+        left = [step]
+        real = os.replace
+
+        def cut(*paths: Path, left: list[int] = left, real: Any = real) -> None:
+            left[0] -= 1
+            real(*paths) if left[0] else os._exit(9)
+
+        child = os.fork()
+        if not child:
+            os.replace = cut  # type: ignore[assignment]
+            provision.provision_peer(settings, "A", place, again=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 9 << 8, step
+        for home, peer in ((one, BOARD_ID), (other, one.id)):
+            states = look(home.path / "keys", peer)
+            for number in (0, 1):
+                kids = {state.kid & ~3 for state in states if state.carrier_class == number}
+                assert len(kids) == 1, "half of a class"
+            ids = {state.kid & ~3 for state in states}
+            kind = "sealed" if len(ids) == 1 else "damaged"
+            kinds.add(kind)
+            (row,) = key_view.peer_rows(config.load(home.path))
+            assert row["keys"] == kind
+            done = CliRunner().invoke(app, placed(("stick", str(usb)), home.path))
+            assert ("are damaged or gone" in str(done.exception)) == (kind == "damaged")
+        provision.provision_peer(settings, "A", place, again=True)
+        assert key_view.peer_rows(settings)[0]["keys"] == "sealed"
+    assert kinds == {"sealed", "damaged"}
 
 
 def test_key_ids_are_never_zero_and_never_twice() -> None:
