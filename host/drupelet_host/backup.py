@@ -21,6 +21,7 @@ import sqlite3
 import tarfile
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from drupelet.errors import OK, DrupeletError, StorageError
 from drupelet.limits import SEAL_JUMP
@@ -28,6 +29,7 @@ from drupelet.memory import put_u32
 from drupelet.seal_record import RECORD_EPOCH_AT, RECORD_KEY_AT, RECORD_SIZE, finish, step
 from drupelet_host import config, database, private, restored
 from drupelet_host.keys import ROWS, HostKeys, known_peers
+from drupelet_host.private import BusyError
 from drupelet_host.store_sqlite import SqliteStore
 
 _KEYS = re.compile(r"keys/([0-9a-f]{8}\.(live|bundle|tell)|commands\.key|feed\.key|store\.key)")
@@ -52,10 +54,18 @@ class BackupError(DrupeletError):
 def back_up(home: Path, target: Path) -> int:
     """Write a home to a new file, also while its agent runs; how many files are in it."""
     settings = config.load(home)
+    try:
+        with private.locked(home / "backup.lock"):  # the copy of a database has one place
+            return _back_up(settings, target)
+    except BusyError:
+        raise BackupError(f"{home}: another backup is being made; let it finish") from None
+
+
+def _back_up(settings: config.Config, target: Path) -> int:
     if target.exists() or target.is_symlink():
         raise BackupError(f"{target}: is there already; give another name")
     part = target.with_name(target.name + ".tmp")
-    copy = home / "backup.tmp"
+    copy = settings.home / "backup.tmp"
     try:
         with suppress(FileNotFoundError):
             os.unlink(part)
@@ -88,10 +98,7 @@ def _pack(tar: tarfile.TarFile, settings: config.Config, copy: Path) -> int:
             info = _info(name, copy.stat().st_size)
             checksum.update(_head(info))
             with copy.open("rb") as file:
-                while chunk := file.read(_CHUNK_SIZE):
-                    checksum.update(chunk)
-                file.seek(0)
-                tar.addfile(info, file)
+                tar.addfile(info, _Hashed(file, checksum))
             names.append(name)
     private.check(settings.keys_path)
     if settings.keys_path.is_dir():
@@ -102,6 +109,20 @@ def _pack(tar: tarfile.TarFile, settings: config.Config, copy: Path) -> int:
                 names.append(name)
     _add(tar, _CHECKSUM, checksum.hexdigest().encode(), checksum)
     return len(names)
+
+
+class _Hashed(io.RawIOBase):
+    """A file whose checksum is of what was read: of what is in the tar, whatever became of it."""
+
+    def __init__(self, file: BinaryIO, checksum: "hashlib._Hash") -> None:
+        self._file = file
+        self._checksum = checksum
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes, and into the checksum with them."""
+        chunk = self._file.read(size)
+        self._checksum.update(chunk)
+        return chunk
 
 
 def _info(name: str, size: int) -> tarfile.TarInfo:

@@ -289,6 +289,40 @@ def test_a_backup_cut_anywhere_or_changed_is_refused(make_home: MakeHome, tmp_pa
     assert backup.restore(whole, new).name == "a"
 
 
+def test_two_backups_at_once(
+    make_home: MakeHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_home("a", A)
+    home.put("one")
+    real = backup._copy_database
+    said = []
+
+    def meanwhile(path: Path, copy: Path) -> None:
+        real(path, copy)
+        with pytest.raises(BackupError, match="another backup is being made; let it finish") as e:
+            backup.back_up(home.path, tmp_path / "second")
+        said.append(str(e.value))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup, "_copy_database", meanwhile)
+        backup.back_up(home.path, tmp_path / "first")
+    assert said and not (tmp_path / "second").exists()
+    assert backup.restore(tmp_path / "first", tmp_path / "new").name == "a"
+    # Whatever writes to the copy: the checksum is of what is in the file.
+    info = backup._info
+
+    def grow(name: str, size: int) -> tarfile.TarInfo:
+        with (home.path / "backup.tmp").open("ab") as file:
+            file.write(bytes(9))
+        return info(name, size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup, "_info", grow)
+        backup.back_up(home.path, tmp_path / "grown")
+    assert backup.restore(tmp_path / "grown", tmp_path / "third").name == "a"
+    assert not (home.path / "backup.tmp").exists()
+
+
 def test_ctrl_c_in_a_restore_leaves_nothing(
     make_home: MakeHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
