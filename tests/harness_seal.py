@@ -36,9 +36,12 @@ def hkdf(request):
 
 
 class Request:
-    """Key, nonce, what is authenticated, tag size: as CCM takes them."""
+    """Key, nonce, what is authenticated, tag size: as CCM takes them.
 
-    def __init__(self, request, text):
+    `size` is the plaintext's: of a ciphertext, the tag at its end is no part of it.
+    """
+
+    def __init__(self, request, text, sealed):
         key = unhex(request["key"])
         self.nonce = unhex(request["nonce"])
         self.aad = unhex(request.get("aad") or "")
@@ -48,15 +51,16 @@ class Request:
             raise CapacityError(f"a key of {len(key)}, a nonce of {len(self.nonce)} bytes")
         if self.tag_size not in (4, 6, 8, 10, 12, 14, 16):
             raise CapacityError(f"a tag of {self.tag_size} bytes")
-        if len(text) >= 1 << (16 if len(self.nonce) == 13 else 20):
-            raise CapacityError(f"a text of {len(text)} bytes")
+        self.size = len(text) - (self.tag_size if sealed else 0)
+        if self.size >= 1 << (16 if len(self.nonce) == 13 else 20):
+            raise CapacityError(f"a text of {self.size} bytes")
         self.aead = Ccm(Aes) if Aead is None or len(key) == 24 else Aead()
         self.cipher = self.aead.cipher(key, 0, len(key))
 
 
 def ccm_seal(request):
     text = unhex(request["plaintext"])
-    asked = Request(request, text)
+    asked = Request(request, text, False)
     buf = asked.buf + bytes(asked.tag_size)
     asked.aead.seal(
         asked.cipher, asked.nonce, buf, 0, len(asked.aad), len(text), asked.tag_size
@@ -66,8 +70,8 @@ def ccm_seal(request):
 
 def ccm_open(request):
     text = unhex(request["ciphertext"])
-    asked = Request(request, text)
-    size = len(text) - asked.tag_size
+    asked = Request(request, text, True)
+    size = asked.size
     start = len(asked.aad)
     if size < 0 or not asked.aead.open(
         asked.cipher, asked.nonce, asked.buf, 0, start, size, asked.tag_size

@@ -121,6 +121,24 @@ def test_what_cryptography_answers(command: list[str]) -> None:
 
 
 @on_all
+def test_the_longest_text_of_a_long_nonce(command: list[str]) -> None:
+    """It is the plaintext that is counted: both ways the same ones are taken."""
+    head = {"key": "00" * 16, "nonce": "00" * 13, "aad": "", "tag_size": 16}
+    text = bytes(0xFFFF)
+    made = AESCCM(bytes(16), 16).encrypt(bytes(13), text, b"")
+    answer(
+        command,
+        [
+            ("ccm_seal", head | {"plaintext": text.hex()}, {"ciphertext": made.hex()}),
+            ("ccm_open", head | {"ciphertext": made.hex()}, {"plaintext": text.hex()}),
+            ("ccm_seal", head | {"plaintext": (text + b"x").hex()}, "CapacityError"),
+            ("ccm_open", head | {"ciphertext": (made + b"x").hex()}, "CapacityError"),
+            ("ccm_open", head | {"ciphertext": bytes(15).hex()}, "PeerError"),
+        ],
+    )
+
+
+@on_all
 def test_requests_that_make_no_sense(command: list[str]) -> None:
     good = {"key": "00" * 16, "nonce": "00" * 13, "aad": "", "tag_size": 8, "plaintext": "00"}
     answer(
