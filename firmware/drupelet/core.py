@@ -102,13 +102,8 @@ class Core:
 
     @property
     def graph(self) -> Graph:
-        """The window with what it knows of dependencies."""
+        """The window with what it knows of dependencies; its `ids` are scratch for any step."""
         return self.window
-
-    @property
-    def scratch(self) -> bytearray:
-        """For the length of a step; what the graph looks at is gone by then."""
-        return self.window.ids
 
     @property
     def message_group(self) -> int:
@@ -196,7 +191,7 @@ class Core:
         E_STORAGE when it cannot be read, E_PEER when its group is not ours or its head is bad.
         """
         store = self.store
-        scratch = self.scratch
+        scratch = self.window.ids  # what the graph looked at is done with
         size = store.part_size(part)
         have = store.part_read_into(part, 0, scratch, 0, CONTENT_HEADER_SIZE + 1)
         if have < CONTENT_HEADER_SIZE:

@@ -30,7 +30,7 @@ def describe_end(core: "Core", id: bytearray) -> int:
     """Compute the group's id from what was handed in; OK or a code."""
     store = core.store
     size = store.part_size(PART_PUBLISH)
-    scratch = core.scratch
+    scratch = core.graph.ids
     if store.part_read_into(PART_PUBLISH, 0, scratch, 0, ID_SIZE) != ID_SIZE:
         return E_STORAGE
     hashing = GroupHash()

@@ -239,7 +239,7 @@ class Dues(Pace):
         head = CONTENT_HEADER_SIZE - offset
         if head > 0:
             head = head if head < size else size
-            scratch = core.scratch
+            scratch = core.graph.ids
             copy(scratch, 0, core.members.group_ids, group * ID_SIZE, ID_SIZE)
             copy(scratch, ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
             copy(frame, at, scratch, offset, head)

@@ -58,7 +58,7 @@ class Link(Bundles):
     """See `docs/DESIGN.md` 3; made by `Node.link`."""
 
     closed = False
-    _own_epoch_ms = 0  # where it is not the clock's
+    own_epoch_ms = 0  # where it is not the clock's
     own_codec: "CodecPort | None" = None  # where links do not share it
     budget: "Budget | None" = None  # bytes and airtime per epoch; may be a radio's
     plan: "WakePlan | None" = None  # when this device and its peers are awake
@@ -77,7 +77,7 @@ class Link(Bundles):
         if not visits:
             self._train = FRAMES_PER_EPOCH_MAX
             if epoch_ms != core.clocks.epochs_ms[peer]:
-                self._own_epoch_ms = epoch_ms
+                self.own_epoch_ms = epoch_ms
         self.count_anew()
         self.set_mode(mode)
 
@@ -99,11 +99,7 @@ class Link(Bundles):
     @property
     def epoch_ms(self) -> int:
         """Of a live link; 0 on a stick."""
-        return 0 if self.visits else self._own_epoch_ms or self.core.clocks.epochs_ms[self.peer]
-
-    def keep_epoch_ms(self) -> None:
-        """The peer's clock is about to count shorter epochs; those of this link stay."""
-        self._own_epoch_ms = self.epoch_ms
+        return 0 if self.visits else self.own_epoch_ms or self.core.clocks.epochs_ms[self.peer]
 
     def count_anew(self) -> None:
         """An epoch of the peer's clock begins, which may have another length than before."""
@@ -219,7 +215,7 @@ class Link(Bundles):
                     return self._count_wake(size)
                 if not self.plan.there(self.peer, now_ms):
                     return 0  # asleep, or not met: it would not hear it
-        if not self._has_due() or not self._train or self._yields():
+        if not self._has_due() or not self._train or self._turn_ms(now_ms):
             return 0
         limit = len(frame)
         budget = self.budget
@@ -237,7 +233,9 @@ class Link(Bundles):
                 self._train = 1
             else:
                 self._train -= 1
-                self.core.clocks.paid(self.peer, self)
+                shared = self.core.clocks.shared
+                if shared is not None:
+                    shared.paid(self.peer, self)
             self._count(_FRAMES, 1)
         else:
             self._rest()
@@ -262,10 +260,12 @@ class Link(Bundles):
         self._due_epoch = (self.epoch + due) & 0xFFFF if due else DUE_NEVER
         self._rewind()
 
-    def _yields(self) -> bool:
-        """True when this epoch's one payload for the peer may be for another of its links."""
-        core = self.core
-        return not self.visits and core.clocks.turn_ms(self.peer, self, core.now_ms) != 0
+    def _turn_ms(self, now_ms: int) -> int:
+        """Not 0 while this epoch's one payload for the peer may be for another of its links."""
+        shared = self.core.clocks.shared
+        if shared is None or self.visits:
+            return 0
+        return shared.turn_ms(self.peer, self, now_ms)
 
     def _count_wake(self, size: int) -> int:
         budget = self.budget
@@ -364,7 +364,7 @@ class Link(Bundles):
         left = self.every - epochs_since(epoch, self._began)
         if self.attention or not self._is_shown():
             if self._train:
-                turn_ms = clocks.turn_ms(self.peer, self, now_ms)
+                turn_ms = self._turn_ms(now_ms)
                 if turn_ms == 0 and self.budget is not None:
                     return self.budget.wait_for(now_ms, FRAME_SIZE_MIN)
                 if turn_ms >= 0:

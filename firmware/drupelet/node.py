@@ -249,13 +249,16 @@ class Node(Publisher):
         live = carrier != CARRIER_STICK
         if live and not (others and clocks.epochs_ms[slot] <= epoch_ms):
             for other in others:
-                other.keep_epoch_ms()
+                other.own_epoch_ms = other.epoch_ms
             clocks.begin(slot, epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
         if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
             profile = PROFILE_BSP_1  # bytes cost nothing there, and nobody answers
         link = Link(self.core, slot, profile, carrier, epoch_ms, mode)
         if live and others:
-            clocks.share(slot)
+            from drupelet.sharing import Sharing
+
+            clocks.shared = clocks.shared or Sharing(clocks)
+            clocks.shared.begin(slot)
             for other in others:
                 other.count_anew()
         self.links.append(link)

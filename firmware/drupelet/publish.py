@@ -60,9 +60,9 @@ class Publisher:
         code = store.part_open(part, COMPOSED_KEY, 0, 0)
         if code < 0:
             return code
-        copy(core.scratch, 0, core.members.group_ids, slot * ID_SIZE, ID_SIZE)
-        copy(core.scratch, ID_SIZE, timestamp, 0, TIMESTAMP_SIZE)
-        return store.part_append(part, core.scratch, 0, CONTENT_HEADER_SIZE)
+        copy(core.graph.ids, 0, core.members.group_ids, slot * ID_SIZE, ID_SIZE)
+        copy(core.graph.ids, ID_SIZE, timestamp, 0, TIMESTAMP_SIZE)
+        return store.part_append(part, core.graph.ids, 0, CONTENT_HEADER_SIZE)
 
     def publish_append(self, body: "bytes | bytearray", at: int, size: int) -> int:
         """Add `size` bytes to the body that was begun; E_CAPACITY when it gets too long."""

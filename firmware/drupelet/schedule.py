@@ -12,7 +12,7 @@ from drupelet.limits import WAIT_MS_MAX
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
-    from drupelet.link import Link
+    from drupelet.sharing import Sharing
 
 # Offer, request, message and ACK take three epochs; after four (2^2) without gain, slow down.
 _STALL_EPOCHS = const(4)
@@ -47,9 +47,7 @@ def epochs_since(epoch: int, then: int) -> int:
 class Clocks:
     """Numbers the epochs (modulo 2^16) of each peer's live links, which share one clock."""
 
-    # Of peers with more live links than one, which share one payload per epoch (MVDS "Flow"): the
-    # epoch in which a payload went last, and over which of them.
-    shared: "dict[int, list[object]] | None" = None
+    shared: "Sharing | None" = None  # made with the first peer that has more live links than one
 
     def __init__(self, peers_max: int) -> None:
         self.epochs = [1] * peers_max
@@ -63,7 +61,7 @@ class Clocks:
         self.epochs_ms[peer] = epoch_ms
         self.starts_ms[peer] = later_ms(now_ms, phase_ms - epoch_ms)
         if self.shared is not None:
-            self.shared.pop(peer, None)
+            self.shared.end(peer)
 
     def advance(self, peer: int, now_ms: int) -> int:
         """Move to the epoch that holds `now_ms`; a clock that went back is not followed."""
@@ -82,37 +80,6 @@ class Clocks:
         passed_ms = elapsed_ms(now_ms, self.starts_ms[peer])
         wait_ms = epochs * epoch_ms - (passed_ms if passed_ms < _BACK_MS else 0)
         return wait_ms if wait_ms > 0 else 0
-
-    # --- more live links than one ---
-
-    def share(self, peer: int) -> None:
-        """More links than one count by the peer's clock from now on."""
-        if self.shared is None:
-            self.shared = {}
-        self.shared[peer] = [0, None]
-
-    def paid(self, peer: int, link: "Link") -> None:
-        """A payload goes over this link."""
-        if self.shared is not None and peer in self.shared:
-            last = self.shared[peer]
-            last[0] = self.epochs[peer]
-            last[1] = link
-
-    def turn_ms(self, peer: int, link: "Link", now_ms: int) -> int:
-        """Milliseconds until a link may have the epoch's one payload; below 0: not in this one.
-
-        Who had the last one leaves the others the first half of the next epoch: a carrier that
-        leads nowhere must not take them all.
-        """
-        last = self.shared.get(peer) if self.shared is not None else None
-        if last is None or last[1] is None:
-            return 0
-        is_last = last[1] is link
-        if last[0] == self.epochs[peer]:
-            return 0 if is_last else -1
-        # Until the next epoch less half of one.
-        wait_ms = self.until_ms(peer, now_ms, 1) - (self.epochs_ms[peer] + 1) // 2
-        return max(wait_ms, 0) if is_last else 0
 
 
 class Pace:

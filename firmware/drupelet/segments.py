@@ -130,7 +130,7 @@ class SegmentExchange(Exchange):
         slots = self.core.slots
         row = self._out_key()
         rows = self.core.parts
-        slot = slots.find_prefix(self.core.parts, self._out_key(), _KEY_SIZE)
+        slot = slots.find_prefix(rows, row, _KEY_SIZE)
         if slot < 0 or slots.states[self._cell(slot)] & HOLD:
             if get_u16(rows, row + _NEXT):  # it came
                 rows[row + _CAUTION] = max(rows[row + _CAUTION], 1) - 1
@@ -141,8 +141,7 @@ class SegmentExchange(Exchange):
 
     def _turn(self) -> None:
         """Another long message may have its turn."""
-        fill(self.core.parts, self._out_key(), _KEY_SIZE, 0)
-        put_u16(self.core.parts, self._out_key() + _NEXT, 0)
+        fill(self.core.parts, self._out_key(), _BASE, 0)
 
     def _choose(self, slot: int, total: int) -> None:
         """Begin with the message that the store has loaded, unless it was begun."""
@@ -162,7 +161,7 @@ class SegmentExchange(Exchange):
         """The content of this key goes on at `have`."""
         row = self._out_key()
         rows = self.core.parts
-        copy(self.core.parts, self._out_key(), id, at, _KEY_SIZE)
+        copy(rows, row, id, at, _KEY_SIZE)
         put_u16(rows, row + _NEXT, have)
         put_u16(rows, row + _BASE, have)
         rows[row + _ROOM] = FRAMES_PER_EPOCH_MAX >> rows[row + _CAUTION]
@@ -224,7 +223,7 @@ class SegmentExchange(Exchange):
         row = self._out_key()
         rows = self.core.parts
         caution = rows[row + _CAUTION]
-        same = equal(self.core.parts, self._out_key(), frame, 1, _KEY_SIZE)
+        same = equal(rows, row, frame, 1, _KEY_SIZE)
         base = get_u16(rows, row + _BASE)
         sent = get_u16(rows, row + _NEXT) - base
         if same and have == base and caution and rows[row + _ROOM]:

@@ -154,12 +154,12 @@ class Exchange(Dues):
         part = core.free_part()
         if part < 0:
             return REFUSED
-        copy(core.scratch, 0, core.members.group_ids, row * ID_SIZE, ID_SIZE)
-        copy(core.scratch, ID_SIZE, stamp, stamp_at, TIMESTAMP_SIZE)
+        copy(core.graph.ids, 0, core.members.group_ids, row * ID_SIZE, ID_SIZE)
+        copy(core.graph.ids, ID_SIZE, stamp, stamp_at, TIMESTAMP_SIZE)
         store.part_drop(part)
         code = store.part_open(part, core.id, 0, CONTENT_HEADER_SIZE + size)
         if code >= 0:
-            code = store.part_append(part, core.scratch, 0, CONTENT_HEADER_SIZE)
+            code = store.part_append(part, core.graph.ids, 0, CONTENT_HEADER_SIZE)
         if code == OK:
             code = store.part_append(part, body, at, size)
         outcome = REFUSED

@@ -29,7 +29,7 @@ def test_who_is_away_is_told_of_a_revocation_when_it_is_back(ends):
         while text := issuer.due(n * SEAL_CONTROL_MS):
             a.send(text, TYPE_CONTROL)  # nobody is there
         issuer.settle()
-    assert issuer.revoked == {b"CCCC": SEAL_REVOKE_SENDS}
+    assert issuer.revoked == {b"CCCC\0\0": SEAL_REVOKE_SENDS}
     # Not an epoch for each time that it was told in vain.
     assert a.seal.out_epoch - epoch <= 12 + SEAL_JUMP
     # Nor does what the peer answered before count.
@@ -52,7 +52,7 @@ def test_an_answer_from_before_is_none(ends):
     issuer.revoke(b"CCCC")
     issuer.due(0)
     issuer.settle()
-    assert issuer.revoked == {b"CCCC": SEAL_REVOKE_SENDS}
+    assert issuer.revoked == {b"CCCC\0\0": SEAL_REVOKE_SENDS}
     issuer.told = 99  # of a chain that there is no more
     issuer.settle()
     assert issuer.told == 0

@@ -105,14 +105,14 @@ class MvdsCodec:
             head |= HEAD_METADATA
         if decoder.flags & EPHEMERAL:
             head |= HEAD_EPHEMERAL
-        copy(core.scratch, 0, frame, decoder.group_at, ID_SIZE)
+        copy(core.graph.ids, 0, frame, decoder.group_at, ID_SIZE)
         start = decoder.at
         body_at = start + 1 + count * ID_SIZE
         copy(frame, body_at, frame, decoder.body_at, decoder.body_size)
         frame[start] = head
         copy(frame, start + 1, parents, 0, count * ID_SIZE)
         size = 1 + count * ID_SIZE + decoder.body_size
-        link.on_message(core.scratch, 0, decoder.timestamp, 0, frame, start, size)
+        link.on_message(core.graph.ids, 0, decoder.timestamp, 0, frame, start, size)
 
     # --- out ---
 
@@ -135,7 +135,7 @@ class MvdsCodec:
 
     def _put_ids(self, link: "LinkPort", what: int, limit: int) -> None:
         encoder = self._encoder
-        id = link.core.scratch
+        id = link.core.graph.ids
         while encoder.at + encoder.id_size_max <= limit:
             kind = _COUNT_OFFER
             if what == ACK:
