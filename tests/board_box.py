@@ -31,8 +31,7 @@ def give_keys(flash: Path, name: str, peer: str) -> None:
     assert install(port, root, 0x1230, 0, 0) == OK
     file = FlashKeys(flash, port.own_id, port.peer_id)
     if not file.path.exists():
-        for row, record in port.records.items():
-            assert file.save(row, record) == OK
+        assert file.save(port.records) == OK
 
 
 class Box:

@@ -23,6 +23,7 @@ _ID_SIZE = const(32)  # folds here; drupelet.limits.ID_SIZE elsewhere
 _GROUP_LABEL = b"\x00\x00\x00\x08GROUP_ID\x00\x00\x00\x20"
 _MESSAGE_LABEL = b"\x00\x00\x00\x0aMESSAGE_ID\x00\x00\x00\x20"
 _TIMESTAMP_LENGTH = b"\x00\x00\x00\x08"
+_length = bytearray(4)  # of what is hashed now
 
 
 def group_id_into(
@@ -54,12 +55,11 @@ class GroupHash(Blake2s):
         self, client_id: "bytes | bytearray | memoryview", at: int, size: int
     ) -> None:
         """Begin: 32 bytes at client_id[at], then a descriptor of `size` bytes by `update`."""
-        length = bytearray(4)
-        put_u32(length, 0, size)
+        put_u32(_length, 0, size)
         Blake2s.start(self)
         self.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))
         self.update(client_id, at, _ID_SIZE)
-        self.update(length, 0, 4)
+        self.update(_length, 0, 4)
 
 
 class MessageHash(Blake2s):
@@ -67,10 +67,6 @@ class MessageHash(Blake2s):
 
     `start`, as many `update` as the body has pieces, `digest_into`; then `start` again.
     """
-
-    def __init__(self) -> None:
-        Blake2s.__init__(self)
-        self._length = bytearray(4)
 
     def start(  # type: ignore[override]
         self,
@@ -82,10 +78,10 @@ class MessageHash(Blake2s):
     ) -> None:
         """Begin: 32 bytes at group_id[at], 8 at timestamp[ts_at], then `body_size` by `update`."""
         assert 0 <= body_size <= BODY_SIZE_MAX
-        put_u32(self._length, 0, body_size)
+        put_u32(_length, 0, body_size)
         Blake2s.start(self)
         self.update(_MESSAGE_LABEL, 0, len(_MESSAGE_LABEL))
         self.update(group_id, at, _ID_SIZE)
         self.update(_TIMESTAMP_LENGTH, 0, 4)
         self.update(timestamp, ts_at, 8)
-        self.update(self._length, 0, 4)
+        self.update(_length, 0, 4)

@@ -141,7 +141,6 @@ class OfferPool:
         self.send_counts = bytearray(count)
         self._epochs = bytearray(2 * count)  # when it was added, or last asked for
         self.quota = count
-        self.replaced = 0
 
     def add(
         self, id: "bytes | bytearray | memoryview", at: int, peer: int, kind: int, epoch: int
@@ -199,8 +198,6 @@ class OfferPool:
                     oldest_age = age
         if free >= 0 and held < self.quota and not full:
             return free
-        if oldest >= 0:
-            self.replaced += 1
         return oldest
 
     def _wanted(self, peer: int) -> int:

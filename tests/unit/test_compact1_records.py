@@ -167,9 +167,9 @@ def test_a_run_of_numbers_is_a_range_whatever_their_order() -> None:
 
 def test_a_set_spans_what_its_bits_can_hold() -> None:
     cover = Cover()
-    cover.open(500, COMPACT_COVER_SIZE, 0)
+    cover.open(500, COMPACT_COVER_SIZE)
     assert not cover.takes(371) and cover.takes(372) and cover.takes(627) and not cover.takes(628)
-    cover.open(1, COMPACT_COVER_SIZE, 0)
+    cover.open(1, COMPACT_COVER_SIZE)
     assert cover.takes(256) and not cover.takes(257) and not cover.takes(0)
 
 

@@ -160,14 +160,15 @@ class CompactReader(Contact):
         """A set of our own numbers counts if every message is here and their ids fold right."""
         cover = self._cover
         ids = link.core.slots.ids
-        cover.open(first, COMPACT_COVER_SIZE, ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT)
+        cover.open(first, COMPACT_COVER_SIZE)
+        folds_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
         for offset in range(count):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
                 slot = self.slot_of(first + offset, self._id)
                 if slot < 0:
                     self.ignored += 1
                     return
-                cover.mix(ids, slot * ID_SIZE)
+                cover.mix(ids, slot * ID_SIZE + folds_at)
         if not cover.folds_to(frame, fold_at):
             self.ignored += 1
             self.ask_whole_ids(link)

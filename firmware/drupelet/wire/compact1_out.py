@@ -125,8 +125,8 @@ class CompactEngine(CompactReader):
                 if not cover.count:
                     room = limit - at - _SET_SIZE - _WHOLE_SIZE
                     room = room if room < COMPACT_COVER_SIZE else COMPACT_COVER_SIZE
-                    cover.open(number, room if room > 0 else 1, fold_at)
-                cover.add(number, self._id, 0)
+                    cover.open(number, room if room > 0 else 1)
+                cover.add(number, self._id, fold_at)
         return self._put_set(link, frame, at, kind) if cover.count else at
 
     def _take_id(self, link: "LinkPort", kind: int) -> bool:

@@ -260,7 +260,7 @@ class Numbering:
 class Cover:
     """A set of numbers that is being put together, and the fold of their ids.
 
-    fold: XOR of 4 bytes of each id, from `fold_at` on: of what both sides know of it.
+    fold: XOR of 4 bytes of each id, of what both sides know of it; `at` is where these are.
     """
 
     def __init__(self) -> None:
@@ -270,16 +270,14 @@ class Cover:
         self.origin = 0  # the number of bit 0
         self.size_max = 0
         self.bits = bytearray(COMPACT_COVER_SIZE + FOLD_SIZE)  # and the fold behind them
-        self.fold_at = 0
 
-    def open(self, number: int, size_max: int, fold_at: int) -> None:
+    def open(self, number: int, size_max: int) -> None:
         """Begin an empty set of numbers around `number`, of at most `size_max` bytes of bits."""
         self.count = 0
         self.first = self.last = number
         # They come in the order of slots or of the pool, which may be falling.
         self.origin = number - size_max * 4 if number > size_max * 4 else 1
         self.size_max = size_max
-        self.fold_at = fold_at
         fill(self.bits, 0, COMPACT_COVER_SIZE + FOLD_SIZE, 0)
 
     def takes(self, number: int) -> bool:
@@ -301,7 +299,6 @@ class Cover:
 
     def mix(self, ids: bytearray, at: int) -> None:
         """Add an id to the fold alone."""
-        at += self.fold_at
         for index in range(4):
             self.bits[COMPACT_COVER_SIZE + index] ^= ids[at + index]
 
