@@ -9,6 +9,13 @@
 Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random_byte()`.
 """
 
+# From the bottom up: an import inside an import inside an import takes C stack, and boards have
+# little of it.
+# ruff: isort: off
+import drupelet.profiles
+import drupelet.sync  # noqa: F401
+# ruff: isort: on
+
 from drupelet._compat import const
 from drupelet.core import NO_BOX, Core
 from drupelet.errors import E_STORAGE, OK, CapacityError, check

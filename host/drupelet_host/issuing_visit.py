@@ -31,11 +31,12 @@ class IssuingVisit(SealedVisit):
             self._heard.add(peer_id)
 
     def waits(self, peer_id: bytes) -> bool:
-        """See SealedVisit. What lies on this stick is told again only to who was here since."""
+        """See SealedVisit. A revocation that lies on this stick is told again only to who was here
+        since; a new root at each visit, for its answer may have been lost with its power."""
         issuer = self.issuers.get(peer_id)
         if issuer is None or (issuer.rekeyed and not issuer.revoking):
             return False
-        told_here = issuer.told and 0 < self._stick.known_newest == self._last
+        told_here = issuer.rekeyed and issuer.told and 0 < self._stick.known_newest == self._last
         return not told_here or peer_id in self._heard
 
     def hand_out(self, link: Link, peer_id: bytes) -> int:

@@ -31,7 +31,6 @@ gc.threshold(2048)
 # and boards have little of it.
 # ruff: isort: off
 import boards.unix.files
-import drupelet.sync  # noqa: F401
 import boards.unix.ports
 import boards.device
 import boards.unix.board  # noqa: F401
