@@ -293,3 +293,16 @@ def part_owners(node: Node) -> list[int]:
     core = node.core
     ends = len(core.part_rows) // PART_ROW * PART_SIZE
     return list(core.parts[PART_OWNER:ends:PART_SIZE])
+
+
+def frames(net: Network, here: str, there: str) -> list[bytes]:
+    """What a link sends now."""
+    frame = bytearray(net.frame_size)
+    link = net.members[here].links[there]
+    found = []
+    for _ in range(100):
+        size = link.poll_into(frame, net.now_ms)
+        if not size:
+            break
+        found.append(bytes(frame[:size]))
+    return found

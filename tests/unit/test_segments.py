@@ -4,7 +4,7 @@ import pytest
 
 from drupelet.limits import CONTENT_HEADER_SIZE, INLINE_SIZE_MAX, PART_INCOMING
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
-from helpers import EPOCH_MS, Draw, Line, Member, Network, part_owners, stamp
+from helpers import EPOCH_MS, Draw, Line, Member, Network, frames, part_owners, stamp
 
 SIZES = [INLINE_SIZE_MAX, INLINE_SIZE_MAX + 1, 2000, 32768]
 STATE = 0x51
@@ -86,19 +86,6 @@ def test_short_messages_do_not_wait_for_a_long_one() -> None:
         assert member.node.publish(member.group, body, 2, stamp(9), 0) > 0
     net.run(lambda: len(a.log()) == 3 and len(b.log()) == 2, 12)
     assert net.members["B"].node.core.store.part_size(PART_INCOMING) < 32768
-
-
-def frames(net: Network, here: str, there: str) -> list[bytes]:
-    """What a link sends now."""
-    frame = bytearray(net.frame_size)
-    link = net.members[here].links[there]
-    found = []
-    for _ in range(100):
-        size = link.poll_into(frame, net.now_ms)
-        if not size:
-            break
-        found.append(bytes(frame[:size]))
-    return found
 
 
 def give(net: Network, here: str, there: str, sent: list[bytes]) -> list[int]:

@@ -20,7 +20,7 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal, stamp
+from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal, frames, stamp
 
 LOSS = 300
 EPOCH_ROUNDS = EPOCH_MS // ROUND_MS
@@ -96,19 +96,6 @@ def test_more_senders_than_part_files(pool: int) -> None:
     net = network("RABC", ["RA", "RB", "RC"], 5, pool, frame_size=222)
     content = sum(publish(net.members[name], [6000, 2000]) for name in "ABC")
     run(net, 6, 3 * content, 250, 9)
-
-
-def frames(net: Network, here: str, there: str) -> list[bytes]:
-    """What a link sends now."""
-    frame = bytearray(net.frame_size)
-    link = net.members[here].links[there]
-    found = []
-    for _ in range(100):
-        size = link.poll_into(frame, net.now_ms)
-        if not size:
-            break
-        found.append(bytes(frame[:size]))
-    return found
 
 
 def give(net: Network, here: str, there: str, sent: list[bytes]) -> None:
