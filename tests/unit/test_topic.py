@@ -133,6 +133,19 @@ def test_everything_is_acknowledged_and_then_it_is_quiet() -> None:
     assert all(member.topic.wake_ms(bus.now_ms) > EPOCH_MS for member in bus.members)
 
 
+def test_it_goes_on_when_the_one_whose_clock_it_went_by_leaves() -> None:
+    bus = Bus(4, 5, 0.2)
+    bus.members[1].publish(b"before", 0)
+    bus.run(1)
+    gone = bus.members.pop(0)
+    for member in bus.members:
+        member.topic.remove(gone.id)
+        member.node.remove_peer(member.node.core.members.peer_numbers[0])
+    for number in range(8):
+        bus.members[number % 3].publish(b"after %d" % number, bus.now_ms)
+    bus.run(9)
+
+
 def queued(member: Member) -> list[int]:
     return [member.node.core.window.queued[link.peer] for link in member.links]
 
