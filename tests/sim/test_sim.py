@@ -13,7 +13,7 @@ from drupelet_tools.sim.cuts import draw_script, run_script
 from drupelet_tools.sim.device import Duty, Spec
 from drupelet_tools.sim.faults import LinkPlan, Plan, Step, draw_plan
 from drupelet_tools.sim.flash import AFTER, BEFORE, TORN, PowerCutError, SimFiles
-from drupelet_tools.sim.minimise import minimise, parse_spans, spans
+from drupelet_tools.sim.minimise import command_for, minimise, parse_spans, spans
 from drupelet_tools.sim.oracle import Violation
 from drupelet_tools.sim.run import Run, attempt, run_plan
 from drupelet_tools.sim.seeds import run_seed
@@ -39,6 +39,16 @@ def test_a_seed_replays_to_the_bit() -> None:
         first, again = run_seed(3, kind), run_seed(3, kind)
         assert first == again and first.digest
         assert run_seed(4, kind).digest != first.digest
+
+
+@pytest.mark.parametrize("kind", ["", "plans"])
+def test_the_command_that_is_printed_shows_the_same_world(kind: str) -> None:
+    """A kind that the seed chose is another world than the same kind asked for by name."""
+    first = run_seed(9, kind)
+    words = command_for(first).split()
+    named = words[words.index("--kind") + 1] if "--kind" in words else ""
+    assert run_seed(int(words[words.index("--seed") + 1]), named).digest == first.digest
+    assert bool(named) == bool(kind)
 
 
 @pytest.mark.parametrize("kind", ["storm", "sticks", "plans", "resets", "channel"])

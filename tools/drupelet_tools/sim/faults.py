@@ -71,6 +71,7 @@ class Plan:
     save_ms: int = 60_000
     tight: bool = False
     look_every: int = 16  # one in so many frames is looked at closely
+    drawn: bool = False  # the seed chose its kind: asked for by name, that is another world
 
     def without(self, dropped: set[int]) -> "Plan":
         """The same plan without some of its steps."""
@@ -84,6 +85,7 @@ KINDS = ("field", "drops", "storm", "storm", "storm", "sticks", "plans")
 def draw_plan(seed: int, kind: str = "") -> Plan:
     """The plan of a seed; `kind` takes one kind of world instead of the seed's own."""
     random = Random(f"plan {seed}")
+    drawn = not kind
     kind = kind or random.choice(KINDS)
     if kind == "field" or kind == "drops":
         plan = _field(seed, random, kind)
@@ -97,6 +99,7 @@ def draw_plan(seed: int, kind: str = "") -> Plan:
         plan = _resets(seed, random)
     else:
         plan = _storm(seed, random, False)
+    plan.drawn = drawn
     plan.steps.sort(key=lambda step: step.at_ms)
     _seal(plan)
     return plan

@@ -51,7 +51,8 @@ def minimise(
 
 def command_for(result: Result, kept: list[int] | None = None) -> str:
     """The one command that shows a failure again."""
-    text = f"drupelet sim run --seed {result.seed} --kind {result.kind} --trace"
+    kind = "" if result.drawn else f" --kind {result.kind}"
+    text = f"drupelet sim run --seed {result.seed}{kind} --trace"
     if kept is not None:
         text += f" --only {spans(kept)}"
     return text

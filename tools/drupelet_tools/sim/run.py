@@ -48,6 +48,7 @@ class Result:
     digest: str = ""
     violation: str = ""
     name: str = ""
+    drawn: bool = False  # the seed chose its kind
 
 
 class Run:
@@ -263,6 +264,7 @@ class Run:
             world.frames,
             world.epochs_to_settle,
             world.digest,
+            drawn=self.plan.drawn,
         )
 
 

@@ -153,5 +153,5 @@ def soak(
 
 def smallest(result: Result, runs_max: int = MINIMISE_RUNS) -> str:
     """The command that shows a failure with the fewest steps."""
-    plan = plan_of(result.seed, result.kind)
+    plan = plan_of(result.seed, "" if result.drawn else result.kind)
     return command_for(result, minimise(plan, result.name, runs_max))
