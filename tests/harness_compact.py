@@ -7,6 +7,7 @@ what is in it is taken apart here, byte by byte, from docs/SPEC.md 3.5.
 from drupelet.errors import E_PEER
 from drupelet.hashes import MessageHash
 from drupelet.members import Members
+from drupelet.schedule import Clocks
 from drupelet.slots import MessageSlots, OfferPool
 from drupelet.wire.compact1_in import CompactReader
 from harness_values import pieces, to_hex, unhex
@@ -27,6 +28,7 @@ class Nobody:
         self.members.add_peer(1)
         self.slots = MessageSlots(1, 1, None)
         self.offers = OfferPool(1)
+        self.clocks = Clocks(1)
         self.codec_row = 0
         self.cursors = [0]
         self.sticks = [0] * 8

@@ -133,9 +133,9 @@ class Member:
         self.numbers[name] = self.node.add_peer(name.encode() + b"___")
         self.node.share(self.group, self.numbers[name], SHARED)
 
-    def boot(self, now_ms=0):
-        """Take up where the files leave off."""
-        self.node.boot(now_ms)
+    def boot(self, now_ms=0, generation=-1):
+        """Take up where the files, or a snapshot of this generation, leave off."""
+        self.node.boot(now_ms, generation)
         self.boots += 1
         self.author = Author(self.node, self.group)
         self.author.recover()

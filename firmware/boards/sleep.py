@@ -55,6 +55,11 @@ class Sleeper:
 
     # --- at a wake ---
 
+    @property
+    def generation(self) -> int:
+        """What `node.boot` goes on with; -1: there is nothing to go on with."""
+        return self._snapshot.generation
+
     def wake(self, store: "StorePort", now_ms: int) -> bool:
         """Take up what the sleep before this boot left; False: it was none, or is of no use."""
         self._woke_ms = self._heard_ms = now_ms
@@ -150,7 +155,7 @@ class Sleeper:
                 return
             size = 0
             if self._rtc.size >= SNAPSHOT_SHORT_SIZE:
-                size = self._snapshot.write_short(buf, core.window, self.plan, now_ms)
+                size = self._snapshot.write_short(buf, core, self.plan, now_ms)
         if size and len(buf) > _BOX_AT:
             size = self._rest_box(box) or size
         self._rtc.deep_sleep(buf, size, wait_ms, due_ms)

@@ -146,6 +146,9 @@ WAIT_MS_MAX = const(1 << 28)
 BACKOFF_EPOCHS_MAX = const(64)
 # Epoch numbers are kept in 16 bits per peer and message.
 EPOCH_MODULUS = const(1 << 16)
+# Generations of link numbers, modulo 2^16, that a boot is from the one before it: 2^16 divided by
+# the golden ratio, so that those of many boots lie far apart. Each wake and reset takes the next.
+GENERATIONS_APART = const(40503)
 # MVDS: where the back-off falls back to from its bound. Not to the base: a peer that is away for
 # weeks would cost half as many sends again.
 BACKOFF_FALL_EPOCHS = const(8)
@@ -249,8 +252,8 @@ WAKE_STATE_SIZE_MAX = const(492)
 RTC_SIZE_MAX = const(2048)
 # The form for watchdog scratch registers: 28 B on an RP2040.
 SNAPSHOT_SHORT_SIZE = const(28)
-# Room for the key state of one sealed link in a snapshot, 94 B (docs/SPEC.md 11.6).
-SNAPSHOT_KEYS_SIZE = const(96)
+# The key state of one sealed link in a snapshot (docs/SPEC.md 11.6).
+SNAPSHOT_KEYS_SIZE = const(94)
 # Pending messages (dependencies missing) that the store tracks: never more than message slots.
 PENDING_MAX = const(64)
 # Deleted messages that some sharer is not known to have: a row in RAM is 8 B.

@@ -219,27 +219,19 @@ class Node(Publisher):
 
             hidden(self.core, group_slot, peer_slot, visibility)
 
-    def boot(self, now_ms: int, resumed: bool = False) -> int:
+    def boot(self, now_ms: int, generation: int = -1) -> int:
         """Take up where the store left off; returns the number of this boot (1..65535).
 
-        `resumed`: from a snapshot of a deep sleep (docs/SPEC.md 10.3), so this boot goes on and
-        the flash is not written.
+        `generation`: that of a snapshot of a deep sleep (docs/SPEC.md 10.3), so this boot goes on
+        and the flash is not written.
         """
-        from drupelet.waking import restore
+        from drupelet.waking import wake
 
-        core = self.core
-        window = core.window
-        restore(window)
-        core.graph.recover()
-        core.promote(now_ms)
+        window = self.core.window
+        wake(self.core, now_ms, generation)
         # What recovery delivers may have been given before the cut, which took only its delivery.
         self._before_boot = window.newest
-        if not resumed:
-            window.boot = (window.boot + 1) & 0xFFFF or 1
-            window.dirty = True
         self._issued = window.consumed
-        window.save()
-        window.pack(len(self.store.saved))  # without a write, too, the store is told what may go
         return window.boot
 
     def link(

@@ -50,6 +50,7 @@ class Clocks:
     shared: "Sharing | None" = None  # made with the first peer that has more live links than one
 
     def __init__(self, peers_max: int) -> None:
+        self.generation = 0  # the newest of our link numbers (wire/numbering.py)
         self.epochs = [1] * peers_max
         self.epochs_ms = [0] * peers_max  # how long each takes; 0: there is no live link
         self.starts_ms = [0] * peers_max

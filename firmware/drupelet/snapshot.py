@@ -27,25 +27,28 @@ if TYPE_CHECKING:
     from drupelet.duty import WakePlan
     from drupelet.link import Link
     from drupelet.ports import StorePort
-    from drupelet.window import Window
 
 _USED = const(0)  # read already, or nothing there
-_LONG = const(1)
-_SHORT = const(2)
-# Both forms: form u8, peers u8, boot u16, device [4], newest and consumed handle u32, plan.
+_LONG = const(3)  # 1 and 2 had no generation
+_SHORT = const(4)
+# Both forms: form u8, peers u8, boot u16, device [4], newest and consumed handle u32, plan, and
+# the generation of link numbers with which the wake goes on, u16.
 _PLAN_AT = const(16)
 _CRC_SIZE = const(4)
-# The long form goes on: state size u16, the old anchor, keys, peer rows, wake state, CRC.
-_SIZE_AT = const(22)
+_GENERATION_AT = const(22)
+# The long form goes on: the old anchor, keys, state size u16, peer rows, wake state, CRC.
 _OLD_AT = const(24)
 _KEYS_AT = const(29)
+_SIZE_AT = const(123)
 _ROWS_AT = const(125)
 # A peer's row: number u8, send count u8, age u16, heard u16, handle u32, into u32, anchor u32.
 _ROW_SIZE = const(18)
 _NEVER = const(0xFFFF)
 
-assert _SIZE_AT == _PLAN_AT + PLAN_HEAD_SIZE and _SIZE_AT + 2 + _CRC_SIZE == SNAPSHOT_SHORT_SIZE
-assert _KEYS_AT == _OLD_AT + PLAN_OLD_SIZE and _ROWS_AT == _KEYS_AT + SNAPSHOT_KEYS_SIZE
+assert _GENERATION_AT == _PLAN_AT + PLAN_HEAD_SIZE
+assert _OLD_AT + _CRC_SIZE == SNAPSHOT_SHORT_SIZE
+assert _KEYS_AT == _OLD_AT + PLAN_OLD_SIZE
+assert _SIZE_AT == _KEYS_AT + SNAPSHOT_KEYS_SIZE and _ROWS_AT == _SIZE_AT + 2
 assert _ROW_SIZE == 14 + PLAN_PEER_SIZE
 
 
@@ -56,6 +59,7 @@ class Snapshot:
         assert len(device_id) == 4
         self.keys_at = _KEYS_AT
         self.refused = 0
+        self.generation = -1  # of the one that `read` took, for `node.boot`
         self._device = bytearray(device_id)
         self._crc = bytearray(_CRC_SIZE)
 
@@ -78,7 +82,7 @@ class Snapshot:
         end = _ROWS_AT + peers * _ROW_SIZE + state_size
         if state_size > self.state_room(peers) or end + _CRC_SIZE > len(buf):
             return E_CAPACITY
-        self._head(buf, _LONG, core.window, plan, now_ms)
+        self._head(buf, _LONG, core, plan, now_ms)
         buf[1] = peers
         put_u16(buf, _SIZE_AT, state_size)
         fill(buf, _OLD_AT, PLAN_OLD_SIZE, 0)
@@ -93,17 +97,17 @@ class Snapshot:
         return end + _CRC_SIZE
 
     def write_short(
-        self, buf: bytearray, window: "Window", plan: "WakePlan | None", now_ms: int
+        self, buf: bytearray, core: "Core", plan: "WakePlan | None", now_ms: int
     ) -> int:
         """Write the short form; its size. `window.save` must have made all else durable."""
-        self._head(buf, _SHORT, window, plan, now_ms)
-        put_u16(buf, _SIZE_AT, 0)
-        crc32_into(buf, _SIZE_AT + 2, buf, 0, _SIZE_AT + 2, True)
+        self._head(buf, _SHORT, core, plan, now_ms)
+        crc32_into(buf, _OLD_AT, buf, 0, _OLD_AT, True)
         return SNAPSHOT_SHORT_SIZE
 
     def _head(
-        self, buf: bytearray, form: int, window: "Window", plan: "WakePlan | None", now_ms: int
+        self, buf: bytearray, form: int, core: "Core", plan: "WakePlan | None", now_ms: int
     ) -> None:
+        window = core.window
         buf[0] = form
         buf[1] = 0
         put_u16(buf, 2, window.boot)
@@ -113,6 +117,8 @@ class Snapshot:
         fill(buf, _PLAN_AT, PLAN_HEAD_SIZE, 255)
         if plan is not None:
             plan.save_into(buf, _PLAN_AT, now_ms)
+        # Numbers begin at 1 again after the sleep, so in a generation of their own.
+        put_u16(buf, _GENERATION_AT, (core.clocks.generation + 1) & 0xFFFF)
 
     def _put_peer(
         self, buf: bytearray, at: int, core: "Core", peer: int, links: "list[Link]", now_ms: int
@@ -164,6 +170,7 @@ class Snapshot:
             form = buf[0]
             if self._whole(buf, size) and self._fits(buf, store):
                 code = OK
+                self.generation = get_u16(buf, _GENERATION_AT)
                 if form == _LONG:
                     store.saved_size = get_u16(buf, _SIZE_AT)
                     copy(store.saved, 0, buf, _ROWS_AT + buf[1] * _ROW_SIZE, store.saved_size)
@@ -177,7 +184,7 @@ class Snapshot:
     def _whole(self, buf: bytearray, size: int) -> bool:
         """True when form, size and CRC are right: not torn, no bit flipped."""
         form = buf[0]
-        end = _SIZE_AT + 2
+        end = _OLD_AT
         if form == _LONG:
             if size < _ROWS_AT + _CRC_SIZE:
                 return False

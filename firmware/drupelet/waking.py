@@ -5,7 +5,7 @@ Boards let this go when it is done: code is heap.
 
 from drupelet.errors import OK
 from drupelet.flashread import STATE_DELIVERED
-from drupelet.limits import GONE_HANDLE
+from drupelet.limits import GENERATIONS_APART, GONE_HANDLE
 from drupelet.memory import get_u16, get_u32
 from drupelet.slots import OWED, STICK_LOST, STICK_OUT, STICK_ROW
 from drupelet.states import ACK, HOLD, REQUEST
@@ -13,7 +13,23 @@ from drupelet.window import STATE_FORM, STATE_HEAD_SIZE, STATE_LOST, STATE_PEER_
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from drupelet.core import Core
     from drupelet.window import Window
+
+
+def wake(core: "Core", now_ms: int, generation: int) -> None:
+    """Take up where the store left off: in a new boot, or from the snapshot of a `generation`."""
+    window = core.window
+    restore(window)
+    core.graph.recover()
+    core.promote(now_ms)
+    if generation < 0:
+        window.boot = (window.boot + 1) & 0xFFFF or 1
+        window.dirty = True
+        generation = window.boot * GENERATIONS_APART & 0xFFFF
+    core.clocks.generation = generation
+    window.save()
+    window.pack(len(window.store.saved))  # without a write, too, the store is told what may go
 
 
 def restore(window: "Window") -> None:

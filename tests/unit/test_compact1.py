@@ -311,9 +311,9 @@ def test_a_row_that_passes_to_another_peer_begins_a_new_generation() -> None:
     codec = codec_of(net).codec
     before = codec.generation()
     number = net.members["A"].node.core.members.peer_numbers[0]
-    codec.meet(0, number, 16)
+    codec.meet(0, number)
     assert codec.generation() == before, "another link to the same peer"
-    codec.meet(0, number + 1, 16)
+    codec.meet(0, number + 1)
     assert codec.generation() != before and codec.peer_generation() == -1
     codec.begin_frame()
     assert not codec.is_announced(0) and not codec.knows(0)

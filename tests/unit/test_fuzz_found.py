@@ -43,9 +43,9 @@ def test_a_short_snapshot_has_no_peers() -> None:
     assert member.node.save(0) == 0
     snapshot = Snapshot(b"A___")
     buf = bytearray(SNAPSHOT_SHORT_SIZE)
-    window = member.node.core.window
+    core = member.node.core
     for peers, code in ((0, OK), (1, E_STORAGE), (255, E_STORAGE)):
-        size = snapshot.write_short(buf, window, None, 0)
+        size = snapshot.write_short(buf, core, None, 0)
         buf[1] = peers
         crc32_into(buf, size - 4, buf, 0, size - 4, True)
         assert snapshot.read(buf, size, member.store) == code

@@ -1,10 +1,18 @@
 """Snapshots for deep sleep: what they save, and that a wrong one is as good as none."""
 
+from typing import Any
+
 import pytest
 
 from drupelet.duty import WakePlan
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.limits import SNAPSHOT_KEYS_SIZE, SNAPSHOT_SHORT_SIZE, WAKE_STATE_SIZE_MAX
+from drupelet.limits import (
+    GENERATIONS_APART,
+    SNAPSHOT_KEYS_SIZE,
+    SNAPSHOT_SHORT_SIZE,
+    WAKE_STATE_SIZE_MAX,
+)
+from drupelet.link import PROFILE_COMPACT_1
 from drupelet.node import BATCH, INTERACTIVE
 from drupelet.slots import OWED
 from drupelet.snapshot import Snapshot
@@ -35,7 +43,7 @@ def pack(member: Member, room: int) -> int:
 class Sleepy(Network):
     """A network whose member A loses its RAM on demand; a snapshot may bring it back."""
 
-    def __init__(self, seed: int, mode: int = BATCH, **faults: int) -> None:
+    def __init__(self, seed: int, mode: int = BATCH, **faults: Any) -> None:
         draw = Draw(seed)
         super().__init__(
             draw, [Member(name, draw, pool=16) for name in "AB"], ["AB"], mode, **faults
@@ -68,7 +76,7 @@ class Sleepy(Network):
         self.off()
         snapshot = Snapshot(DEVICE)
         code = snapshot.read(self.rtc, self.size, member.store) if usable else E_STORAGE
-        member.boot(self.now_ms)
+        member.boot(self.now_ms, snapshot.generation)
         self.connect(member)
         if code == OK:
             core = member.node.core
@@ -167,6 +175,34 @@ def test_clocks_and_the_wake_plan_go_on() -> None:
     clocks.advance(peer, network.now_ms)
     now_silent = (clocks.epochs[peer] - network.links()[0].heard_epoch) % 65536
     assert silent <= now_silent <= silent + 1
+
+
+@pytest.mark.parametrize("form", ["long", "short"])
+def test_numbers_begin_anew_in_a_generation_of_the_wake(form: str) -> None:
+    network = Sleepy(5, profile=PROFILE_COMPACT_1)
+    generations = []
+    boots = []
+    for wake in range(4):
+        # Only after the first of them is it gone before it was heard.
+        network.lines["A", "B"].loss = 0 if wake else 1000
+        network.a.publish(b"%d" % wake)
+        for _ in range(8):
+            network.round()
+        link = network.links()[0]
+        assert link.codec.slot_of(1, bytearray(2)) >= 0, "it uses number 1"
+        link.codec.use(link)
+        generations.append(link.codec.generation())
+        boots.append(network.a.node.core.window.boot)
+        if form == "short":
+            network.rtc = short(network)
+            network.size = len(network.rtc)
+        else:
+            network.sleep()
+        assert network.wake(300, usable=wake < 2) == (OK if wake < 2 else E_STORAGE)
+    first = GENERATIONS_APART
+    assert boots == [1, 1, 1, 2]
+    assert generations == [first, first + 1, first + 2, 2 * first & 0xFFFF]
+    network.run(lambda: network.complete(4), ROUNDS_MAX)
 
 
 # --- wrong ones ---
@@ -384,10 +420,10 @@ def test_a_pending_message_is_acknowledged_after_the_sleep() -> None:
 
 
 def short(network: Sleepy, plan: WakePlan | None = None) -> bytearray:
-    window = network.a.node.core.window
-    assert window.save() == OK and network.a.store.barrier() == OK
+    core = network.a.node.core
+    assert core.window.save() == OK and network.a.store.barrier() == OK
     buf = bytearray(SNAPSHOT_SHORT_SIZE)
-    assert Snapshot(DEVICE).write_short(buf, window, plan, network.now_ms) == len(buf) == 28
+    assert Snapshot(DEVICE).write_short(buf, core, plan, network.now_ms) == len(buf) == 28
     return buf
 
 

@@ -243,7 +243,7 @@ class _Setup:
         now_ms = self.clock.now_ms()
         # Where the black box is lost, a wake is a boot of its own: counters begin at 0 again.
         goes_on = self.sleeper is not None and self.sleeper.go_on_box(box, now_ms)
-        box.boot = self.node.boot(now_ms, goes_on)
+        box.boot = self.node.boot(now_ms, self.sleeper.generation if goes_on else -1)
         if goes_on:
             return
         anchor = bytearray(6)

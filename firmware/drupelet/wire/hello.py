@@ -80,7 +80,7 @@ class Contact(Numbering):
         fill(self._contacts, self._contact, _ROW_SIZE, 0)
         link.codec_row = self._contact // _ROW_SIZE
         core = link.core
-        self.meet(link.peer, core.members.peer_numbers[link.peer], core.window.boot << 4)
+        self.meet(link.peer, core.members.peer_numbers[link.peer])
         self.greet(link)
 
     def end(self, link: "LinkPort") -> None:

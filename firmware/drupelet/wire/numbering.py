@@ -58,20 +58,16 @@ class Numbering:
         self._rows = bytearray(self._row_size * members.peers_max)
         self._row = 0
 
-    def meet(self, peer: int, peer_number: int, first: int) -> None:
-        """A link to the peer of a row is made; `first`: our generation with a new one.
-
-        A removed peer's row may have passed to another one.
-        """
+    def meet(self, peer: int, peer_number: int) -> None:
+        """A link to the peer of a row is made; a removed peer's row may have passed to another."""
         self.turn_to(peer)
         rows = self._rows
         row = self._row
         before = rows[row + _PEER]
         if before != peer_number:
-            generation = self.generation()
             fill(rows, row, self._row_size, 0)
             rows[row + _PEER] = peer_number
-            put_u16(rows, row, generation if before else first & 0xFFFF)
+            put_u16(rows, row, self._core.clocks.generation)
             if before:
                 self.restart()
 
@@ -109,9 +105,9 @@ class Numbering:
 
     def restart(self) -> None:
         """A new generation: nothing that was said of the old one counts any more."""
-        # The upper bits tell boots apart, the lower ones the generations of a boot.
-        generation = self.generation()
-        put_u16(self._rows, self._row, generation & 0xFFF0 | (generation + 1) & 15)
+        clocks = self._core.clocks
+        clocks.generation = (clocks.generation + 1) & 0xFFFF
+        put_u16(self._rows, self._row, clocks.generation)
         fill(self._rows, self._row + _CONFIRMED, 4, 0)
         self._rows[self._row + _USED] = 0
         fill(self._rows, self._row + _OURS, self._groups, 0)

@@ -175,7 +175,7 @@ class SimNode:
         resumed = resumed and snapshot.read(self.rtc, self.rtc_size, store) == OK
         self.boots += 1
         now_ms = self.clock_ms()
-        number = node.boot(now_ms, resumed)
+        number = node.boot(now_ms, snapshot.generation)
         self._plan()
         links = [self._link(end) for end in self.ends]
         if resumed:

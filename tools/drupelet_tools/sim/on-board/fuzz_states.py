@@ -50,7 +50,7 @@ class SnapshotFuzz:
             plan = self.plan if turn & 1 else None
             size = self.snapshot.write(buf, core, links, plan, size, turn * 1500)
             self.sound.append(bytes(buf[:size]))
-            size = self.snapshot.write_short(buf, core.window, plan, turn * 1500)
+            size = self.snapshot.write_short(buf, core, plan, turn * 1500)
         self.sound.append(bytes(buf[:size]))
         store = core.store
         self.saved = bytes(store.saved[: store.saved_size])
@@ -68,8 +68,8 @@ class SnapshotFuzz:
         if word & 7:  # of this device and this log
             copy(buf, 0, self.sound[word & 3 if buf[0] & 1 else -1], 0, 12)
         end = 24
-        if buf[0] == 1:
-            end = 125 + 18 * buf[1] + get_u16(buf, 22)
+        if buf[0] == 3:
+            end = 125 + 18 * buf[1] + get_u16(buf, 123)
             if end > STATE_MAX - 4:
                 return size
         crc32_into(buf, end, buf, 0, end, True)
@@ -100,7 +100,7 @@ class SnapshotFuzz:
         group = node.join_id(fuzz_links.GROUP, fuzz_links.FAMILY_BSP)
         number = node.add_peer(b"B___")
         node.share(group, number, fuzz_links.SHARED)
-        node.boot(0, True)
+        node.boot(0, max(self.snapshot.generation, 0))
         self.links = [node.link(number, 0, CARRIER_SERIAL, fuzz_links.EPOCH_MS, INTERACTIVE)]
         self.plan = self.make_plan()
         return node
