@@ -9,8 +9,8 @@ frame that was refused, 1 when it was taken, 2 or 3 when something left after it
 import drupelet.flashtables  # noqa: F401 - leaves first: imports nest deeply else
 from drupelet.duty import WakePlan
 from drupelet.files import RamFiles
-from drupelet.limits import GONE_HANDLE
-from drupelet.memory import copy, find
+from drupelet.flashlog import AT_ID, KIND_MESSAGE
+from drupelet.memory import fill, find
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
@@ -28,16 +28,13 @@ PROFILES = {"bsp-1": 0, "mvds-1": 1, "mvds-nested": 2, "mvds-5001": 3, "compact-
 SOUND_MAX = 24
 EPOCH_MS = 1000
 GROUP = bytes(range(32))
+PLACES_MAX = 128
 
 
 class CountingFiles(RamFiles):
-    """Files that tell whether anything was written, and remember how the ids in them begin."""
+    """Files that tell whether anything was written."""
 
     changes = 0
-
-    def __init__(self, size, segment_size, names_max):
-        RamFiles.__init__(self, size, segment_size, names_max)
-        self.heads = bytearray(1 << 13)  # a bit for each first two bytes
 
     def append(self, fd, buf, at, size):
         self.changes += 1
@@ -49,48 +46,41 @@ class CountingFiles(RamFiles):
 
 
 class QuickStore(FlashStore):
-    """A store that remembers what it found until something is written, and how the ids begin that
-    ever came in: a scan of its log is most of what a frame costs, and no parser's business."""
+    """A store that knows which ids stand in its log until something is written: a scan of it is
+    most of what a frame costs, and no parser's business."""
 
     seen = -1
-    # For prefixes and for whole ids: ids, how many, handles.
-    kept = ()
+    ids = places = None  # of each record that has an id, from the end on: the newest one is first
+    left = 0  # rows that are free
 
-    def _saw(self, id, at) -> None:
-        self._files.heads[id[at] << 5 | id[at + 1] >> 3] |= 1 << (id[at + 1] & 7)
-
-    def put(self, group, source, id, id_at, timestamp, ts_at, body, at, size, state):
-        self._saw(id, id_at)
-        return FlashStore.put(
-            self, group, source, id, id_at, timestamp, ts_at, body, at, size, state
-        )
-
-    def put_part(self, part, group, source, id, id_at, state):
-        self._saw(id, id_at)
-        return FlashStore.put_part(self, part, group, source, id, id_at, state)
-
-    def bury(self, group, source, id, id_at, stamp, ts_at, handle):
-        self._saw(id, id_at)
-        return FlashStore.bury(self, group, source, id, id_at, stamp, ts_at, handle)
+    def _look_over(self) -> None:
+        self.seen = self._files.changes
+        if self.ids is None:
+            self.ids = bytearray(32 * PLACES_MAX)
+            self.places = [0] * PLACES_MAX
+        left = PLACES_MAX
+        log = self._log
+        place = log.enter(0)
+        while place:
+            if log.kind >= KIND_MESSAGE and not self._is_left(log.tag):
+                left -= 1
+                if left >= 0:
+                    log.read_into(place, AT_ID, self.ids, 32 * left, 32)
+                    self.places[left] = place
+            place = log.step(place)
+        fill(self.ids, 0, 32 * max(left, 0), 0)
+        self.left = left
 
     def find(self, id, at, size=32):
-        if not self._files.heads[id[at] << 5 | id[at + 1] >> 3] & 1 << (id[at + 1] & 7):
-            return 0
-        if not self.kept:
-            self.kept = ([bytearray(512), 0, [0] * 16], [bytearray(512), 0, [0] * 16])
         if self.seen != self._files.changes:
-            self.seen = self._files.changes
-            self.kept[0][1] = self.kept[1][1] = 0
-        kept = self.kept[size == 32]
-        row = find(kept[0], 32, kept[1], id, at, size)
-        if row >= 0:
-            return kept[2][row]
-        handle = FlashStore.find(self, id, at, size)
-        if 0 < handle < GONE_HANDLE and kept[1] < 16 and size in (8, 32):
-            copy(kept[0], 32 * kept[1], id, at, size)
-            kept[2][kept[1]] = handle
-            kept[1] += 1
-        return handle
+            self._look_over()
+        if self.left >= 0:
+            row = find(self.ids, 32, PLACES_MAX, id, at, size)
+            if row >= self.left:
+                return self._stands_for(self.places[row])
+            if not self._gone.find(id, at, self._left):
+                return 0
+        return FlashStore.find(self, id, at, size)
 
 
 def make_node(profile, peers, draw):
