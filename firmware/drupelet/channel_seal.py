@@ -21,7 +21,6 @@ from drupelet.limits import (
     SEAL_SKIP_FREE,
     SEAL_SKIP_MS,
     SEAL_STEPS_MAX,
-    WAIT_MS_MAX,
 )
 from drupelet.memory import copy, equal, fill, find, get_u32, put_u32
 from drupelet.schedule import elapsed_ms
@@ -332,9 +331,7 @@ class SenderKeys:
 
     def _may_skip(self, now_ms: int) -> bool:
         """Many steps cost time, whoever asks for them: once in a while."""
-        if self._skip_ms >= 0:
-            passed_ms = elapsed_ms(now_ms, self._skip_ms)
-            if passed_ms < SEAL_SKIP_MS or passed_ms > WAIT_MS_MAX:
-                return False
+        if self._skip_ms >= 0 and elapsed_ms(now_ms, self._skip_ms) < SEAL_SKIP_MS:
+            return False
         self._skip_ms = now_ms
         return True

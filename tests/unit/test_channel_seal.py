@@ -185,6 +185,17 @@ def test_steps_are_not_free() -> None:
     assert ben.keys.saves == saves and ben.seal.forged == 90
 
 
+def test_a_member_that_slept_is_heard_whenever_it_comes_back() -> None:
+    ann, ben = pair()
+    now_ms = 0
+    for days in (0, 1, 5, 11, 40):  # a clock of 2^30 ms has twelve days
+        now_ms = (now_ms + days * 86_400_000) & 0x3FFFFFFF
+        for _ in range(4):
+            ann.seal._seq = 255
+            frame = ann.say(b"%d" % days)
+        assert ben.hear(frame, now_ms) == b"%d" % days
+
+
 def test_records_are_bounded_checked_and_never_older() -> None:
     ann = Member(1)
     others = [Member(10 + number) for number in range(4)]
