@@ -79,6 +79,7 @@ class AgentChannel:
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
         """Take in a frame, and tell of what entered the log by it."""
+        self._tell_time(now_ms)  # a quiet week is longer than it could count itself
         code = self.channel.receive(frame, size, now_ms)
         if code == EPHEMERAL:
             got = self.channel.decoder

@@ -5,21 +5,24 @@ import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from typer.testing import CliRunner
 
 from drupelet.channel_open import open_channel
-from drupelet.errors import DrupeletError
-from drupelet_host import backup, cli, config
+from drupelet.errors import OK, DrupeletError
+from drupelet.node import Node
+from drupelet_host import backup, cli, clock, config
 from drupelet_host.broker import Broker
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
-from drupelet_host.channels import history, settings_of
+from drupelet_host.channels import AgentChannel, history, settings_of
 from drupelet_host.commands import ask_agent
 from drupelet_host.config import CHANNEL_PERIOD_MS_MAX, ConfigError, Peer, Shared
 from helpers_channel import CHANNEL, START_MS, wire
 from host.conftest import Home, share_keys, wait_for
+from ram_store import RamStore
 
 NAMES = "abc"
 IDS = {name: 0xA0000001 + row for row, name in enumerate(NAMES)}
@@ -199,3 +202,22 @@ def test_channels_are_in_a_backup(make_home: Callable[..., Home], tmp_path: Path
     restored = tmp_path / "new" / "channels.db"
     assert history(restored, "0") == history(home.path / "channels.db", "0") != []
     assert restored.stat().st_mode & 0o777 == 0o600
+
+
+def test_after_a_quiet_week_a_channel_knows_what_time_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The core's clock goes round in twelve days, so it takes more than six of them for none."""
+    passed_ms = 0
+    monkeypatch.setattr(clock, "now_ms", lambda: passed_ms & 0x3FFFFFFF)
+    monkeypatch.setattr(clock, "wall_ms", lambda: START_MS + passed_ms)
+    settings = SimpleNamespace(id=b"ann_", listeners=lambda _: ())
+    member = cast(Any, SimpleNamespace(node=Node(RamStore(), lambda: 0), config=settings))
+    shared = Shared(CHANNEL.decode(), "mqtt://localhost/t")
+    told: list[dict[str, Any]] = []
+    spoken = AgentChannel(member, ChannelDatabase(tmp_path / "c.db"), shared, told.append)
+    for days in (0, 8, 20, 50):
+        passed_ms = days * 86_400_000
+        frame = wire(b"%d" % days, lamport=clock.wall_ms())
+        assert spoken.receive(frame, len(frame), clock.now_ms()) == OK
+        assert spoken.channel.clock.far == 0 and told[-1]["lamport"] == clock.wall_ms()
