@@ -135,8 +135,7 @@ class Outlet(Intake):
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame due; its size, or 0 for none now. `frame` has room for `work`."""
-        self.settle(now_ms)
-        self._sweep(now_ms)
+        self.turn(now_ms)
         size = self._message(frame, now_ms)
         if not size and self._repairs_left:
             size = self._repair(frame, now_ms)
@@ -148,6 +147,13 @@ class Outlet(Intake):
             self.changed = False
             self._wake_ms = later_ms(now_ms, self._wait_ms(now_ms))
         return size
+
+    def turn(self, now_ms: int) -> None:
+        """Let time pass. While nothing can leave, call it at least once in three days."""
+        self.settle(now_ms)
+        self._sweep(now_ms)
+        if is_due(now_ms, self._sync_ms):
+            self._sync_ms = now_ms
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""

@@ -180,6 +180,8 @@ class Repairs:
 
     def purge(self, now_ms: int) -> None:
         """Forget what was sent so long ago that it may be sent again."""
+        self.wanted.keep_due(now_ms)
+        self.asked.keep_due(now_ms)
         row = self.asked.count
         while row:
             row -= 1

@@ -8,7 +8,9 @@ is no proof: two ids may share one, so who finds a row compares the id, in the s
 
 from drupelet._compat import const
 from drupelet.lamport import compare
+from drupelet.limits import WAIT_MS_MAX
 from drupelet.memory import copy, fill, find, put_u32
+from drupelet.schedule import elapsed_ms, later_ms
 
 KEY_SIZE = const(8)
 # A row of the log: key 8 | handle 4, two flags in its highest bits | Lamport value 8,
@@ -56,6 +58,12 @@ class KeyRows:
             copy(self.table, row * self.stride, self.table, last * self.stride, self.stride)
             self.times_ms[row] = self.times_ms[last]
         self.count = last
+
+    def keep_due(self, now_ms: int) -> None:
+        """A time that has come is not to come round as one ahead: call it once in three days."""
+        for row in range(self.count):
+            if WAIT_MS_MAX < elapsed_ms(now_ms, self.times_ms[row]) <= 2 * WAIT_MS_MAX:
+                self.times_ms[row] = later_ms(self.times_ms[row], WAIT_MS_MAX)
 
 
 class RecentLog:

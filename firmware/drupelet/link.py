@@ -242,7 +242,10 @@ class Link(Bundles):
         return size
 
     def turn(self, now_ms: int) -> None:
-        """Let time pass, and see what is new to the peer."""
+        """Let time pass, and see what is new to the peer.
+
+        Of a live link that is not polled, as while its carrier is down: at least once in six days.
+        """
         self._tick(now_ms)
         self.core.window.refill(self.peer)
         if not self._is_shown():

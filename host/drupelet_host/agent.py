@@ -225,6 +225,7 @@ class Agent:
             self._instruct()
             self.learner.turn()
             self.member.epoch(now_ms)
+            self.channels.epoch(now_ms)
             self._events()
             self._write_status()
         for line in self.carriers:

@@ -97,6 +97,11 @@ class AgentChannel:
         self.events()
         return came
 
+    def turn(self, now_ms: int) -> None:
+        """Let time pass, whether or not the carrier is there."""
+        self.channel.turn(now_ms)
+        self.events()
+
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame due; its size, or 0."""
         size = self.channel.poll_into(frame, now_ms)
@@ -206,6 +211,11 @@ class Channels:
             if settings.feed is not None and settings.feed.serve:
                 spoken.listener = self.history
             self.lines.append(ChannelLine(shared, spoken, keys, brokers, told, member.drain_box))
+
+    def epoch(self, now_ms: int) -> None:
+        """Once per epoch: time passes for a channel whose carrier is down, too."""
+        for line in self.lines:
+            line.spoken.turn(now_ms)
 
     def publish(self, name: str, text: str, now_ms: int) -> dict[str, Any]:
         """Send a message on a channel. Raises DrupeletError."""

@@ -289,7 +289,13 @@ class Member:
     # --- durability ---
 
     def epoch(self, now_ms: int) -> None:
-        """Once per epoch: close counters, move black-box segments into their group, save."""
+        """Once per epoch: close counters, move black-box segments into their group, save.
+
+        Time passes for links whose carrier is down, too: nobody polls them.
+        """
+        for link in self.node.links:
+            if not link.visits:
+                link.turn(now_ms)
         self.box.state(now_ms, _STATE_IDLE)
         self.drain_box()
         self._keep_contacts()

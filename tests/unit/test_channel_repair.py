@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+import pytest
+
 from drupelet.hashes_sds import Identity
 from drupelet.limits import CHANNEL_ASKED_MAX, CHANNEL_REPAIRS_MAX, CHANNEL_WANTED_MAX
 from helpers_channel import START_MS, Said, Talker, filter_of, wire
@@ -182,6 +184,21 @@ def test_after_weeks_it_is_sent_again() -> None:
         bob.say()
     bob.hear(wire(b"s", content=None, repair=(b"m",)))
     assert sum(said.id == b"m" for said in bob.say()) == 1
+
+
+@pytest.mark.parametrize("days", [1, 4, 7, 10, 13])
+def test_an_outage_of_any_length_puts_nothing_off(days: int) -> None:
+    """Nobody polls while the carrier is down; what was due before is due behind it."""
+    ann = Talker(lost_ms=0)
+    ann.publish(b"x", b"m")
+    ann.say()
+    ann.hear(wire(b"after", causal=(b"lost",), author=b"bob"))
+    ann.hear(wire(b"sync", content=None, repair=(b"m",), author=b"ann"))
+    for _ in range(days * 2):
+        ann.wait(43_200_000)
+        ann.channel.turn(ann.now_ms)
+    said = ann.say()
+    assert any(one.id == b"m" for one in said) and any(one.requests for one in said)
 
 
 def test_three_answers_in_a_period() -> None:
