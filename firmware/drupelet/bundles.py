@@ -60,8 +60,9 @@ class Bundles(SegmentExchange):
         return self._way >> _SEEN_SHIFT & 255 == self.core.window.changes[self.peer]
 
     def _look_again(self) -> None:
-        unseen = self._way & ~(255 << _SEEN_SHIFT)
-        self._way = unseen | self.core.window.changes[self.peer] << _SEEN_SHIFT
+        changes = self.core.window.changes
+        changes[self.peer] = (changes[self.peer] + 1) & 0xFE  # as it is, if others looked
+        self._way = self._way & ~(255 << _SEEN_SHIFT) | changes[self.peer] << _SEEN_SHIFT
         self.attention = True
         self._rewind()
 

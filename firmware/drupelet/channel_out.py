@@ -150,6 +150,7 @@ class Outlet(Intake):
 
     def turn(self, now_ms: int) -> None:
         """Let time pass. While nothing can leave, call it at least once in three days."""
+        self.clock.advance(now_ms)
         self.settle(now_ms)
         self._sweep(now_ms)
         if is_due(now_ms, self._sync_ms):

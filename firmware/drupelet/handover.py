@@ -116,7 +116,8 @@ class Handover:
             # It has seen epochs that we do not know: our keys were put back to an older copy.
             self.renew()
         else:
-            self._states[row] = _TOLD
+            # One that lags far behind follows no chain: it is told where ours is.
+            self._states[row] = _TOLD if equal(ours, 0, frame, at, PLACE_SIZE) else _UNTOLD
 
     def renew(self) -> int:
         """Begin a new chain and tell it to all that are not shut out; OK or a code."""

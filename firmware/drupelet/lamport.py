@@ -65,7 +65,8 @@ class LamportClock:
         if begins and compare(self.value, 0, self._wall, 0) < 0:
             copy(self.value, 0, self._wall, 0, 8)
 
-    def _advance(self, now_ms: int) -> None:
+    def advance(self, now_ms: int) -> None:
+        """Let the time of day go on: at least once in six days."""
         passed_ms = elapsed_ms(now_ms, self._wall_ms)
         if passed_ms < _BACK_MS:
             passed = passed_ms // self._unit_ms
@@ -76,7 +77,7 @@ class LamportClock:
         """Before a message of our own: max(time of day, value + 1)."""
         add(self.value, 0, 1)
         if self._has_wall:
-            self._advance(now_ms)
+            self.advance(now_ms)
             if compare(self.value, 0, self._wall, 0) < 0:
                 copy(self.value, 0, self._wall, 0, 8)
 
@@ -96,7 +97,7 @@ class LamportClock:
         """Whether a value is too far ahead to be adopted; `limit` is the highest that is not."""
         limit = self.limit
         if self._trusted:
-            self._advance(now_ms)
+            self.advance(now_ms)
             copy(limit, 0, self._wall, 0, 8)
         elif self._is_set():
             copy(limit, 0, self.value, 0, 8)

@@ -198,7 +198,7 @@ SEAL_OVERHEAD_MAX = const(23)
 # Steps that a board follows a chain forward at once: both jumps of a sender and 500 epochs that
 # never arrived; about a second of an RP2040. What is further away takes more frames.
 SEAL_STEPS_MAX = const(1024)
-# The same for a host, 0.3 s, and the furthest for both.
+# The same for a host, 0.3 s.
 SEAL_STEPS_HOST_MAX = const(65536)
 # A skip of more epochs than this is a long one ...
 SEAL_SKIP_FREE = const(2)

@@ -127,6 +127,7 @@ class Pace:
 
         Its tables are full of what it cannot use yet; the oldest alone gets through (DESIGN 5).
         """
+        self._has_due()  # a time that has come is not to come round as one ahead
         silent = epochs_since(epoch, self.heard_epoch)
         if silent > _SILENT_EPOCHS:
             self.heard_epoch = -1

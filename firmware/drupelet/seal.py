@@ -138,7 +138,7 @@ class Seal(Named):
     skip_ms = -1  # of the last long skip; -1 none
     ahead: "bytearray | None" = None  # a chain key on the way to an epoch far ahead
     ahead_epoch = 0
-    clones = too_far = unknown = 0
+    clones = unknown = 0
 
     def __init__(self, context: SealContext, keys: "KeyPort", carrier_class: int) -> None:
         self.context = context

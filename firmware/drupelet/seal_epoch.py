@@ -12,7 +12,6 @@ from drupelet.limits import (
     SEAL_JUMP_AFTER,
     SEAL_SKIP_FREE,
     SEAL_SKIP_MS,
-    SEAL_STEPS_HOST_MAX,
 )
 from drupelet.memory import copy, equal, fill, get_u16, get_u32, put_u16, put_u32
 from drupelet.schedule import elapsed_ms
@@ -232,7 +231,7 @@ def _follow(
         not same and seal.flags & PEER_LOST
     ):
         return E_PEER
-    if epoch - known > SEAL_SKIP_FREE and not _may_skip(seal, epoch - base, now_ms):
+    if epoch - known > SEAL_SKIP_FREE and not _may_skip(seal, now_ms):
         return E_PEER
     key = _key_of(seal, epoch, base)
     if key is None:
@@ -284,11 +283,8 @@ def _keep(seal: "Seal", row: int, epoch: int, key: "bytes | bytearray") -> int:
     return seal.keys.save(row, record)
 
 
-def _may_skip(seal: "Seal", steps: int, now_ms: int) -> bool:
-    """Whether so many steps may be computed now: they cost time, and the frame may be forged."""
-    if steps > SEAL_STEPS_HOST_MAX:
-        seal.too_far += 1
-        return False
+def _may_skip(seal: "Seal", now_ms: int) -> bool:
+    """Whether many steps may be computed now: they cost time, and the frame may be forged."""
     if seal.skip_ms >= 0 and elapsed_ms(now_ms, seal.skip_ms) < SEAL_SKIP_MS:
         return False
     seal.skip_ms = now_ms

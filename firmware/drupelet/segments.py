@@ -385,7 +385,7 @@ class SegmentExchange(Exchange):
             return True
         known = core.slots.find_prefix(core.parts, part * PART_SIZE, _KEY_SIZE) >= 0
         still_ms = elapsed_ms(core.now_ms, core.part_rows[part * PART_ROW + _GREW_MS])
-        return known or still_ms >> _STILL_SHIFT >= self.epoch_ms
+        return known or still_ms >> _STILL_SHIFT >= min(self.epoch_ms, 1 << 25)  # it goes round
 
     def _complete(self, file: int, key_at: int) -> None:
         """All pieces are here: verify, take in, and let the part file go."""

@@ -107,13 +107,12 @@ class Snapshot:
     def _head(
         self, buf: bytearray, form: int, core: "Core", plan: "WakePlan | None", now_ms: int
     ) -> None:
-        window = core.window
         buf[0] = form
         buf[1] = 0
-        put_u16(buf, 2, window.boot)
+        put_u16(buf, 2, core.window.boot)
         copy(buf, 4, self._device, 0, 4)
-        put_u32(buf, 8, window.newest)
-        put_u32(buf, 12, window.consumed)
+        put_u32(buf, 8, core.window.newest)
+        put_u32(buf, 12, core.window.consumed)
         fill(buf, _PLAN_AT, PLAN_HEAD_SIZE, 255)
         if plan is not None:
             plan.save_into(buf, _PLAN_AT, now_ms)

@@ -266,7 +266,8 @@ class Topic:
                 return False
             wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX
             self._ack_epoch = (epoch + wait) & 0xFFFF
-        return epochs_since(epoch, self._ack_epoch) < 1 << 15
+        # Not ahead: behind a long silence it is any number of epochs past.
+        return not 0 < epochs_since(self._ack_epoch, epoch) < TOPIC_DELAY_EPOCHS_MAX
 
     def _owes(self) -> bool:
         core = self.core

@@ -47,7 +47,7 @@ class Window:
         peers_max = members.peers_max
         self.cursors = [0] * peers_max  # the handle up to which the log is queued for the peer
         self.queued = [0] * peers_max  # messages in slots that the peer is not known to hold
-        self.changes = bytearray(peers_max)  # counts what was queued; the peer's links compare
+        self.changes = bytearray(peers_max)  # odd: something was queued; the peer's links compare
         self.sticks = [0] * (STICK_ROW * peers_max)
         self.newest = 0
         self.consumed = 0
@@ -65,7 +65,7 @@ class Window:
 
     def changed(self, peer: int) -> None:
         """The peer's links have to look again."""
-        self.changes[peer] = (self.changes[peer] + 1) & 0xFF
+        self.changes[peer] |= 1
 
     def waits(self, peer: int) -> bool:
         """True while the log goes on for the peer beyond its slots, and only room is missing."""

@@ -294,7 +294,7 @@ class Member:
         Time passes for links whose carrier is down, too: nobody polls them.
         """
         for link in self.node.links:
-            if not link.visits:
+            if link.peer >= 0 and not link.visits:  # a topic has links of its own
                 link.turn(now_ms)
         self.box.state(now_ms, _STATE_IDLE)
         self.drain_box()

@@ -76,7 +76,10 @@ class Sealing:
             keys.open(carrier_class)
             seal = Seal(self._context, keys, carrier_class)
             code = seal.load()
-            if code == OK and not is_whole(look(self._settings.keys_path, peer.id), carrier_class):
+            states = look(self._settings.keys_path, peer.id)
+            if any(state.revoked for state in states):
+                code = E_PEER  # also when a cut left this class as it was
+            elif code == OK and not is_whole(states, carrier_class):
                 code = E_STORAGE
         if code == E_PEER:
             raise RevokedError(
@@ -239,7 +242,6 @@ def told(seal: Seal) -> dict[str, Any]:
         "forged": seal.forged,
         "replayed": seal.replayed,
         "closed_epoch": seal.closed_epoch,
-        "too_far": seal.too_far,
         "unknown": seal.unknown,
         "clones": seal.clones,
         "muted": seal.muted,

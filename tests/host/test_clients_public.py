@@ -117,6 +117,22 @@ def test_only_the_newest_notice_of_a_device_is_kept() -> None:
     assert kept == 1
 
 
+@pytest.mark.parametrize("ahead_ms", [0, 365 * 86_400_000, (1 << 63) - 1 - 1_700_000_000_000])
+def test_a_clock_that_was_ahead_does_not_have_the_last_word(ahead_ms: int) -> None:
+    """Each epoch said the new one again, for it was deleted as the older one."""
+    world = World("ab")
+    groups = {name: CarrierGroup(node, b"orchard") for name, node in world.nodes.items()}
+    world.start({name: made.group for name, made in groups.items()})
+    ahead = (int.from_bytes(STAMP) + ahead_ms).to_bytes(8)
+    groups["a"].announce(world.id("a"), Carriers("a", ("mqtt://old/x",)), ahead, 0)
+    for _ in range(5):
+        groups["a"].announce(world.id("a"), Carriers("a", ("mqtt://new/x",)), STAMP, 0)
+    assert world.nodes["a"].delivered <= 2
+    world.run(4)
+    last = "old" if ahead[0] == 0x7F else "new"
+    assert groups["b"].known() == {world.id("a"): Carriers("a", (f"mqtt://{last}/x",))}
+
+
 def test_a_host_proposes_members_as_peers(tmp_path: Path) -> None:
     settings = Config(
         tmp_path, "me", b"mine", "orchard", 50, None, (Peer("ben", b"benn", "stick:"),)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from drupelet.core import Core
 
 NUMBER_MAX = const(0x7FFF)
-# More numbers than one frame can use: 1,024 B of 8-byte prefixes are 128.
-_FRAME_NUMBERS = const(256)
+# More numbers than one frame can use: 1,024 B of messages of 3 B, with a body of 1, are 341.
+_FRAME_NUMBERS = const(512)
 # A row for each peer. Numbers of 16 bits: our generation, the peer's, and sets of group indices:
 # those of the peer's that it told, those of ours that it knows, those that we told.
 _PEER_GENERATION = const(2)

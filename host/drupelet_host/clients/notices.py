@@ -7,13 +7,14 @@ member; older ones are deleted everywhere, which leaves their ids and nothing el
 """
 
 from drupelet.errors import OK, check
-from drupelet.limits import BODY_SIZE_MAX, ID_SIZE
+from drupelet.limits import BODY_SIZE_MAX, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.node import Node
 
 DEVICE_SIZE = 4
 # Devices whose word is kept; of more none is.
 DEVICES_MAX = 256
 CONTENT_SIZE_MAX = 4096
+TIMESTAMP_MAX = (1 << 63) - 1
 
 
 class Notices:
@@ -33,6 +34,12 @@ class Notices:
         self.turn()
         if self.latest.get(device) == content:
             return
+        held = self._newest.get(device)
+        if held is not None and held[0] >= timestamp:  # said by a clock that was ahead
+            newer = int.from_bytes(held[0]) + 1
+            if newer > TIMESTAMP_MAX:
+                return  # somebody said it in our name: no word is newer
+            timestamp = newer.to_bytes(TIMESTAMP_SIZE)
         body = b"\x00" + device + content
         check(
             self._node.publish(self.group, body, len(body), timestamp, now_ms),
