@@ -16,7 +16,6 @@ from drupelet.blackbox import (
     COUNT_PROGRAMS,
 )
 from drupelet.errors import OK
-from drupelet.limits import DEEP_SLEEP_MS_MIN
 from drupelet.node import EVENT_MESSAGE
 from drupelet.schedule import elapsed_ms
 from drupelet.seal_row import PEER_LOST
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from drupelet_transports.base import Transport
 
 # Power states of the black box (docs/SPEC.md 6).
-_DEEP_SLEEP = const(0)
 _LIGHT_SLEEP = const(1)
 _IDLE = const(2)
 _RECEIVE = const(3)
@@ -77,7 +75,7 @@ class Device:
         self.frame = frame  # FRAME_SIZE_MAX bytes
         self._timestamp = bytearray(8)
         clock.timestamp_into(self._timestamp)
-        self._live = []
+        self.live = []
         self._out: "bytearray | memoryview" = self.frame
         self.seals: "list[tuple[Seal, Link]]" = []
         self.socket: "Socket | None" = None  # of a device that takes a stick
@@ -89,7 +87,7 @@ class Device:
 
     def add_live(self, transport: "Transport", link: "Link") -> None:
         """Serve a link over a carrier with two ends."""
-        self._live.append((transport, link))
+        self.live.append((transport, link))
         # A sealed carrier takes shorter frames: all send what fits the one that takes least.
         if transport.frame_size_max < len(self._out):
             self._out = memoryview(self.frame)[: transport.frame_size_max]
@@ -119,13 +117,14 @@ class Device:
             return 0
         now_ms = self.clock.now_ms()
         wait_ms = self.node.wake_ms(now_ms)
-        for transport, _link in self._live:
+        for transport, _link in self.live:
             if transport.pending_size:
                 wait_ms = _BUSY_MS
-        left_ms = self._left_ms(now_ms)
+        left_ms = self.left_ms(now_ms)
         return wait_ms if wait_ms < left_ms else left_ms
 
-    def _left_ms(self, now_ms: int) -> int:
+    def left_ms(self, now_ms: int) -> int:
+        """Milliseconds until the next reading is due."""
         """Milliseconds until the next reading is due."""
         left_ms = elapsed_ms(self.due_ms, now_ms)
         return left_ms if left_ms < 1 << 29 else 0
@@ -156,7 +155,7 @@ class Device:
         box = self.box
         store = self.node.store
         damaged = 0
-        for transport, _link in self._live:
+        for transport, _link in self.live:
             damaged += transport.damaged
         self._tally(COUNT_DAMAGED, 0, damaged)
         self._tally(COUNT_PROGRAMS, 1, store.programs)
@@ -219,7 +218,7 @@ class Device:
     def _exchange(self) -> None:
         frame = self.frame
         box = self.box
-        for transport, link in self._live:
+        for transport, link in self.live:
             size = transport.receive_into(frame)
             if size > 0:
                 box.state(self.clock.now_ms(), _RECEIVE)
@@ -271,53 +270,9 @@ class Device:
             if store.source:
                 self.author.saw(handle)
 
-    # --- deep sleep ---
-
-    def go_on(self) -> None:
-        """After a deep sleep: take up clocks and back-off; the next reading has its own time."""
-        sleeper = self.sleeper
-        now_ms = self.clock.now_ms()
-        sleeper.go_on(self.node, [link for _transport, link in self._live], now_ms)
-        seal = self._live_seal()
-        if seal is not None:
-            sleeper.go_on_seal(seal)
-        self.due_ms = (now_ms + sleeper.due_ms) & 0x3FFFFFFF
-
-    def _live_seal(self) -> "Seal | None":
-        """The seal whose keys go through deep sleep: that of the first live link."""
-        for seal, link in self.seals:
-            if not link.visits:
-                return seal
-        return None
-
     def rest_ms(self) -> int:
         """How long the device may sleep deeply from now on; 0: something keeps it awake."""
-        sleeper = self.sleeper
-        if sleeper is None:
-            return 0
-        now_ms = self.clock.now_ms()
-        outstanding = False
-        for transport, link in self._live:
-            if transport.pending_size:
-                return 0
-            if link.plan is None and self.node.core.window.queued[link.peer]:
-                outstanding = True
-        if sleeper.awake(now_ms, outstanding):
-            return 0
-        rest_ms = self._left_ms(now_ms)
-        if sleeper.plan is not None:
-            rest_ms = min(rest_ms, sleeper.plan.next_wake_ms(now_ms))
-        return rest_ms if rest_ms >= DEEP_SLEEP_MS_MIN else 0
-
-    def sleep(self, rest_ms: int) -> None:
-        """Deep sleep: RAM is gone; returns only if the store fails."""
-        now_ms = self.clock.now_ms()
-        self.box.state(now_ms, _DEEP_SLEEP)
-        self.drain()
-        links = [link for _transport, link in self._live]
-        left_ms = self._left_ms(now_ms)
-        seal = self._live_seal()
-        self.sleeper.sleep(self.node, links, seal, self.box, now_ms, rest_ms, left_ms)
+        return self.sleeper.rest_ms(self) if self.sleeper is not None else 0
 
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""

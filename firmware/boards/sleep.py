@@ -7,6 +7,7 @@ then `due_ms` tells when the next reading is due. docs/SPEC.md 10.3 has the byte
 from drupelet._compat import const
 from drupelet.errors import OK
 from drupelet.limits import (
+    DEEP_SLEEP_MS_MIN,
     RTC_SIZE_MAX,
     SNAPSHOT_KEYS_SIZE,
     SNAPSHOT_SHORT_SIZE,
@@ -18,6 +19,7 @@ from drupelet.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from boards.device import Device
     from boards.ports import RtcPort
     from drupelet.blackbox import BlackBox
     from drupelet.duty import WakePlan
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from drupelet.ports import StorePort
     from drupelet.seal import Seal
 
+_DEEP_SLEEP = const(0)  # a state of the black box
 # Behind the snapshot, in memory with more room: size u16 and the black box, then a crc32.
 _BOX_AT = const(WAKE_STATE_SIZE_MAX + 2)
 _CRC_SIZE = const(4)
@@ -70,6 +73,15 @@ class Sleeper:
             self.resumed = self._snapshot.read(self._buf, size, store) == OK
         self._rtc.forget()  # good once: before anything is sent
         return self.resumed
+
+    def start(self, device: "Device") -> None:
+        """Take up clocks, back-off and keys; the next reading has its own time."""
+        now_ms = device.clock.now_ms()
+        self.go_on(device.node, [link for _transport, link in device.live], now_ms)
+        seal = _live_seal(device)
+        if seal is not None:
+            self.go_on_seal(seal)
+        device.due_ms = (now_ms + self.due_ms) & 0x3FFFFFFF
 
     def go_on(self, node: "Node", links: "list[Link]", now_ms: int) -> None:
         """Set clocks, back-off and plan as they were."""
@@ -126,7 +138,33 @@ class Sleeper:
             return True
         return elapsed_ms(now_ms, self._heard_ms) < self._contact_ms
 
+    def rest_ms(self, device: "Device") -> int:
+        """How long a device may sleep deeply from now on; 0: something keeps it awake."""
+        now_ms = device.clock.now_ms()
+        outstanding = False
+        for transport, link in device.live:
+            if transport.pending_size:
+                return 0
+            if link.plan is None and device.node.core.window.queued[link.peer]:
+                outstanding = True
+        if self.awake(now_ms, outstanding):
+            return 0
+        rest_ms = device.left_ms(now_ms)
+        if self.plan is not None:
+            rest_ms = min(rest_ms, self.plan.next_wake_ms(now_ms))
+        return rest_ms if rest_ms >= DEEP_SLEEP_MS_MIN else 0
+
     # --- asleep ---
+
+    def rest(self, device: "Device", rest_ms: int) -> None:
+        """Deep sleep of a device: RAM is gone; returns only if the store fails."""
+        now_ms = device.clock.now_ms()
+        device.box.state(now_ms, _DEEP_SLEEP)
+        device.drain()
+        links = [link for _transport, link in device.live]
+        left_ms = device.left_ms(now_ms)
+        seal = _live_seal(device)
+        self.sleep(device.node, links, seal, device.box, now_ms, rest_ms, left_ms)
 
     def sleep(
         self, node: "Node", links: "list[Link]", seal: "Seal | None", box: "BlackBox",
@@ -169,3 +207,11 @@ class Sleeper:
         put_u16(buf, _BOX_AT - 2, end - _BOX_AT)
         crc32_into(buf, end, buf, _BOX_AT - 2, end - _BOX_AT + 2, True)
         return end + _CRC_SIZE
+
+
+def _live_seal(device: "Device") -> "Seal | None":
+    """The seal whose keys go through deep sleep: that of the first live link."""
+    for seal, link in device.seals:
+        if not link.visits:
+            return seal
+    return None

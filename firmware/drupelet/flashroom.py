@@ -160,10 +160,11 @@ class Room(Tables):
         return row if row >= 0 and not get_u32_le(self._bodies, row) else -1
 
     def bodies(self, group: int) -> int:
-        """How many body files the messages of a group have."""
+        """How many body files a group's messages have, but for those that may go."""
         count = 0
         for row in range(4, len(self._bodies), 8):
-            if self._log.look(get_u32_le(self._bodies, row)) and self._log.tag == group:
+            place = get_u32_le(self._bodies, row)
+            if self._log.look(place) and self._log.tag == group and not self._is_settled(place):
                 count += 1
         return count
 

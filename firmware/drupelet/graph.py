@@ -39,7 +39,7 @@ _DEFAULT = DefaultClient()
 HEADED = DefaultClient(HEAD_PARENTS)
 
 _FROM_BUFFER = const(-1)
-# What `_missing` says of a message that depends on an invalid one.
+# What `missing` says of a message that depends on an invalid one.
 _POISONED = const(-100)
 
 
@@ -60,8 +60,8 @@ class Graph(Window):
         self.refused = 0
         self.promoted = False  # some message entered the log: call `promote` again
         self._private = False  # some dependency that was met is not shared
-        self._left_out = False  # a pending message has no slot yet, or no room to enter the log
-        self._waiting = False  # some slot may be pending: else there is no need to look
+        self.left_out = False  # a pending message has no slot yet, or no room to enter the log
+        self.waiting = False  # some slot may be pending: else there is no need to look
 
     def use_client(self, group: int, client: "ClientPort | None") -> None:
         """Let a client look after a group (row); None: the default one."""
@@ -97,7 +97,7 @@ class Graph(Window):
         at: int,
     ) -> int:  # fmt: skip
         self.slot = -1
-        missing = self._missing(group)
+        missing = self.missing(group)
         if missing > 0 and not source:
             return TOO_EARLY  # and not kept: who publishes is told that it was refused
         if missing > 0 and self.members.family(group) == FAMILY_MVDS:
@@ -122,7 +122,7 @@ class Graph(Window):
         if missing:
             self.slot = self.admit(id, 0, handle, group, source, True)
             assert self.slot >= 0  # there was room before the message was stored
-            self._waiting = True
+            self.waiting = True
             return WAITING
         if verdict == SHARE:
             self.slot = self.admit(id, 0, handle, group, source, False)
@@ -191,7 +191,7 @@ class Graph(Window):
 
     # --- dependencies ---
 
-    def _missing(self, group: int) -> int:
+    def missing(self, group: int) -> int:
         """For how many dependencies, not in the log, the reader's message has to wait.
 
         E_PEER when its client cannot read the body, _POISONED when one of them is invalid.
@@ -250,23 +250,27 @@ class Graph(Window):
         """
         if not self.promoted:
             return False
-        if self._left_out:
-            self.recover()
+        if self.left_out:
+            from drupelet.readmit import readmit
+
+            readmit(self)
         slots = self.slots
-        while self.promoted and self._waiting:
-            self.promoted = self._waiting = False
+        while self.promoted and self.waiting:
+            self.promoted = self.waiting = False
             for step in range(slots.count):
                 slot = (slots.oldest + step) % slots.count
                 if not slots.flags[slot] & PENDING:
                     continue
-                self._waiting = True
+                self.waiting = True
                 if not self.reader.open_stored(slots.groups[slot], slots.handles[slot]):
                     continue
-                missing = self._missing(slots.groups[slot])
-                if missing <= 0 and self._settle(slot, missing):
+                missing = self.missing(slots.groups[slot])
+                if missing > 0:
+                    self.ask_again(slot)  # what it lacks may have come when there was no room
+                elif self._settle(slot, missing):
                     return True
             # Once more when something was buried: what depends on it may come before it.
-        self.promoted = self._left_out  # tried again in the next epoch
+        self.promoted = self.left_out  # tried again in the next epoch
         return False
 
     def _settle(self, slot: int, missing: int) -> bool:
@@ -280,7 +284,7 @@ class Graph(Window):
                 self.offers.drop_id(slots.ids, slot * ID_SIZE)
                 self.release(slot)
             else:
-                self._left_out = True
+                self.left_out = True
             return False
         if verdict == SHARE and self.reader.source and self._is_ephemeral(group):
             verdict = KEEP
@@ -288,7 +292,7 @@ class Graph(Window):
         if handle > 0:
             handle = self.store.promote(old, handle)
         if handle < 0:
-            self._left_out = True  # a full log may have room in the next epoch
+            self.left_out = True  # a full log may have room in the next epoch
             return False
         self.handle = handle
         # A peer that lost what waited here lacks it under its new handle, too. (No peer: below 0.)
@@ -310,33 +314,6 @@ class Graph(Window):
                 self.offers.add(slots.ids, slot * ID_SIZE, peer, OWED, 0)
         self.reset_slot(slot)
 
-    def recover(self) -> None:
-        """Give pending messages of the store their slots back after a reboot."""
-        store = self.store
-        self._left_out = False
-        handle = store.next_pending(0)
-        while handle:
-            if store.load(handle) == OK:
-                group = self.members.group_slot(store.group)
-                if group >= 0 and self.slots.find(store.id, 0) < 0:
-                    self._admit_again(group, handle)
-            handle = store.next_pending(handle)
-        self.promoted = True
-
-    def _admit_again(self, group: int, handle: int) -> None:
-        store = self.store
-        self.reader.open_stored(group, handle)
-        waits = self._missing(group) != 0
-        store.load(handle)
-        slot = self.admit(store.id, 0, handle, group, store.source, waits)
-        if slot < 0:
-            self._left_out = True  # the table is smaller than before the reboot
-            return
-        self.slots.flags[slot] = USED | PENDING
-        self._waiting = True
-        self.offers.drop_id(store.id, 0)  # a child may have asked for it
-        self.ask_again(slot)
-
     def ask_again(self, slot: int) -> None:
         """Ask for a pending message's parents: its source, or another if that is gone."""
         members = self.members
@@ -344,9 +321,9 @@ class Graph(Window):
         known = self.store.load(self.slots.handles[slot]) == OK
         peer = members.peer_slot(self.store.source) if known else -1
         for row in range(members.peers):
-            if peer < 0 and members.visibility(group, row):
+            if peer < 0 or not members.visibility(group, peer):
                 peer = row
-        if peer >= 0:
+        if peer >= 0 and members.visibility(group, peer):
             self.want_parents(slot, peer, 0)
 
     def pending_count(self) -> int:

@@ -104,6 +104,7 @@ class Link(Bundles):
     def count_anew(self) -> None:
         """An epoch of the peer's clock begins, which may have another length than before."""
         self._began = self.epoch
+        self.attention = True  # when something is due was counted by the clock before
         if not self.visits:
             epoch_ms = self.core.clocks.epochs_ms[self.peer]
             every = (self.epoch_ms + epoch_ms - 1) // epoch_ms

@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
     from drupelet.graph import Graph
+    from drupelet.members import Members
     from drupelet.window import Window
 
 # Kinds of `store.dismiss`.
@@ -141,7 +142,7 @@ def delete(graph: "Graph", group: int, handle: int) -> int:
 
 
 def _missing(graph: "Graph", group: int, handle: int, slot: int) -> int:
-    """Who sees a group and is not known to have a message: a bit for number modulo 16 of each."""
+    """Who sees a group and is not known to have a message: a bit for each."""
     members = graph.members
     slots = graph.slots
     missing = 0
@@ -150,22 +151,28 @@ def _missing(graph: "Graph", group: int, handle: int, slot: int) -> int:
         if slot >= 0:
             held = slots.states[peer * slots.count + slot] & HOLD != 0
         if not held and members.visibility(group, peer):
-            missing |= 1 << (members.peer_numbers[peer] & 15)
+            missing |= _bit(members, members.peer_numbers[peer])
     return missing
+
+
+def _bit(members: "Members", number: int) -> int:
+    """Of a peer (number), in what is missing: 16 on a board, on a host as many as it has."""
+    return 1 << number % max(16, members.peers_max)
 
 
 def held(core: "Core", peer: int, handle: int) -> None:
     """A peer (row) turns out to have a deleted message: once all do, its id may be forgotten."""
     members = core.members
     store = core.store
+    number = members.peer_numbers[peer]  # 0: it was removed
     seen = 0
     if store.load(handle) == OK:
         group = members.group_slot(store.group)
         for row in range(members.peers):
             if row != peer and group >= 0 and members.visibility(group, row):
-                seen |= 1 << (members.peer_numbers[row] & 15)
-        # Whoever does not see the group any more is not waited for.
-        store.keep(handle, store.missing & seen)
+                seen |= _bit(members, members.peer_numbers[row])
+        # Whoever does not see the group any more is not waited for, nor who has the same bit.
+        store.keep(handle, store.missing & seen & ~(_bit(members, number) if number else 0))
 
 
 def shown(core: "Core", group: int, peer: int) -> None:
@@ -178,7 +185,7 @@ def shown(core: "Core", group: int, peer: int) -> None:
     handle = store.next_kept(0)
     while handle:
         if store.load(handle) == OK and store.group == group:
-            store.keep(handle, store.missing | 1 << (peer & 15))
+            store.keep(handle, store.missing | _bit(core.members, peer))
         handle = store.next_kept(handle)
 
 
@@ -190,7 +197,8 @@ def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
         if slots.groups[slot] == group:
             core.window.set_state(slot, peer, slots.states[peer * slots.count + slot] & kept)
     if not visibility:
-        core.offers.drop_peer(peer)
+        _forget(core, peer)
+    _settle(core)
 
 
 def leave(core: "Core", group: int) -> int:
@@ -242,14 +250,24 @@ def remove_peer(core: "Core", peer: int) -> int:
     window.cursors[peer] = 0
     for row in range(STICK_ROW):
         window.sticks[peer * STICK_ROW + row] = 0
-    core.offers.drop_peer(peer)
     core.drop_parts(peer)
+    # It may come back in another row, and must not take our numbers for those of this one.
+    core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF
     core.members.remove_peer(peer)
+    _forget(core, peer)
+    return _settle(core)
+
+
+def _forget(core: "Core", peer: int) -> None:
+    """Wait for nothing of a peer (row) any more, whose view of groups has changed before."""
+    core.offers.drop_peer(peer)
+    for slot in range(core.slots.count):
+        if core.slots.flags[slot] & PENDING:
+            core.graph.ask_again(slot)
     handle = core.store.next_kept(0)
     while handle:
         held(core, peer, handle)
         handle = core.store.next_kept(handle)
-    return _settle(core)
 
 
 def _settle(core: "Core") -> int:

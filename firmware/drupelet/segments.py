@@ -63,7 +63,7 @@ _TRIES = const(15)
 assert _KEY_SIZE == PART_OWNER == _NEXT and _TRIES < PART_SIZE
 # Eight pieces at once: where 3 of 10 get lost, five of them come, sent twice.
 _CAUTION_MAX = const(3)
-# A transfer that stood still for 2^4 epochs gives its part file up to another.
+# A transfer that stood still for 2^4 epochs, at most six days, gives its part file up to another.
 _STILL_SHIFT = const(4)
 
 
@@ -92,7 +92,9 @@ class SegmentExchange(Exchange):
         slot = core.slots.find(store.id, 0) if loaded else -1
         if slot >= 0 and not core.slots.states[self._cell(slot)] & (QUEUED | REQUEST):
             slot = -1
-        if not loaded or not (self.message_due(slot) if slot >= 0 else self.visits):
+        group = core.members.group_slot(store.group) if loaded else -1
+        due = self.message_due(slot) if slot >= 0 else self.visits
+        if group < 0 or self.sees(group) != SHARED or not due:
             self._end_long()
             return 0
         total = CONTENT_HEADER_SIZE + store.size
@@ -110,7 +112,6 @@ class SegmentExchange(Exchange):
         copy(frame, 1, store.id, 0, _KEY_SIZE)
         put_u16(frame, 9, total)
         put_u16(frame, 11, offset)
-        group = core.members.group_slot(store.group)
         core.telemetry = core.is_box(group)
         self.content_into(frame, SEGMENT_HEADER_SIZE, offset, size, group)
         offset += size
@@ -381,11 +382,10 @@ class SegmentExchange(Exchange):
     def _gives_way(self, part: int) -> bool:
         """True when a part is empty, stands still, or its content came another way."""
         core = self.core
-        if not core.store.part_size(PART_INCOMING + part):
-            return True
+        empty = not core.store.part_size(PART_INCOMING + part)
         known = core.slots.find_prefix(core.parts, part * PART_SIZE, _KEY_SIZE) >= 0
         still_ms = elapsed_ms(core.now_ms, core.part_rows[part * PART_ROW + _GREW_MS])
-        return known or still_ms >> _STILL_SHIFT >= min(self.epoch_ms, 1 << 25)  # it goes round
+        return empty or known or still_ms >> _STILL_SHIFT >= min(self.epoch_ms, 1 << 25)
 
     def _complete(self, file: int, key_at: int) -> None:
         """All pieces are here: verify, take in, and let the part file go."""

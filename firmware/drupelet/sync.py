@@ -107,7 +107,7 @@ class Exchange(Dues):
         slot = core.slots.find(buf, at)
         if slot < 0:
             handle = core.store.find(buf, at)
-            slot = core.window.fetch(handle, self.peer) if handle > 0 else -1
+            slot = core.window.fetch(handle, self.peer, True) if handle > 0 else -1
         if slot < 0 or core.slots.flags[slot] & PENDING or self.sight(slot) != SHARED:
             return
         self._step(slot, GOT_REQUEST)

@@ -6,7 +6,9 @@ Boards let this go when it is done: code is heap.
 from drupelet.errors import OK
 from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import GENERATIONS_APART, GONE_HANDLE
+from drupelet.members import SHARED
 from drupelet.memory import get_u16, get_u32
+from drupelet.readmit import readmit
 from drupelet.slots import OWED, STICK_LOST, STICK_OUT, STICK_ROW
 from drupelet.states import ACK, HOLD, REQUEST
 from drupelet.window import STATE_FORM, STATE_HEAD_SIZE, STATE_LOST, STATE_PEER_SIZE, STATE_SHIFT
@@ -21,7 +23,7 @@ def wake(core: "Core", now_ms: int, generation: int) -> None:
     """Take up where the store left off: in a new boot, or from the snapshot of a `generation`."""
     window = core.window
     restore(window)
-    core.graph.recover()
+    readmit(core.graph)
     core.promote(now_ms)
     if generation < 0:
         window.boot = (window.boot + 1) & 0xFFFF or 1
@@ -95,6 +97,8 @@ def _restore_rows(window: "Window", saved: bytearray, peers: int, at: int, size:
         for row in range(peers if group >= 0 else 0):
             peer = window.members.peer_slot(saved[STATE_HEAD_SIZE + row * STATE_PEER_SIZE])
             if peer >= 0 and saved[at + row // 8] & 1 << row % 8:
+                if flags & REQUEST and window.members.visibility(group, peer) != SHARED:
+                    continue  # it asked for what is not shared with it any more
                 if slot >= 0:
                     window.set_state(slot, peer, flags if flags & REQUEST else flags | HOLD)
                 elif flags == ACK:

@@ -60,7 +60,7 @@ class Window:
         for row in range(len(self.store.settled)):
             self.store.settled[row] = 0
         self.dirty = self.dirty or self.boot != 0
-        self.cursors[peer] = 0
+        self.cursors[peer] = self.sticks[peer * STICK_ROW + STICK_HOLDS] = 0
         self.changed(peer)
 
     def changed(self, peer: int) -> None:
@@ -192,8 +192,11 @@ class Window:
             return -1
         return self.members.group_slot(self.store.group)
 
-    def fetch(self, handle: int, peer: int) -> int:
-        """The slot of a log message for this peer; -1: no room, -2: it is not for this peer."""
+    def fetch(self, handle: int, peer: int, asked: bool = False) -> int:
+        """The slot of a log message for this peer; -1: no room, -2: it is not for this peer.
+
+        Who asks for what came from it has lost it.
+        """
         store = self.store
         group = self.look(handle)
         if group < 0 or self.members.visibility(group, peer) != SHARED:
@@ -201,7 +204,7 @@ class Window:
         slot = self.slots.find(store.id, 0)
         if slot >= 0:
             return slot
-        if self.gave(peer, handle):
+        if not asked and self.gave(peer, handle):
             return -2
         slot = self.admit(store.id, 0, handle, group, store.source, False)
         headed = slot >= 0 and self.members.family(group) == FAMILY_MVDS

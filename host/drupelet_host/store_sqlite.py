@@ -493,7 +493,7 @@ class SqliteStore(SqliteRoom):
     def entomb(self, handle: int, edges: Buffer, size: int, missing: int = 0) -> int:
         """Drop a body; its id, its place in the log and its edges stay known.
 
-        `missing`: a bit (0..15) for each sharer that is not known to have the message; see `keep`.
+        `missing`: a bit (0..31) for each sharer that is not known to have the message; see `keep`.
         """
         if self.load(handle) != OK:
             return E_STORAGE

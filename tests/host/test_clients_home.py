@@ -1,14 +1,16 @@
 """The groups of a home, and the commands on them: without an agent, with errors in one line."""
 
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.errors import DrupeletError
-from drupelet_host import cli, clock, config
+from drupelet.errors import DrupeletError, StorageError
+from drupelet_host import cli, clock, config, private
 from drupelet_host.clients.carriers import Carriers
 from drupelet_host.clients.home import checked, command_root, write_key
 from drupelet_host.config import Config, Peer
@@ -49,6 +51,34 @@ def test_a_command_is_in_the_log_for_the_board(settings: Config) -> None:
             sent += 1
     assert sent > 0
     member.close(clock.now_ms())
+
+
+def test_a_command_key_that_cannot_be_made_is_refused(
+    settings: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent answers who asked; it must not end for a full disk below its keys."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    member = Member(settings)
+    monkeypatch.setattr(private, "_write", full)
+    said = json.dumps({"board": "soil", "operation": "report", "value": 0})
+    with pytest.raises(StorageError, match=r"commands\.key: cannot be written \(No space left"):
+        member.clients.command(said, clock.now_ms())
+    monkeypatch.undo()
+    assert list((settings.home / "keys").iterdir()) == []
+    assert member.clients.command(said, clock.now_ms())["counter"] > 0
+    member.close(clock.now_ms())
+
+
+@pytest.mark.parametrize("size", [0, 31])
+def test_a_command_key_that_was_cut_short_is_no_key(settings: Config, size: int) -> None:
+    """Anybody could guess the keys that follow from an empty one."""
+    command_root(settings)
+    os.truncate(settings.home / "keys" / "commands.key", size)
+    with pytest.raises(StorageError, match=r"commands\.key: cut short"):
+        command_root(settings)
 
 
 def test_mistakes_are_one_line(settings: Config, tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from drupelet.node import CARRIER_SERIAL, INVISIBLE, SHARED
 from drupelet_host import config
 from drupelet_host.broker import Broker
-from drupelet_host.config import PROFILES_OF, Peer
+from drupelet_host.config import PROFILES_OF, Config, Peer
+from drupelet_host.member import Member
 from host.conftest import Cable, Home, share_keys, wait_for
 
 A, B = 0xA0000001, 0xB0000002
@@ -106,3 +108,22 @@ def test_a_store_refuses_a_family_that_was_changed(
     done = home.run("agent")
     assert done.returncode == 1 and "one id family for life" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("family", PROFILES_OF)
+def test_what_no_link_carries_does_not_wait_for_a_peer(family: str, tmp_path: Path) -> None:
+    """Commands and notices are of the bsp family; queued for another's peer they stay for ever."""
+    peer = Peer("b", B.to_bytes(4), "serial:///dev/null", "batch", profile=PROFILES_OF[family][0])
+    settings = Config(tmp_path / "a", "a", A.to_bytes(4), "well", 50, None, (peer,), family=family)
+    config.create(settings)
+    member = Member(settings)
+    member.live_link(peer, CARRIER_SERIAL, 0)
+    members = member.node.core.members
+    row = members.peer_slot(member.numbers[peer.id])
+    seen = {
+        group: members.visibility(members.group_slot(group), row)
+        for group in (member.readings, *member.clients.groups)
+    }
+    assert seen.pop(member.readings) == SHARED
+    assert set(seen.values()) == {SHARED if family == "bsp" else INVISIBLE}
+    member.close(0)

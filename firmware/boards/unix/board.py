@@ -69,7 +69,7 @@ class Board:
         for client, _transport in self.clients:
             client.close()
         self.console.say('{"event":"asleep","ms":%d}' % rest_ms)
-        self.device.sleep(rest_ms)
+        self.device.sleeper.rest(self.device, rest_ms)
 
     def _maintain(self, wait_ms: int) -> int:
         """Keep broker connections up; the shorter of `wait_ms` and what they need."""

@@ -104,6 +104,7 @@ class _Setup:
         self._let_go("drupelet", "describe")
         self._boot()
         self._let_go("drupelet", "waking")
+        self._let_go("drupelet", "readmit")
         self._make_board()
         if commands:
             commands.recover(self.board.device)
@@ -116,7 +117,7 @@ class _Setup:
             self._add_carrier(config["peers"][row], self.carriers[row])
         if self.sleeper:
             self.board.device.sleeper = self.sleeper
-            self.board.device.go_on()
+            self.sleeper.start(self.board.device)
 
     # What not every board has is loaded only where it is used, bottom up as in `main`: code is
     # heap.

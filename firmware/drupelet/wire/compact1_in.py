@@ -242,10 +242,9 @@ class CompactReader(Contact):
         slots = link.core.slots
         for _ in range(count):
             slot = slots.find_prefix(frame, at, size)
-            if slot >= 0:
+            if slot >= 0 and link.sight(slot):
                 link.on_offer(slots.ids, slot * ID_SIZE)
-                if link.sight(slot):
-                    slots.note_number(link.peer, slot, self._number)
+                slots.note_number(link.peer, slot, self._number)
             else:
                 self._whole_id(link, frame, at, size)
                 link.on_offer(self._id, 0)
@@ -261,7 +260,9 @@ class CompactReader(Contact):
         copy(self._id, 0, frame, at, size)
         if size == PREFIX_SIZE:
             handle = store.find(frame, at, PREFIX_SIZE)
-            if handle > 0 and store.load(handle) == OK:
+            known = handle > 0 and store.load(handle) == OK
+            row = link.core.members.group_slot(store.group) if known else -1
+            if row >= 0 and link.sees(row):
                 copy(self._id, 0, store.id, 0, ID_SIZE)
 
     def _note_entry(self, link: "LinkPort", id: bytearray, number: int) -> None:

@@ -56,6 +56,7 @@ class Recovery:
         self._began = False
         self._holding = False
         self._moved_epoch = 0
+        self._heard_epoch = 0  # when its side last said a word of a sketch
         self._begun_epoch = -1
         if codec.sketches is None:
             codec.sketches = {}
@@ -79,14 +80,15 @@ class Recovery:
 
     def holds(self, link: "LinkPort") -> bool:
         """True while offers and messages wait for a sketch."""
-        waited = epochs_since(link.epoch, self._moved_epoch)
+        waited = epochs_since(link.epoch, self._heard_epoch)
         if self._holding and waited >= _HOLD_EPOCHS * link.every:
-            self._holding = False
+            self._holding = self._began = False
+            self._reconciler = Reconciler(shared_ids)  # a board knows none: all is shown again
         return self._holding
 
     def _hold(self, link: "LinkPort") -> None:
         self._holding = True
-        self._moved_epoch = link.epoch
+        self._moved_epoch = self._heard_epoch = link.epoch
         link.attention = True
 
     def take(self, link: "LinkPort", buf: bytearray, at: int, size: int) -> bool:
@@ -101,7 +103,7 @@ class Recovery:
             self._hold(link)
         if not self._reconciler.take(link, buf, at, size):
             return False
-        self._moved_epoch = link.epoch
+        self._moved_epoch = self._heard_epoch = link.epoch
         self._follow(link)
         return True
 

@@ -17,7 +17,7 @@ from drupelet.clients_command import (
     Command,
     CommandClient,
 )
-from drupelet.errors import DrupeletError
+from drupelet.errors import DrupeletError, StorageError
 from drupelet.node import SHARED, Node
 from drupelet_host import clock, private
 from drupelet_host.clients.carriers import CarrierGroup, Carriers
@@ -27,7 +27,7 @@ from drupelet_host.clients.command_host import (
     answered,
     command_key,
 )
-from drupelet_host.config import BOARD_HOST, Config, Peer
+from drupelet_host.config import BOARD_HOST, FAMILY_BSP_NAME, Config, Peer
 from drupelet_host.feeds import Feeds
 from drupelet_host.log_view import LogView
 
@@ -47,8 +47,14 @@ def command_root(settings: Config) -> bytes:
     path = settings.home / "keys" / COMMANDS_KEY_NAME
     if not path.is_symlink() and not path.exists():
         private.make_folder(path.parent)
-        private.create(path, os.urandom(_ROOT_SIZE))
-    return private.read(path, _ROOT_SIZE)
+        private.replace(path, os.urandom(_ROOT_SIZE))
+    root = private.read(path, _ROOT_SIZE)
+    if len(root) != _ROOT_SIZE:  # as a power cut leaves it; everybody knows such a key
+        raise StorageError(
+            f"{path}: cut short; restore a copy, or remove it and give the boards new keys with"
+            " `drupelet command BOARD --key-to`"
+        )
+    return root
 
 
 def find_peer(settings: Config, name: str) -> bytes:
@@ -91,6 +97,8 @@ class HomeGroups:
 
     def add_peer(self, peer: Peer, number: int) -> None:
         """Share the groups with a peer and know its command key, if the owner has made any."""
+        if self.settings.family != FAMILY_BSP_NAME:
+            return  # no link carries them: they would fill the room of what waits for the peer
         if peer.board in ("", BOARD_HOST):
             self.share(number)
         else:

@@ -1,0 +1,391 @@
+"""What is on its way when groups, peers and views change on a running node."""
+
+import pytest
+
+from drupelet.blackbox import BlackBox
+from drupelet.clients import Author
+from drupelet.errors import OK
+from drupelet.files import RamFiles
+from drupelet.link import CARRIER_MQTT, CARRIER_STICK, PROFILE_COMPACT_1, Link
+from drupelet.node import (
+    BATCH,
+    CARRIER_SERIAL,
+    GROUP_TELEMETRY,
+    INTERACTIVE,
+    INVISIBLE,
+    PROFILE_BSP_1,
+    SHARED,
+    VISIBLE,
+    Node,
+)
+from drupelet.store import FlashStore
+from drupelet.wire.recovery import Recovery
+from helpers import READINGS_CLIENT_ID, Draw, Member, Network, stamp
+
+FRAMES_MAX = 80
+
+
+def make(
+    messages_max: int = 16, files: RamFiles | None = None, box: BlackBox | None = None
+) -> Node:
+    store = FlashStore(files or RamFiles(1 << 22))
+    store.open()
+    draw = Draw(5)
+    return Node(store, lambda: draw(256), 4, 4, messages_max, 32, box)
+
+
+def put(node: Node, group: int, text: bytes, *parents: bytes) -> bytes:
+    """Publish; the id."""
+    body = bytes([len(parents)]) + b"".join(parents) + text
+    handle = node.publish(group, body, len(body), stamp(0), 0)
+    assert handle > 0
+    node.done(handle)
+    assert node.store.load(handle) == OK
+    return bytes(node.store.id)
+
+
+def swap(one: Link, other: Link, now_ms: int, lost: Link | None = None) -> int:
+    """Both say what is due; how many frames. Those of `lost` do not arrive."""
+    frame = bytearray(1024)
+    count = 0
+    for speaker, hearer in ((one, other), (other, one)):
+        for _ in range(FRAMES_MAX):
+            size = speaker.poll_into(frame, now_ms)
+            if not size:
+                break
+            count += 1
+            if speaker is not lost:
+                hearer.receive(frame, size, now_ms)
+    return count
+
+
+def log(node: Node, group: int = 0) -> list[bytes]:
+    found = []
+    handle = node.store.next(0)
+    while handle:
+        assert node.store.load(handle) == OK
+        if group in (0, node.store.group):
+            found.append(bytes(node.store.id))
+        handle = node.store.next(handle)
+    return found
+
+
+def kept(node: Node) -> int:
+    count = 0
+    handle = node.store.next_kept(0)
+    while handle:
+        count += 1
+        handle = node.store.next_kept(handle)
+    return count
+
+
+class End:
+    """A node that shares one group with one peer, over one link."""
+
+    def __init__(
+        self, peer: bytes, profile: int = PROFILE_BSP_1, messages_max: int = 64, name: bytes = b"g"
+    ) -> None:
+        self.node = make(messages_max)
+        self.group = self.node.join(READINGS_CLIENT_ID, name)
+        self.peer = self.node.add_peer(peer)
+        self.node.share(self.group, self.peer, SHARED)
+        self.node.boot(0)
+        self.link = self.node.link(self.peer, profile, CARRIER_SERIAL, 1000, BATCH)
+
+
+# --- left and joined again ---
+
+
+@pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1])
+@pytest.mark.parametrize(("chain", "by_own"), [(1, True), (1, False), (12, False), (20, False)])
+def test_who_left_and_joined_again_gets_the_whole_chain(
+    chain: int, by_own: bool, profile: int
+) -> None:
+    """Also what it wrote itself, and what is longer than its pool: its peer counts it as held."""
+    draw = Draw(3)
+    a, b = members = [Member(name, draw, pool=8, offers=64) for name in "AB"]
+    net = Network(draw, members, [("A", "B")], profile=profile)
+    for number in range(chain):
+        (b if by_own else a).publish(b"%d" % number, net.now_ms)
+        net.run(lambda count=number + 1: net.complete(count), 200)
+    last = a.log()[-1]
+    for number in range(16):  # roots; the slots of A move on
+        body = b"\0filler %d" % number
+        assert a.node.publish(a.group, body, len(body), stamp(number), net.now_ms) > 0
+        net.run(lambda count=chain + number + 1: net.complete(count), 200)
+    b.node.leave(b.group)
+    b.group = b.node.join(READINGS_CLIENT_ID, b"test")
+    b.node.share(b.group, b.numbers["A"], SHARED)
+    b.author = Author(b.node, b.group)
+    body = b"\1" + last + b"new"
+    assert a.node.publish(a.group, body, len(body), stamp(999), net.now_ms) > 0
+    net.run(lambda: len(b.log()) >= chain + 1 and not b.node.pending_count(), 3000)
+
+
+# --- peers and views ---
+
+
+@pytest.mark.parametrize("what", ["removed", "sees another group no more", "sees it no more"])
+def test_a_parent_is_asked_for_elsewhere(what: str) -> None:
+    """The child came from one who is gone; the other holds its parent, and thinks that we do."""
+    a = make()
+    groups = [a.join(READINGS_CLIENT_ID, name) for name in (b"g", b"other")]
+    ends = {name: End(b"AAAA", name=b"g") for name in (b"PPPP", b"QQQQ")}
+    links = {}
+    numbers = {name: a.add_peer(name) for name in ends}
+    for number in numbers.values():
+        for group in groups:
+            a.share(group, number, SHARED)
+    a.boot(0)
+    for name, end in ends.items():
+        links[name] = a.link(numbers[name], PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH)
+        parent = put(end.node, end.group, b"parent")
+        end.link.on_ack(bytearray(parent), 0)
+    gone, left = ends[b"PPPP"], ends[b"QQQQ"]
+    put(gone.node, gone.group, b"child", parent)
+    swap(gone.link, links[b"PPPP"], 2000, links[b"PPPP"])
+    assert a.pending_count() == 1
+    if what == "removed":
+        a.remove_peer(numbers[b"PPPP"])
+    else:
+        a.share(groups["it" in what.split()], numbers[b"PPPP"], INVISIBLE)
+        a.share(groups[0], numbers[b"PPPP"], INVISIBLE)
+    put(left.node, left.group, b"child", parent)
+    for epoch in range(100):
+        swap(links[b"QQQQ"], left.link, 3000 + epoch * 500)
+    assert len(log(a)) == 2 and a.pending_count() == 0
+
+
+def test_who_is_added_again_does_not_take_our_numbers_for_those_before() -> None:
+    """In another row of the table: an index of the generation before meant another group."""
+    node = make()
+    node.join(READINGS_CLIENT_ID, b"g")
+    node.boot(0)
+    peer = node.add_peer(b"BBBB")
+    link = node.link(peer, PROFILE_COMPACT_1, CARRIER_MQTT, 1000, BATCH)
+    link.codec.use(link)
+    before = link.codec.generation()
+    node.remove_peer(peer)
+    other = node.add_peer(b"DDDD")
+    node.link(other, PROFILE_BSP_1, CARRIER_MQTT, 1000, BATCH)
+    link = node.link(node.add_peer(b"BBBB"), PROFILE_COMPACT_1, CARRIER_MQTT, 1000, BATCH)
+    link.codec.use(link)
+    assert link.codec.generation() != before
+
+
+@pytest.mark.parametrize("view", [SHARED, VISIBLE])
+def test_what_was_asked_for_and_is_shared_no_more_keeps_no_slot(view: int) -> None:
+    files = RamFiles(1 << 22)
+    reader = make(64)
+    groups = [reader.join(READINGS_CLIENT_ID, name) for name in (b"readings", b"boxes")]
+    device = reader.add_peer(b"DEVI")
+    reader.share(groups[0], device, SHARED)
+    reader.share(groups[1], device, VISIBLE)
+    reader.boot(0)
+    heard = reader.link(device, PROFILE_BSP_1, CARRIER_SERIAL, 1000, INTERACTIVE)
+
+    def start(boxes: int, now_ms: int) -> tuple[Node, list[int], Link]:
+        node = make(8, files)
+        own = [node.join(READINGS_CLIENT_ID, name) for name in (b"readings", b"boxes")]
+        host = node.add_peer(b"HOST")
+        node.share(own[0], host, SHARED)
+        node.share(own[1], host, boxes)
+        node.boot(0)
+        link = node.link(host, PROFILE_BSP_1, CARRIER_SERIAL, 1000, INTERACTIVE, now_ms)
+        return node, own, link
+
+    node, own, link = start(SHARED, 0)
+    for number in range(8):
+        put(node, own[1], b"box %d" % number)
+    now_ms = 0
+    while not any(state & 4 for state in node.core.slots.states):
+        now_ms += 500
+        swap(link, heard, now_ms)
+    assert node.save(now_ms) == OK and node.store.barrier() == OK
+    node, own, link = start(view, now_ms)
+    for number in range(20):
+        put(node, own[0], b"reading %d" % number)
+    for _ in range(400):
+        now_ms += 500
+        swap(link, heard, now_ms)
+    assert len(log(reader, groups[0])) == 20
+
+
+def test_a_group_that_is_shared_after_a_visit_goes_on_the_stick_at_the_next() -> None:
+    node = make()
+    early, late = (node.join(READINGS_CLIENT_ID, name) for name in (b"early", b"late"))
+    peer = node.add_peer(b"PPPP")
+    node.share(early, peer, SHARED)
+    node.share(late, peer, VISIBLE)
+    node.boot(0)
+    link = node.link(peer, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH)
+    put(node, late, b"of the late group")
+    put(node, early, b"1")
+    frame = bytearray(1024)
+    bundles = []
+    for fresh in (True, False):
+        link.visit(0, fresh)
+        written = b""
+        while size := link.poll_into(frame, 0):
+            written += bytes(frame[:size])
+        link.commit(0)
+        bundles.append(b"of the late group" in written)
+        node.share(late, peer, SHARED)
+    assert bundles == [False, True]
+
+
+def test_a_visit_ends_with_a_long_message_that_is_hidden_meanwhile() -> None:
+    node = make(4)
+    group = node.join(READINGS_CLIENT_ID, b"g")
+    peer = node.add_peer(b"PPPP")
+    node.share(group, peer, SHARED)
+    node.boot(0)
+    put(node, group, bytes(4000))
+    link = node.link(peer, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH)
+    link.visit(0, True)
+    frame = bytearray(512)
+    assert link.poll_into(frame, 0) and link.poll_into(frame, 0)
+    node.share(group, peer, INVISIBLE)
+    assert link.poll_into(frame, 0) == 0
+
+
+def test_a_link_made_meanwhile_puts_nothing_off() -> None:
+    """Links to one peer go by the clock of the shorter epoch; what was due went by another."""
+    end = End(b"PPPP")
+    frame = bytearray(1024)
+    now_ms = 0
+    for _ in range(3000):
+        now_ms += 1000
+        end.link.turn(now_ms)
+    put(end.node, end.group, b"reading")
+    assert end.link.poll_into(frame, now_ms) and not end.link.poll_into(frame, now_ms)
+    end.node.link(end.peer, PROFILE_BSP_1, CARRIER_MQTT, 500, BATCH, now_ms)
+    assert end.link.wake_ms(now_ms) < 5000
+    later = range(now_ms, now_ms + 5000, 500)
+    assert any(end.link.poll_into(frame, at_ms) for at_ms in later)
+
+
+def test_a_prefix_does_not_show_what_we_hold_of_a_hidden_group() -> None:
+    said = []
+    for held in (False, True):
+        node = make()
+        shown, secret = (node.join(READINGS_CLIENT_ID, name) for name in (b"shown", b"secret"))
+        peer = node.add_peer(b"PPPP")
+        node.share(shown, peer, SHARED)
+        node.boot(0)
+        other = make()
+        other.boot(0)
+        id = put(other, other.join(READINGS_CLIENT_ID, b"secret"), b"message")
+        if held:
+            assert put(node, secret, b"message") == id
+        link = node.link(peer, PROFILE_COMPACT_1, CARRIER_SERIAL, 1000, BATCH)
+        # A BASE, and the OFFER of one prefix.
+        frame = bytearray(b"\x44\xa0\x00\x07\x01\x42" + id[:8])
+        assert link.receive(frame, len(frame), 0) == OK
+        out = bytearray(1024)
+        answer = b""
+        for now_ms in range(0, 4000, 500):
+            answer += bytes(out[: link.poll_into(out, now_ms)])
+        assert id[4:8] in answer and id not in answer  # asked for by number and fold
+        said.append(len(answer))
+    assert said[0] == said[1]
+
+
+# --- what waits for somebody ---
+
+
+@pytest.mark.parametrize("what", ["hidden", "removed"])
+def test_deletions_do_not_wait_for_who_is_gone(what: str) -> None:
+    node = make(8)
+    group = node.join(READINGS_CLIENT_ID, b"g")
+    peer = node.add_peer(b"PPPP")
+    node.share(group, peer, SHARED)
+    node.boot(0)
+    for number in range(32):
+        put(node, group, b"%d" % number)
+        assert node.delete(node.core.window.newest) == OK
+    assert kept(node) == 32
+    if what == "hidden":
+        node.share(group, peer, INVISIBLE)
+    else:
+        node.remove_peer(peer)
+    assert kept(node) == 0
+
+
+def test_peers_whose_numbers_are_sixteen_apart_do_not_keep_deletions_for_each_other() -> None:
+    node = make()
+    group = node.join(READINGS_CLIENT_ID, b"g")
+    first = node.add_peer(b"P000")
+    for number in range(2, 17):
+        node.remove_peer(node.add_peer(b"P%03d" % number))
+    last = node.add_peer(b"P017")
+    assert (first, last) == (1, 17)
+    for peer in (first, last):
+        node.share(group, peer, SHARED)
+    node.boot(0)
+    ids = []
+    for number in range(20):
+        ids.append(put(node, group, b"%d" % number))
+        assert node.delete(node.core.window.newest) == OK
+    links = [node.link(p, PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH) for p in (first, last)]
+    for id in ids:
+        for link in links:
+            link.on_ack(bytearray(id), 0)
+    assert kept(node) == 0
+
+
+@pytest.mark.parametrize("what", ["removed", "hidden"])
+def test_boxes_go_on_without_a_host_that_is_gone(what: str) -> None:
+    box = BlackBox(b"DEVI", 1, 1)
+    node = make(32, box=box)
+    group = node.join(READINGS_CLIENT_ID, b"boxes", GROUP_TELEMETRY)
+    here, gone = node.add_peer(b"HERE"), node.add_peer(b"GONE")
+    node.share(group, here, SHARED)
+    node.share(group, gone, SHARED)
+    node.boot(0)
+    reader = make(32)
+    read = reader.join(READINGS_CLIENT_ID, b"boxes", GROUP_TELEMETRY)
+    device = reader.add_peer(b"DEVI")
+    reader.share(read, device, VISIBLE)
+    reader.boot(0)
+    links = (
+        node.link(here, PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH),
+        reader.link(device, PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH),
+    )
+    now_ms = 0
+    for epochs in (100, 200):
+        for _ in range(epochs):
+            now_ms += 1000
+            for _ in range(10):
+                box.log(now_ms, 99, 1, 2, 3, 4)
+            node.telemetry(group, now_ms, stamp(now_ms))
+            swap(*links, now_ms)
+            for each in (node, reader):
+                while each.next_event():
+                    each.done(each.event_handle)
+                assert each.save(now_ms) == OK
+        if epochs == 100:
+            before = len(log(reader))
+            if what == "removed":
+                node.remove_peer(gone)
+            else:
+                node.share(group, gone, INVISIBLE)
+    assert len(log(reader)) > before + 20
+
+
+def test_a_restored_host_goes_on_with_a_board_that_knows_no_sketches() -> None:
+    host, board = (End(peer, PROFILE_COMPACT_1) for peer in (b"BBBB", b"HHHH"))
+    now_ms = 0
+    for number in range(5):
+        put(host.node, host.group, b"host %d" % number)
+        put(board.node, board.group, b"board %d" % number)
+    for _ in range(10):
+        now_ms += 500
+        swap(host.link, board.link, now_ms)
+    Recovery(host.link, lambda: b"salt").begin(host.link)
+    put(host.node, host.group, b"new")
+    frames = 0
+    for _ in range(400):
+        now_ms += 500
+        frames += swap(host.link, board.link, now_ms)
+    assert len(log(board.node)) == 11 and frames < 60
