@@ -2,12 +2,17 @@
 
 A frame is in the keeper's form (drupelet.channel_keep). Written rows are one transaction until
 `commit`; a host commits before it sends.
+
+SQLite may roll everything back when a write fails, on a full disk for one, and give the same
+handles again later. So after a failure nothing is written any more: the agent stops with `failure`
+as its reason, and the file tells the next start the truth.
 """
 
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from drupelet.channel_keep import compare_ids, put_names
 from drupelet.channel_ports import Buffer, Key
@@ -15,14 +20,13 @@ from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.limits import WAIT_MS_MAX
 from drupelet.wire.sds import Decoder
 from drupelet_host import clock
+from drupelet_host.database import explain
 
 # A frame on a host: the filter of 10,000 ids that both peers have by default, and content.
 FRAME_SIZE_MAX = 1 << 17
 # A message that still waits is found at a start behind at most so many newer ones: a start takes
 # a few seconds for them.
 _WAITING_BEHIND_MAX = 10_000
-# The first day of 2024: a clock that says less was not set.
-_SET_MS = 1_704_067_200_000
 _APPLICATION_ID = 0x44525332
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS messages (
@@ -51,9 +55,14 @@ CREATE INDEX IF NOT EXISTS waiting ON messages (channel, handle) WHERE logged = 
 
 
 class ChannelDatabase:
-    """The file. Raises StorageError, one clear line, when it cannot be used."""
+    """The file. Raises StorageError, one clear line, when it cannot be used.
+
+    failure: why nothing is written any more, or ''.
+    """
 
     def __init__(self, path: Path | str) -> None:
+        self.failure = ""
+        self._path = Path(path)
         try:
             self.connection = sqlite3.connect(path)
             self.connection.execute("PRAGMA journal_mode = WAL")
@@ -68,15 +77,46 @@ class ChannelDatabase:
                     self.connection.execute(f"ALTER TABLE messages ADD COLUMN {name} INTEGER")
             self.connection.execute(_LATER_INDEX)
         except sqlite3.Error as error:
-            raise StorageError(f"{path}: {error}") from error
+            raise StorageError(explain(self._path, error)) from error
+
+    def rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
+        """All rows of a question."""
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise StorageError(explain(self._path, error)) from error
+
+    def write(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
+        """Run one statement in the open transaction."""
+        self.check()
+        try:
+            return self.connection.execute(statement, values)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
 
     def commit(self) -> None:
         """Make durable what was written."""
-        self.connection.commit()
+        self.check()
+        try:
+            self.connection.commit()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def check(self) -> None:
+        """Raise StorageError if a write failed before."""
+        if self.failure:
+            raise StorageError(self.failure)
+
+    def _failed(self, error: sqlite3.Error) -> StorageError:
+        self.failure = explain(self._path, error)
+        with suppress(sqlite3.Error):  # the first failure is the reason
+            self.connection.rollback()
+        return StorageError(self.failure)
 
     def close(self) -> None:
-        """Commit and let go of the file."""
-        self.connection.commit()
+        """Commit and let go of the file. What was told of is durable since long."""
+        with suppress(StorageError):
+            self.commit()
         self.connection.close()
 
 
@@ -90,7 +130,7 @@ class SqliteKeeper:
         self, database: ChannelDatabase, channel: bytes,
         wall_ms: Callable[[], int] = clock.wall_ms,
     ) -> None:  # fmt: skip
-        self._connection = database.connection
+        self._database = database
         self._wall_ms = wall_ms
         self._channel = channel
         self.work = bytearray(FRAME_SIZE_MAX)
@@ -104,7 +144,7 @@ class SqliteKeeper:
         at = 3 + work[1]
         id = bytes(work[at + 1 : at + 1 + work[at]])
         try:
-            done = self._connection.execute(
+            done = self._database.write(
                 "INSERT INTO messages (channel, id, lamport, frame, logged, held)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
                 (
@@ -112,7 +152,7 @@ class SqliteKeeper:
                     self._wall_ms() if waits else None,
                 ),
             )  # fmt: skip
-        except sqlite3.Error:
+        except StorageError:
             return E_STORAGE
         handle = done.lastrowid or 0
         return handle if 0 < handle < 1 << 30 else E_CAPACITY
@@ -124,18 +164,18 @@ class SqliteKeeper:
         return len(frame)
 
     def _frame(self, handle: int) -> bytes:
-        row = self._connection.execute(
+        rows = self._database.rows(
             "SELECT frame FROM messages WHERE handle = ? AND channel = ?", (handle, self._channel)
-        ).fetchone()
-        return row[0] if row else b""
+        )
+        return rows[0][0] if rows else b""
 
     def find(self, key: Key, key_at: int, id: Buffer, at: int, size: int) -> int:  # noqa: ARG002
         """Handle of a message by its id, or 0."""
-        row = self._connection.execute(
+        rows = self._database.rows(
             "SELECT handle FROM messages WHERE channel = ? AND id = ?",
             (self._channel, bytes(id[at : at + size])),
-        ).fetchone()
-        return row[0] if row else 0
+        )
+        return rows[0][0] if rows else 0
 
     def order(self, handle: int, id: Buffer, at: int, size: int) -> int:
         """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]."""
@@ -152,8 +192,8 @@ class SqliteKeeper:
     def barrier(self) -> int:
         """Commit what was put."""
         try:
-            self._connection.commit()
-        except sqlite3.Error:
+            self._database.commit()
+        except StorageError:
             return E_STORAGE
         return OK
 
@@ -161,51 +201,51 @@ class SqliteKeeper:
         """Nothing goes here; what waited and is let go is in the log."""
         if pinned:
             return
-        with suppress(sqlite3.Error):  # it waits again after a restart
-            self._connection.execute(
+        with suppress(StorageError):  # it waits again after a restart
+            self._database.write(
                 "UPDATE messages SET logged = 1, held = NULL WHERE handle = ? AND logged IS NOT 1",
                 (handle,),
             )
 
     def waited_ms(self, handle: int) -> int:
         """For how long a message waits, at most 2^28 ms; 0: unknown; -1: it is in the log."""
-        row = self._connection.execute(
-            "SELECT logged, held FROM messages WHERE handle = ?", (handle,)
-        ).fetchone()
-        if row is None or row[0] == 1:
+        rows = self._database.rows("SELECT logged, held FROM messages WHERE handle = ?", (handle,))
+        if not rows or rows[0][0] == 1:
             return -1
+        held_ms = rows[0][1] or 0
         # A clock that went back since, or was not set then, does not tell.
-        passed_ms = self._wall_ms() - row[1] if (row[1] or 0) > _SET_MS else 0
+        passed_ms = self._wall_ms() - held_ms if held_ms > clock.SET_MS else 0
         return min(max(passed_ms, 0), WAIT_MS_MAX)
 
     def drop(self, handle: int) -> None:
         """Forget a message: it may come again."""
-        self._connection.execute("DELETE FROM messages WHERE handle = ?", (handle,))
+        with suppress(StorageError):
+            self._database.write("DELETE FROM messages WHERE handle = ?", (handle,))
 
     def next(self, handle: int) -> int:
         """Handle of the message put after it (0: the first), or 0."""
-        row = self._connection.execute(
+        rows = self._database.rows(
             "SELECT min(handle) FROM messages WHERE channel = ? AND handle > ?",
             (self._channel, handle),
-        ).fetchone()
-        return row[0] or 0
+        )
+        return rows[0][0] or 0
 
     def tail(self, count: int) -> int:
         """The handle behind which are the last `count` messages that were put, and older ones
         that still wait."""
         handle = self._behind(count)
-        row = self._connection.execute(
+        rows = self._database.rows(
             "SELECT min(handle) FROM messages WHERE channel = ? AND logged = 0 AND handle > ?",
             (self._channel, self._behind(_WAITING_BEHIND_MAX)),
-        ).fetchone()
-        return min(handle, (row[0] or handle + 1) - 1)
+        )
+        return min(handle, (rows[0][0] or handle + 1) - 1)
 
     def _behind(self, count: int) -> int:
-        row = self._connection.execute(
+        rows = self._database.rows(
             "SELECT handle FROM messages WHERE channel = ? ORDER BY handle DESC LIMIT 1 OFFSET ?",
             (self._channel, count),
-        ).fetchone()
-        return row[0] if row else 0
+        )
+        return rows[0][0] if rows else 0
 
 
 def columns_of(connection: sqlite3.Connection) -> set[str]:

@@ -18,7 +18,7 @@ from drupelet.channel import (
     Settings,
 )
 from drupelet.channel_settings import response_groups
-from drupelet.errors import OK, CapacityError, DrupeletError, StorageError
+from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet.wire.sds_nim import from_sds
 from drupelet_host import clock, database
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper, columns_of
@@ -60,6 +60,7 @@ class AgentChannel:
         self.name = shared.name
         self._told = told
         id = shared.name.encode()
+        self._database = database
         self._keeper = SqliteKeeper(database, id)
         # What it writes has to fit the carrier's frames.
         self._keeper.work = bytearray(FRAME_SIZE)
@@ -129,18 +130,19 @@ class AgentChannel:
             raise CapacityError(f"a channel's message has 1 to {CONTENT_SIZE_MAX} bytes")
         self._tell_time(now_ms)
         handle = self.channel.publish(content, 0, len(content), now_ms)
+        self._database.check()
         if handle < 0:
             raise CapacityError(f"{self.name}: too many messages wait to be acknowledged")
-        if self._keeper.barrier() != OK:
-            raise StorageError(f"{DATABASE_NAME}: cannot be written; look at the disk")
+        self._database.commit()
         fields = self._fields(handle)
         self._told({"channel": self.name, "kind": "message", **fields})
         return str(fields["id"])
 
     def events(self) -> None:
-        """Tell of what entered the log, once it is durable."""
-        if not self.channel.event_count or self._keeper.barrier() != OK:
-            return
+        """Tell of what entered the log, once it is durable. Raises StorageError."""
+        self._database.check()
+        if self.channel.event_count:
+            self._database.commit()
         while (event := self.channel.next_event()) != EVENT_NONE:
             if event not in (EVENT_MESSAGE, EVENT_GAP):
                 continue

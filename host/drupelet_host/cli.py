@@ -427,8 +427,10 @@ def main() -> None:
 
     typer itself ends with 2 for wrong usage and 130 for Ctrl-C.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may be no UTF-8: it is told as it is
-        sys.stdout.reconfigure(errors="surrogateescape")
+    # What others wrote has letters that no older locale knows, and a path may be no UTF-8: it is
+    # told as it is.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         load_commands()
         app()

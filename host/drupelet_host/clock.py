@@ -5,6 +5,8 @@ import time
 from drupelet.limits import NOW_MODULUS_MS, TIMESTAMP_SIZE
 
 _MODULUS_MASK = NOW_MODULUS_MS - 1
+# The first day of 2024: a clock that says less was not set.
+SET_MS = 1_704_067_200_000
 
 
 def now_ms() -> int:

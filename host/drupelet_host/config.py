@@ -17,6 +17,7 @@ from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet.limits import DESCRIPTOR_SIZE_MAX, WAIT_MS_MAX
 from drupelet_host import toml_table
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
+from drupelet_host.config_lock import changing
 from drupelet_host.toml_table import Table, shown
 from drupelet_transports.url import parse_url
 
@@ -183,9 +184,12 @@ def can_listen(peer: Peer) -> bool:
 
 
 def default_home() -> Path:
-    """`$XDG_STATE_HOME/drupelet`, by default `~/.local/state/drupelet`."""
+    """`$XDG_STATE_HOME/drupelet`, by default `~/.local/state/drupelet`. Raises ConfigError."""
     state = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(state) if state else Path.home() / ".local" / "state"
+    try:
+        base = Path(state) if state else Path.home() / ".local" / "state"
+    except RuntimeError:  # a container with a user that nobody entered
+        raise ConfigError("this user has no home folder; name one for us with --home") from None
     return base / "drupelet"
 
 
@@ -487,15 +491,21 @@ def _quoted(text: str) -> str:
 
 def add_peer(home: Path, peer: Peer) -> None:
     """Write one more peer behind the others; raises ConfigError and leaves the file as it was."""
-    before = load(home)
-    if before.family != FAMILY_BSP_NAME:
-        peer = replace(peer, profile=peer.profile or PROFILES_OF[before.family][0])
-    text = _text(home).rstrip("\n") + "\n" + render_peer(peer)
-    _rewrite(home, text, replace(before, peers=(*before.peers, peer)))
+    with changing(home):
+        before = load(home)
+        if before.family != FAMILY_BSP_NAME:
+            peer = replace(peer, profile=peer.profile or PROFILES_OF[before.family][0])
+        text = _text(home).rstrip("\n") + "\n" + render_peer(peer)
+        _rewrite(home, text, replace(before, peers=(*before.peers, peer)))
 
 
 def remove_peer(home: Path, name: str) -> Peer:
     """Take a peer's table out of the file; raises ConfigError and leaves the file as it was."""
+    with changing(home):
+        return _remove_peer(home, name)
+
+
+def _remove_peer(home: Path, name: str) -> Peer:
     before = load(home)
     index = next((row for row, peer in enumerate(before.peers) if peer.name == name), -1)
     if index < 0:

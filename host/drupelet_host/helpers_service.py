@@ -6,6 +6,7 @@ RemoteHistory(client)       its StoreNode
 """
 
 import sqlite3
+import time
 from collections.abc import Iterable
 
 from drupelet.errors import PeerError, StorageError
@@ -27,6 +28,8 @@ from drupelet_host.store_node import StoreNode
 
 # What came longer ago goes with the next message that comes.
 MAIL_KEPT_S = 30 * 86_400
+# Who moves by more than this from one message to the next is a clock that was set.
+_STEP_S = 86_400
 _LAMPORT_SIZE = 8
 # Entries and seconds are SQLite's: no number of a peer's is longer.
 _NUMBER_MAX = (1 << 62) - 1
@@ -66,6 +69,7 @@ class Helpers:
     def __init__(self, mail: MailServer, history: StoreNode | None) -> None:
         self._mail = mail
         self._history = history
+        self._ahead_s = clock.wall_ms() // 1000 - int(time.monotonic())
 
     def do(self, verb: int, said: Fields) -> bytes | None:
         """See `drupelet_host.remote_log_service.Helper`."""
@@ -77,7 +81,9 @@ class Helpers:
     def _do(self, verb: int, said: Fields) -> bytes | None:
         if verb == KEEP:
             now_s = clock.wall_ms() // 1000
-            self._mail.expire(now_s - MAIL_KEPT_S)
+            self._follow_clock(now_s)
+            # What came by a clock that nobody had set is bounded by its number alone.
+            self._mail.expire(now_s - MAIL_KEPT_S, clock.SET_MS // 1000)
             return b"" if self._mail.keep(_one(said, 1), now_s) else None
         if verb == ASK:
             found = self._mail.ask(
@@ -87,6 +93,15 @@ class Helpers:
         if verb not in (MESSAGE, HINTED, SINCE):
             raise PeerError("no such verb")
         return self._recall(self._history, verb, said) if self._history is not None else None
+
+    def _follow_clock(self, now_s: int) -> None:
+        """A clock that was behind and is set now, as of a board without a battery: what came
+        before that is as young as it was."""
+        ahead_s = now_s - int(time.monotonic())
+        stepped_s = ahead_s - self._ahead_s
+        self._ahead_s = ahead_s
+        if stepped_s > _STEP_S:
+            self._mail.shift(now_s - stepped_s, stepped_s)
 
     @staticmethod
     def _recall(history: StoreNode, verb: int, said: Fields) -> bytes | None:

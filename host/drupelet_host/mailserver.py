@@ -95,10 +95,18 @@ class MailServer:
         self.dropped += gone.rowcount
         return True
 
-    def expire(self, before_s: int) -> int:
-        """Drop what came before that second; how many."""
-        done = self._connection.execute("DELETE FROM envelopes WHERE came_s < ?", (before_s,))
+    def expire(self, before_s: int, from_s: int = 0) -> int:
+        """Drop what came in the seconds from `from_s` to before `before_s`; how many."""
+        done = self._connection.execute(
+            "DELETE FROM envelopes WHERE came_s >= ? AND came_s < ?", (from_s, before_s)
+        )
         return done.rowcount
+
+    def shift(self, through_s: int, by_s: int) -> None:
+        """Take what came up to that second as come so much later."""
+        self._connection.execute(
+            "UPDATE envelopes SET came_s = came_s + ? WHERE came_s <= ?", (by_s, through_s)
+        )
 
     def ask(
         self, topics: Iterable[bytes], from_s: int = 0, to_s: int = 1 << 40, after: int = 0

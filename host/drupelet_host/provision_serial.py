@@ -9,6 +9,7 @@ The cable is trusted for this one minute: whoever reads it then has the keys.
 """
 
 import json
+import termios
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +52,7 @@ class SerialKeys:
                 url.path, url.option_number("baud", _BAUD), timeout=_READ_S,
                 write_timeout=_ANSWER_S_MAX, exclusive=True,
             )  # fmt: skip
-        except (OSError, ValueError, serial.SerialException) as error:
+        except (OSError, ValueError, serial.SerialException, termios.error) as error:
             raise TransportError(f"{text}: {remedy(url.path, error)}") from None
         try:
             self._greet()
@@ -78,7 +79,7 @@ class SerialKeys:
         try:
             self._port.write(f"keys {words}\n".encode())
             self._port.flush()
-        except (OSError, serial.SerialException):
+        except (OSError, serial.SerialException, termios.error):
             raise TransportError(f"{self._text}: the device went away") from None
 
     def _answer(self, step: str, wait_s: float) -> dict[str, Any] | None:

@@ -27,10 +27,9 @@ class StoreNode:
 
     def __init__(self, database: ChannelDatabase, messages_max: int = MESSAGES_MAX) -> None:
         self._database = database
-        self._connection = database.connection
         self._messages_max = messages_max
         self._counts: dict[bytes, int] = dict(
-            self._connection.execute("SELECT channel, count(*) FROM messages GROUP BY channel")
+            database.rows("SELECT channel, count(*) FROM messages GROUP BY channel")
         )
         self.refused = 0
 
@@ -60,7 +59,7 @@ class StoreNode:
             raise CapacityError("the store node is full")
         message.bloom = None
         message.repair = []
-        done = self._connection.execute(
+        done = self._database.write(
             "INSERT OR IGNORE INTO messages (channel, id, lamport, frame) VALUES (?, ?, ?, ?)",
             (
                 message.channel_id, message.message_id, (message.lamport or 0).to_bytes(8, "big"),
@@ -81,29 +80,29 @@ class StoreNode:
 
     def _note(self, channel: bytes, entry: Entry) -> None:
         if entry.hint and len(entry.hint) <= HINT_SIZE_MAX:
-            self._connection.execute(
+            self._database.write(
                 "INSERT OR IGNORE INTO hints (channel, hint, id) VALUES (?, ?, ?)",
                 (channel, entry.hint, entry.message_id),
             )
 
     def by_id(self, channel: bytes, message_id: bytes) -> bytes | None:
         """A message as a frame of dialect `sds`, or None."""
-        row = self._connection.execute(
+        rows = self._database.rows(
             "SELECT frame FROM messages WHERE channel = ? AND id = ?", (channel, message_id)
-        ).fetchone()
-        return row[0] if row else None
+        )
+        return rows[0][0] if rows else None
 
     def by_hint(self, channel: bytes, hint: bytes) -> bytes | None:
         """The message for which somebody gave this retrieval hint, or None."""
-        row = self._connection.execute(
+        rows = self._database.rows(
             "SELECT id FROM hints WHERE channel = ? AND hint = ?", (channel, hint)
-        ).fetchone()
-        return self.by_id(channel, row[0]) if row else None
+        )
+        return self.by_id(channel, rows[0][0]) if rows else None
 
     def since(self, channel: bytes, lamport: int, after: bytes = b"") -> list[bytes]:
         """Messages in the order of the log behind (lamport, id), at most ANSWERS_MAX."""
         value = lamport.to_bytes(8, "big")
-        rows = self._connection.execute(
+        rows = self._database.rows(
             "SELECT frame FROM messages WHERE channel = ? AND (lamport, id) > (?, ?)"
             " ORDER BY lamport, id LIMIT ?",
             (channel, value, after, ANSWERS_MAX),

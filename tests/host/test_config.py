@@ -1,5 +1,7 @@
 """The configuration: what is accepted, and one clear line for everything else."""
 
+import pwd
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,11 +9,12 @@ import pytest
 from drupelet.clients import TELEMETRY_CLIENT_ID
 from drupelet.clients_command import COMMANDS_CLIENT_ID
 from drupelet.hashes import group_id_into
-from drupelet_host import config, family
+from drupelet_host import config, config_lock, family
 from drupelet_host.clients.chat import CHAT_CLIENT_ID
 from drupelet_host.clients.known import CARRIERS_CLIENT_ID
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
 from drupelet_host.config import Config, ConfigError, Peer
+from drupelet_host.config_lock import changing
 from drupelet_host.feeds import FEEDS_CLIENT_ID
 
 GOOD = """
@@ -139,6 +142,19 @@ def test_the_default_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert config.default_home() == tmp_path / ".local/state/drupelet"
 
 
+def test_a_user_without_a_home_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs with a number that nobody entered as a user."""
+
+    def unknown(_: int) -> None:
+        raise KeyError("uid not found")
+
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(ConfigError, match="name one for us with --home"):
+        config.default_home()
+
+
 def test_the_lock_is_for_one(tmp_path: Path) -> None:
     assert not config.locked(tmp_path)
     with config.lock(tmp_path):
@@ -182,6 +198,43 @@ def test_peers_are_added_and_removed_and_the_rest_stays(tmp_path: Path) -> None:
             config.add_peer(tmp_path, wrong)
         assert "\n" not in str(caught.value)
         assert (tmp_path / config.CONFIG_NAME).read_text() == kept
+
+
+def test_two_that_add_a_peer_at_once_lose_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes when the first has read the file and not written it yet."""
+    made = load(tmp_path, GOOD)
+    b, c = Peer("b", b"bbbb", "stick:"), Peer("c", b"cccc", "stick:")
+    second = threading.Thread(target=config.add_peer, args=(tmp_path, c))
+    whole = config.load
+
+    def slow(home: Path) -> Config:
+        found = whole(home)
+        if not second.ident:
+            second.start()
+            second.join(0.3)
+        return found
+
+    monkeypatch.setattr(config, "load", slow)
+    config.add_peer(tmp_path, b)
+    second.join(10)
+    assert {peer.name for peer in whole(tmp_path).peers} == {made.peers[0].name, "b", "c"}
+
+
+def test_who_changes_the_file_for_ever_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(tmp_path, GOOD)
+    monkeypatch.setattr(config_lock, "_WAIT_S_MAX", 0.05)
+    with changing(tmp_path):
+        for change in (
+            lambda: config.add_peer(tmp_path, Peer("b", b"bbbb", "stick:")),
+            lambda: config.remove_peer(tmp_path, "a"),
+        ):
+            with pytest.raises(ConfigError, match="another command changes its configuration"):
+                change()
+    assert config.remove_peer(tmp_path, "a").name == "a"
 
 
 def test_what_the_command_cannot_change_is_left_alone(tmp_path: Path) -> None:

@@ -97,6 +97,31 @@ def test_old_mail_goes_and_a_new_file_goes_on_behind_an_old_one(tmp_path: Path) 
         open_mail(tmp_path / "mail.db")
 
 
+@pytest.mark.parametrize("behind_s", [40 * 86_400, clock.wall_ms() // 1000 - 60])
+def test_mail_survives_a_clock_that_is_set(monkeypatch: pytest.MonkeyPatch, behind_s: int) -> None:
+    """A board without a battery boots with the time of its last stop, or in 1970."""
+    mail, wall_ms = mailbox(), clock.wall_ms
+    true_s = wall_ms() // 1000
+    mail.keep(KEYS.name + b"of last week", true_s - 7 * 86_400)
+    monkeypatch.setattr(clock, "wall_ms", lambda: wall_ms() - behind_s * 1000)
+    helpers = Helpers(mail, None)
+    assert helpers.do(KEEP, [(1, KEYS.name + b"before")]) == b""
+    monkeypatch.setattr(clock, "wall_ms", wall_ms)
+    for word in (b"after", b"later"):
+        assert helpers.do(KEEP, [(1, KEYS.name + word)]) == b""
+    found = {one.envelope[len(KEYS.name) :]: one.came_s for one in mail.ask([KEYS.name])}
+    assert {b"before", b"of last week", b"after", b"later"} <= set(found)
+    assert abs(found[b"before"] - true_s) < 3600 > abs(found[b"after"] - true_s)
+
+
+def test_mail_of_a_clock_that_was_never_set_is_bounded_by_its_number() -> None:
+    """Its time says nothing: the board was started again before it knew the right one."""
+    mail = mailbox()
+    mail.keep(KEYS.name + b"of 1970", 60)
+    assert Helpers(mail, None).do(KEEP, [(1, KEYS.name + b"now")]) == b""
+    assert len(mail.ask([KEYS.name])) == 2
+
+
 def test_history_is_asked_by_id_hint_and_time(tmp_path: Path) -> None:
     node = StoreNode(ChannelDatabase(tmp_path / "node.db"))
     for number in range(30):

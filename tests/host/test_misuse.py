@@ -101,6 +101,20 @@ def test_bytes_that_are_no_text(make_home: MakeHome, tmp_path: Path) -> None:
     assert made.returncode == 0 and made.stdout.startswith(f"{odd}/drupelet.toml: member a")
 
 
+@pytest.mark.parametrize("locale", [{"PYTHONIOENCODING": "latin-1"}, {"LC_ALL": "C"}])
+def test_a_message_that_the_locale_has_no_letters_for(
+    make_home: MakeHome, tmp_path: Path, locale: dict[str, str]
+) -> None:
+    """Anybody may write it: it must not end whoever shows it, least of all an agent."""
+    home = make_home("a", A)
+    home.put("frost \u2192 3 \u20ac")
+    (tmp_path / "usb").mkdir()
+    visit_alone(config.load(home.path), tmp_path / "usb")
+    env = {**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", **locale}
+    done = home.run("log", env=env, encoding="utf-8")
+    assert done.returncode == 0 and "frost \u2192 3 \u20ac" in done.stdout
+
+
 def test_a_name_that_would_break_the_file(tmp_path: Path) -> None:
     new = ["--home", str(tmp_path / "new")]
     done = run("init", *new, "--name", 'a"b', "--group", "g")

@@ -243,6 +243,32 @@ def test_a_full_socket_refuses_whole_frames(make: Make) -> None:
         client.close()
 
 
+@pytest.mark.parametrize("name", ["broker..local", "a" * 64 + ".local", "ß" * 63, "a\0b"])
+def test_a_broker_whose_name_cannot_be_looked_up_is_waited_for(name: str) -> None:
+    """Python refuses such a name with something else than OSError; here it is a broker that is
+    not there."""
+    client = mqtt_host.MqttClient(name, 1883, "t")
+    assert client.maintain(0) == E_CLOSED and not client.connecting
+    assert client.wait_ms(0) > 0
+    client.close()
+
+
+def test_a_topic_that_is_no_text_is_not_ours() -> None:
+    """A broker should not let it through; one that does must not end the agent."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = host(listener.getsockname()[1])
+        link = client.transport(A, B)
+        client.maintain(now_ms())
+        sock, _ = listener.accept()
+        with sock:
+            sock.sendall(b"\x20\x02\x00\x00\x90\x03\x00\x01\x00")
+            sock.sendall(b"\x30\x09\x00\x04t/\xff\xfehey" + b"\x30\x06\x00\x03t/ay")
+            frame = bytearray(FRAME_SIZE_MAX)
+            assert (receive([client], link, frame), bytes(frame[:1])) == (1, b"y")
+            assert client.misdirected == 1 and client.up
+        client.close()
+
+
 def test_a_slow_reader_loses_its_oldest_frames(broker: Broker) -> None:
     receiver = mqtt_host.MqttClient("localhost", broker.port, "t", queue_frames_max=4)
     sender = host(broker.port)

@@ -1,9 +1,11 @@
 """Serial carriers over a real pty pair: host to host, and host to a MicroPython process."""
 
+import errno
 import os
 import pty
 import select
 import subprocess
+import termios
 import threading
 import time
 import tty
@@ -13,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import serial
 
 from drupelet.errors import E_CAPACITY, OK
 from drupelet_transports.base import E_CLOSED, Transport, TransportError
@@ -218,6 +221,22 @@ def test_a_pulled_cable_is_a_code_and_close_may_come_twice(
     here.close()
     here.close()
     assert here.receive_into(frame) == here.send(frame, 10) == E_CLOSED
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"), [(errno.EIO, "does not answer"), (errno.EACCES, "no permission")]
+)
+def test_a_device_that_goes_while_it_is_opened_says_so(
+    monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    """pyserial lets the terminal's own error through, which is no OSError."""
+
+    def gone(*_: object, **__: object) -> None:
+        raise termios.error(number, os.strerror(number))
+
+    monkeypatch.setattr(serial, "Serial", gone)
+    with pytest.raises(TransportError, match=f"^serial:///dev/ttyACM0: .*{remedy}"):
+        open_serial("serial:///dev/ttyACM0")
 
 
 def test_what_cannot_be_opened_says_so_in_one_line(cable: Cable, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ def test_parts() -> None:
     assert (url.host, url.port, url.path) == ("::1", 2883, "p")
     assert parse_url("stick:///media/My%20Stick%C3%A9").path == "/media/My Stické"
     assert parse_url("stick:///media/My Stick").path == "/media/My Stick"
+    for name in ("broker.local.", "a" * 63 + ".local", "10.0.0.7", "bröker.local", "broker"):
+        assert parse_url(f"mqtt://{name}/p").host == name
     url = parse_url("udp://239.0.0.1:7447")
     assert (url.host, url.port) == ("239.0.0.1", 7447)
     assert parse_url("loop:").scheme == "loop"
@@ -43,6 +45,13 @@ def test_only_a_cable_may_be_plain() -> None:
         ("mqtt://localhost/a+b", "letters, digits"),
         ("mqtt://localhost/a%23", "letters, digits"),
         ("mqtt:///prefix", "name the broker"),
+        ("mqtt://broker..local/p", "between its dots"),
+        ("mqtt://.local/p", "between its dots"),
+        ("mqtt://./p", "between its dots"),
+        ("mqtt://broker../p", "between its dots"),
+        ("mqtt://" + "a" * 64 + ".local/p", "between its dots"),
+        ("mqtt://brok er/p", "a space"),
+        ("mqtt://broker\0/p", "a control character"),
         ("mqtt://localhost:0/p", "from 1 to 65535"),
         ("mqtt://localhost:65536/p", "from 1 to 65535"),
         ("mqtt://localhost:١٨٨٣/p", "from 1 to 65535"),

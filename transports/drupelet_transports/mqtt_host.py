@@ -180,7 +180,7 @@ class MqttClient:
         self._lost = False
         try:
             self._paho.reconnect()
-        except OSError:
+        except (OSError, ValueError):  # the latter: Python finds no form of the name to look up
             self._drop()
             return
         self._state = "connecting"
@@ -249,7 +249,12 @@ class MqttClient:
         if message.retain:
             self.retained += 1  # the broker's copy of something old: a replay
             return
-        peer = self._peers.get(message.topic)
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:  # paho decodes it only now
+            self.misdirected += 1
+            return
+        peer = self._peers.get(topic)
         if peer is None or message.qos or not 0 < len(message.payload) <= FRAME_SIZE_MAX:
             self.misdirected += 1
             return

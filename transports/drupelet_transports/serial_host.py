@@ -2,6 +2,7 @@
 """Serial lines on a host, over pyserial: `serial:///dev/ttyACM0?baud=115200`."""
 
 import select
+import termios
 
 import serial
 
@@ -63,7 +64,7 @@ def open_serial(url: Url | str, frame_size_max: int = FRAME_SIZE_MAX) -> SerialH
             write_timeout=0,
             exclusive=True,
         )
-    except (OSError, ValueError, serial.SerialException) as error:
+    except (OSError, ValueError, serial.SerialException, termios.error) as error:
         raise TransportError(f"{url.text}: {remedy(url.path, error)}") from None
     return SerialHost(port, frame_size_max)
 
@@ -71,6 +72,8 @@ def open_serial(url: Url | str, frame_size_max: int = FRAME_SIZE_MAX) -> SerialH
 def remedy(path: str, error: Exception) -> str:
     """Why a line cannot be opened, and what to do."""
     number = getattr(error, "errno", None)
+    if isinstance(error, termios.error):  # a device that went while it was opened; no OSError
+        number = error.args[0]
     if isinstance(error, ValueError):
         return "the device does not take this speed; try ?baud=115200"
     if number == 2:

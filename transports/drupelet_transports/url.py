@@ -20,6 +20,8 @@ _URL_SIZE_MAX = const(256)
 _MQTT_PORT = const(1883)
 # A prefix is in front of every topic and so costs its size in every frame.
 _PREFIX_SIZE_MAX = const(32)
+# Of DNS: a part of a name between dots.
+_LABEL_SIZE_MAX = const(63)
 
 _SCHEMES = ("serial", "mqtt", "stick", "udp", "loop")
 
@@ -152,9 +154,23 @@ def _check(url: Url) -> None:
         raise _wrong(url.text, "give address and port, as in udp://239.0.0.1:7447")
 
 
+def _check_host(url: Url) -> None:
+    """No name that nobody can look up; what has a colon is an address."""
+    for char in url.host:
+        if char <= " " or char == "\x7f":
+            raise _wrong(url.text, "the broker's name holds a space or a control character")
+    labels = url.host.split(".")
+    if len(labels) > 1 and not labels[-1]:
+        labels.pop()  # a dot at the end: from the root
+    for label in labels:
+        if ":" not in url.host and not 0 < len(label) <= _LABEL_SIZE_MAX:
+            raise _wrong(url.text, "between its dots the broker's name has 1 to 63 characters")
+
+
 def _check_mqtt(url: Url) -> None:
     if not url.host:
         raise _wrong(url.text, "name the broker, as in mqtt://localhost:1883/prefix")
+    _check_host(url)
     url.port = url.port or _MQTT_PORT
     url.path = url.path.strip("/")
     if not url.path or len(url.path) > _PREFIX_SIZE_MAX:
