@@ -280,7 +280,8 @@ GONE_SHARE = const(4)
 GONE_SPARE = const(8)
 # Ids that are written in one flash program, if so many are settled.
 GONE_BATCH = const(16)
-# Handles from here on are no places: they tell of an id that is gone. A quarter of a segment.
+# Handles from here on are no places: they tell of an id that is gone. A quarter of a segment. So a
+# log takes 1 GiB of records in its life, and then no more; a new one is begun on empty flash.
 GONE_HANDLE = const((1 << 30) - 1024)
 # A part file is flushed after this many bytes: what a power cut costs of a transfer.
 PART_FLUSH_SIZE = const(4096)

@@ -60,6 +60,7 @@ class Agent:
         self.output = output
         # A wrong URL is the user's mistake: found before the store is touched.
         live = [peer for peer in config.peers if self._is_live(peer)]
+        mailbox.forget_requests(config.store_path)
         self.member = Member(config, restored)
         now_ms = clock.now_ms()
         self.brokers = Brokers()
@@ -89,7 +90,7 @@ class Agent:
         self._mailbox_version = -1
         self._letters_wait = True
         self._sticks_seen: dict[Path, tuple[int, ...]] = {}
-        self._stick_heard_ms: dict[str, int] = {}  # by the peer's name
+        self._stick_heard_ms: dict[bytes, int] = {}  # by the peer's id
         self._delivered = 0
 
     @staticmethod
@@ -306,7 +307,7 @@ class Agent:
 
     def _answer_requests(self) -> None:
         connection = self.member.store.connection
-        for request in mailbox.requests(connection):
+        while (request := mailbox.next_request(connection)) is not None:
             if request.kind == "stick":
                 result = self.visit(Path(request.argument))
             elif request.kind == "reload":
@@ -385,12 +386,15 @@ class Agent:
 
     def visit(self, path: Path) -> dict[str, Any]:
         """Visit a stick; the report's fields, or `error` with one line."""
+        while self.member.publish_letters(clock.now_ms()):
+            self._events()
         try:
             report = stick_visit.visit(self.member, path, self.stick_peers(), self._events)
         except stick_visit.StickError as error:
             self.output.event("stick", str(error), path=str(path), error=str(error))
             return {"error": str(error)}
-        self._stick_heard_ms |= dict.fromkeys(report.heard, clock.wall_ms())
+        heard = [peer.id for peer in self.config.peers if peer.name in report.heard]
+        self._stick_heard_ms |= dict.fromkeys(heard, clock.wall_ms())
         self._events()
         self.member.save(clock.now_ms())
         self.output.event("stick", report.text, **report.fields)
@@ -407,7 +411,7 @@ class Agent:
                 continue
             path = Path(parse_url(peer.url).path)
             if _mounted(path) != self._sticks_seen.get(path, ()):
-                if path.is_dir():
+                if os.path.isdir(path):  # False, too, for a medium that is ill
                     self.visit(path)
                 self._sticks_seen[path] = _mounted(path)
 
@@ -432,6 +436,7 @@ class Agent:
         except DrupeletError as error:
             return {"error": str(error)}
         self.config = self.member.config = self.member.clients.settings = settings
+        self.member.names |= {self.member.numbers[peer.id]: peer.name for peer in settings.peers}
         for line in self.lines:
             line.peer = next(peer for peer in settings.peers if peer.id == line.peer.id)
             if line.live.mode != line.peer.mode:
@@ -497,7 +502,7 @@ class Agent:
                     "id": peer.id.hex(),
                     "state": line.state if line else "by stick",
                     "reason": line.reason if line else "",
-                    "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(peer.name, 0),
+                    "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(peer.id, 0),
                     "outstanding": node.outstanding(self.member.numbers[peer.id]),
                     **(line.live.status() if line else STICK_STATUS),
                     "seals": self.member.sealing.status(peer.id),
@@ -540,12 +545,13 @@ def visit_alone(config: Config, path: Path) -> dict[str, Any]:
     """
     member = Member(config)
     try:
-        member.publish_letters(clock.now_ms())
 
         def take_events() -> None:
             for event in member.events():
                 member.took(event)
 
+        while member.publish_letters(clock.now_ms()):
+            take_events()
         peers = {peer.id for peer in config.peers if peer.carrier == "stick"}
         report = stick_visit.visit(member, path, peers, take_events)
         take_events()

@@ -120,9 +120,12 @@ class FolderStore:
     def _pointer(self, name: bytes) -> Path:
         return self.path / "FEEDS" / f"{name.hex()}.PTR"
 
-    def _read(self, path: Path, size_max: int) -> bytes | None:
-        if not self.path.is_dir():
+    def _check_there(self) -> None:
+        if not os.path.isdir(self.path):  # on an ill medium `Path.is_dir` raises
             raise StorageError(f"{self.path}: no such folder; plug the stick in")
+
+    def _read(self, path: Path, size_max: int) -> bytes | None:
+        self._check_there()
         try:
             with path.open("rb") as source:
                 content = source.read(size_max + 1)
@@ -136,8 +139,7 @@ class FolderStore:
         return content
 
     def _write(self, path: Path, content: bytes) -> None:
-        if not self.path.is_dir():
-            raise StorageError(f"{self.path}: no such folder; plug the stick in")
+        self._check_there()
         part = path.with_suffix(".TMP")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

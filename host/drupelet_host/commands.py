@@ -64,15 +64,19 @@ def ask_agent(settings: config.Config, kind: str, argument: str) -> dict[str, An
     try:
         entry = mailbox.ask(connection, kind, argument)
         deadline = time.monotonic() + ANSWER_WAIT_S
-        while time.monotonic() < deadline:
-            answer = mailbox.answer(connection, entry)
-            if answer is not None:
-                result: dict[str, Any] = json.loads(answer)
-                return result
-            if not config.locked(settings.home):
-                break
-            time.sleep(LOOK_EVERY_S)
-        mailbox.withdraw(connection, entry)
+        answer = None
+        try:
+            while time.monotonic() < deadline:
+                answer = mailbox.answer(connection, entry)
+                if answer is not None:
+                    result: dict[str, Any] = json.loads(answer)
+                    return result
+                if not config.locked(settings.home):
+                    break
+                time.sleep(LOOK_EVERY_S)
+        finally:
+            if answer is None:  # after Ctrl-C, too: nobody waits for it
+                mailbox.withdraw(connection, entry)
     except sqlite3.Error as error:
         raise StorageError(database.explain(settings.store_path, error)) from error
     finally:

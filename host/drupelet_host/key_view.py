@@ -43,8 +43,10 @@ def _row(settings: Config, peer: Peer, keyed: bool) -> dict[str, Any]:
 
 def _kind(peer: Peer, states: list[ChainState], keyed: bool) -> str:
     """keyed: there are key files, whatever is in them."""
-    if any(state.revoked for state in states):
-        return "revoked"
+    revoked = sum(state.revoked for state in states)
+    if revoked:
+        # A cut left the rest: to be revoked again, so that it is wiped and the others are told.
+        return "revoked" if revoked == len(states) else "damaged"
     if peer.plain:
         return "plain cable"
     if not keyed:
@@ -76,6 +78,8 @@ def _unanswered(send: ChainState) -> int:
 
 
 def _note(states: list[ChainState]) -> str:
+    if 0 < sum(state.revoked for state in states) < len(states):
+        return "was revoked, but not to the end: repeat `drupelet revoke`"
     if any(state.waiting for state in states):
         return "rotating: the peer was not heard under the new keys yet"
     if any(state.issuer for state in states):

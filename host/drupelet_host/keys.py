@@ -189,15 +189,22 @@ class HostKeys:
             return E_STORAGE
 
     def mark_revoked(self, kid: int) -> int:
-        """Wipe the keys of this peer with this base, 0 for all; what stays says so."""
+        """Wipe the keys of this peer with this base, 0 for all; what stays says so.
+
+        A class is wiped in one step; after a cut in between the peer is refused in both.
+        """
         code = OK
-        record = bytearray(RECORD_SIZE)
-        for row in range(ROWS):
-            if self.load(row, record) == OK and kid in (0, int.from_bytes(record[2:4]) & ~3):
-                record[1] |= FLAG_REVOKED
-                record[_KEY] = bytes(32)
-                finish(record)
-                code = self.save(row, record) or code
+        for rows in ROWS_OF:
+            wiped = {}
+            for row in rows:
+                record = bytearray(RECORD_SIZE)
+                if self.load(row, record) == OK and kid in (0, int.from_bytes(record[2:4]) & ~3):
+                    record[1] |= FLAG_REVOKED
+                    record[_KEY] = bytes(32)
+                    finish(record)
+                    wiped[row] = record
+            if wiped:
+                code = self.save_all(wiped) or code
         return code
 
     def states(self) -> list[ChainState]:

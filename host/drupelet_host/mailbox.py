@@ -4,16 +4,18 @@ Rows in the agent's own SQLite file: written whether or not an agent runs, and r
 transaction as what came of them.
 """
 
+import contextlib
 import sqlite3
 from dataclasses import dataclass
+from pathlib import Path
 
-from drupelet.errors import CapacityError
+from drupelet.errors import CapacityError, StorageError
 from drupelet.limits import BODY_SIZE_MAX, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
-from drupelet_host import clock
+from drupelet_host import clock, database
 
 # Messages that wait for an agent that does not run.
 OUTBOX_MAX = 4096
-# Visits that wait at the same time.
+# Requests that wait at the same time.
 REQUESTS_MAX = 16
 # What the default client's body leaves beside its dependencies (docs/SPEC.md: clients).
 PAYLOAD_SIZE_MAX = BODY_SIZE_MAX - 1 - DEPENDENCIES_MAX * ID_SIZE
@@ -30,7 +32,7 @@ class Letter:
 
 @dataclass(frozen=True)
 class Request:
-    """One stick visit that somebody waits for."""
+    """Something that somebody waits for: a stick visit, new keys, a message on a channel."""
 
     entry: int
     kind: str
@@ -38,7 +40,7 @@ class Request:
 
 
 _COUNT_OUTBOX = "SELECT count(*) FROM outbox"
-_COUNT_REQUESTS = "SELECT count(*) FROM requests"
+_COUNT_REQUESTS = "SELECT count(*) FROM requests WHERE result IS NULL"
 _ADD_OUTBOX = "INSERT INTO outbox (timestamp, payload) VALUES (?, ?)"
 _ADD_REQUEST = "INSERT INTO requests (kind, argument) VALUES (?, ?)"
 
@@ -92,12 +94,24 @@ def ask(connection: sqlite3.Connection, kind: str, argument: str) -> int:
     return _add(connection, _COUNT_REQUESTS, REQUESTS_MAX, _ADD_REQUEST, kind, argument)
 
 
-def requests(connection: sqlite3.Connection) -> list[Request]:
-    """What is asked and not answered yet."""
-    rows = connection.execute(
-        "SELECT entry, kind, argument FROM requests WHERE result IS NULL ORDER BY entry"
-    )
-    return [Request(*row) for row in rows]
+def next_request(connection: sqlite3.Connection) -> Request | None:
+    """The oldest that is not answered yet; alone, for the others may be withdrawn meanwhile."""
+    row = connection.execute(
+        "SELECT entry, kind, argument FROM requests WHERE result IS NULL ORDER BY entry LIMIT 1"
+    ).fetchone()
+    return Request(*row) if row else None
+
+
+def forget_requests(path: Path) -> None:
+    """Take away what was asked of an agent that ran before; raises StorageError.
+
+    Whoever asked waits no more, and a cut may have left open what was done: not done twice.
+    """
+    with contextlib.closing(database.connect(path)) as connection:
+        try:
+            connection.execute("DELETE FROM requests")
+        except sqlite3.Error as error:
+            raise StorageError(database.explain(path, error)) from error
 
 
 def answer(connection: sqlite3.Connection, entry: int) -> str | None:

@@ -37,7 +37,7 @@ def feed_root(settings: Config) -> bytes:
     path = settings.home / "keys" / FEED_KEY_NAME
     if not path.is_symlink() and not path.exists():
         private.make_folder(path.parent)
-        private.create(path, os.urandom(ROOT_SIZE))
+        private.replace(path, os.urandom(ROOT_SIZE))
     return private.read(path, ROOT_SIZE)
 
 
@@ -254,7 +254,7 @@ class FeedWatch:
 def open_folder(place: str, _access: bytes = b"") -> RemoteStore | None:
     """The store of a place `folder:<path>` that is there; None for any other."""
     scheme, _, path = place.partition(":")
-    if scheme != "folder" or not Path(path).is_dir():
+    if scheme != "folder" or not os.path.isdir(path):
         return None
     return FolderStore(Path(path))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drupelet.errors import OK, StorageError
 from drupelet.limits import SEAL_JUMP_AFTER
 from drupelet_host import database
 from drupelet_host.store_sqlite import SqliteStore
@@ -71,7 +72,8 @@ def notice(
 ) -> bool:
     """Look whether an open store was put back, before its boot is counted; True if it was.
 
-    `restored`: the owner says so. What is written is durable with the next barrier.
+    `restored`: the owner says so. What is written is durable with the next barrier; that it was
+    put back, at once. Raises StorageError.
     """
     last = _last_mark(status_path)
     if not restored and not _was_put_back(store, last):
@@ -86,6 +88,9 @@ def notice(
     put(store, "boot", max(boot, last.get("boot", 0)))  # black boxes are not numbered twice
     for id in peers:
         put(store, LOST + id.hex(), 1)
+    # Only now: while the disk is full, the next start must find the same evidence.
+    if store.barrier() != OK:
+        raise StorageError(store.failure)
     status_path.unlink(missing_ok=True)  # it speaks of another store
     return True
 

@@ -4,6 +4,7 @@
 person at the machine. The node's state is committed before anybody reads "safe to unplug".
 """
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -146,7 +147,7 @@ def _link(path: Path) -> Path | None:
     for _ in range(_FOLDERS_DEEP):
         inner: list[Path] = []
         for folder in folders:
-            if folder.is_symlink():
+            if os.path.islink(folder):  # on an ill medium `Path.is_symlink` raises
                 return folder
             with suppress(OSError):  # what is not there, or is a file, leads nowhere
                 inner += islice(folder.iterdir(), _NAMES_MAX)

@@ -7,6 +7,7 @@ Each has sender keys, which go to the listeners through their own sealed links (
 import hashlib
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from drupelet.channel_seal import OVERHEAD, SenderKeys
@@ -80,13 +81,25 @@ class _Audience(Handover):
         self._waits_ms.append(HANDOVER_MS)
         self.count += 1
 
+    def readmit(self, row: int) -> None:
+        """A listener that was shut out is handed our key as a new one is."""
+        self._states[row] = 0
+        self._tried_ms[row] = -1
+        self._waits_ms[row] = HANDOVER_MS
+
+
+def _is_revoked(folder: Path, peer_id: bytes) -> bool:
+    """Whether keys of a peer were revoked; raises PrivateError or StorageError."""
+    return any(state.revoked for state in look(folder, peer_id))
+
 
 class SharedKeys:
     """The sender keys of one topic or channel, and who gets ours. Raises DrupeletError."""
 
     def __init__(self, settings: Config, shared: Shared, id: bytes) -> None:
         self.id = id
-        self.port = SenderFile(settings.keys_path / f"{id.hex()}.senders")
+        self._folder = settings.keys_path
+        self.port = SenderFile(self._folder / f"{id.hex()}.senders")
         self.port.open()
         self.keys = SenderKeys(Aead(), self.port, settings.id, _random_byte, ROWS - 1)
         if self.keys.load() != OK and self.keys.create() != OK:
@@ -96,11 +109,17 @@ class SharedKeys:
         self.handover = _Audience(self.keys, settings.id, id, b"".join(self.listeners))
 
     def take_in(self, peer: Peer) -> None:
-        """A peer that was added listens from now on, if all do."""
-        if self.for_all and can_listen(peer) and peer.id not in self.listeners:
+        """A peer that was added listens from now on, if all do; also one that was here before."""
+        if not self.for_all or not can_listen(peer):
+            return
+        row = self.handover.row(peer.id)
+        if row < 0:
             self.welcome(peer.id)
             self.listeners.append(peer.id)
             self.handover.welcome(peer.id)
+        elif self.handover.is_out(row) and not _is_revoked(self._folder, peer.id):
+            self.welcome(peer.id)
+            self.handover.readmit(row)
 
     def was_shut_out(self, peer_id: bytes) -> bool:
         """Whether a device that listened has been shut out, and our chain is a later one."""
@@ -112,12 +131,16 @@ class SharedKeys:
             self.port.out.remove(peer_id)
 
     def shut_out(self, peer_id: bytes) -> None:
-        """Begin a chain that a device does not get. Raises StorageError."""
-        if peer_id not in self.port.out:
-            self.port.out.append(peer_id)
-        row = self.handover.row(peer_id)
-        code = self.handover.shut_out(row) if row >= 0 else OK
-        if code != OK:
+        """Begin a chain that a listener does not get. Raises StorageError: it still reads ours.
+
+        It counts as shut out from the write of that chain on, and not with the one before, in
+        which its own is dropped: after a cut in between the next start does it again.
+        """
+        self.welcome(peer_id)
+        self.handover.exclude(self.handover.row(peer_id))
+        self.port.out.append(peer_id)
+        if self.handover.renew() != OK:
+            self.port.out.remove(peer_id)
             raise StorageError(self.port.failure)
 
     def told(self) -> dict[str, Any]:
@@ -217,7 +240,7 @@ class Topics:
         self.lines.append(line)
         folder = self._member.config.keys_path
         for id in line.keys.listeners:
-            if any(state.revoked for state in look(folder, id)):
+            if _is_revoked(folder, id):
                 if line.keys.was_shut_out(id):
                     line.keys.handover.exclude(line.keys.handover.row(id))
                 else:

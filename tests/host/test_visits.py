@@ -1,0 +1,163 @@
+"""Visits of sticks: all letters go with them, an ill medium ends nothing, names may change."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drupelet.errors import StorageError
+from drupelet_host import clock, config, database, mailbox, member, private, stick_visit
+from drupelet_host.agent import Agent, visit_alone
+from drupelet_host.cas import FolderStore
+from drupelet_host.config import Peer
+from drupelet_host.output import Output
+from drupelet_host.remote_log_home import feed_root, open_folder
+from host.conftest import Home, share_keys
+
+MakeHome = Callable[..., Home]
+A, B = 0xA0000001, 0xB0000002
+
+
+@pytest.fixture
+def usb(tmp_path: Path) -> Path:
+    folder = tmp_path / "usb"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def homes(make_home: MakeHome, usb: Path) -> list[Home]:
+    """a and b, which meet by stick."""
+    made = [
+        make_home("a", A, Peer("b", B.to_bytes(4), f"stick://{usb}")),
+        make_home("b", B, Peer("a", A.to_bytes(4), f"stick://{usb}")),
+    ]
+    share_keys(*made)
+    return made
+
+
+@pytest.fixture
+def agent(homes: list[Home]) -> Iterator[Agent]:
+    """The agent of a, in this process."""
+    made = Agent(config.load(homes[0].path), Output(True), True)
+    made.member.commit()
+    yield made
+    made.channels.close()
+    made.member.close(clock.now_ms())
+    made.member.sealing.close()
+
+
+def outbox(home: Home) -> int:
+    """Messages that are in no log yet."""
+    connection = database.connect(home.path / "store.db")
+    try:
+        return mailbox.waiting(connection)
+    finally:
+        connection.close()
+
+
+def test_all_letters_leave_with_a_stick(
+    homes: list[Home], usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads "safe to unplug" carries what was put before, however much it is."""
+    monkeypatch.setattr(member, "LETTERS_PER_TURN_MAX", 4)
+    texts = [f"reading {number:02}" for number in range(11)]
+    for text in texts:
+        homes[0].put(text)
+    report = visit_alone(config.load(homes[0].path), usb)
+    assert report["safe_to_unplug"] and outbox(homes[0]) == 0
+    visit_alone(config.load(homes[1].path), usb)
+    assert [entry["text"] for entry in homes[1].log()] == texts
+
+
+def test_all_letters_leave_with_a_stick_that_the_agent_visits(
+    homes: list[Home], agent: Agent, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member, "LETTERS_PER_TURN_MAX", 4)
+    for number in range(11):
+        homes[0].put(f"reading {number:02}")
+    assert agent.visit(usb)["safe_to_unplug"] and outbox(homes[0]) == 0
+    visit_alone(config.load(homes[1].path), usb)
+    assert len(homes[1].log()) == 11
+
+
+def test_a_log_that_takes_no_more_keeps_no_visit_waiting(
+    homes: list[Home], agent: Agent, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member.Member, "_publish", lambda *_: -1)
+    homes[0].put("no room")
+    assert agent.visit(usb)["safe_to_unplug"] and outbox(homes[0]) == 1
+
+
+def test_a_peer_with_another_name_is_told_of_by_that(
+    homes: list[Home], agent: Agent, usb: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    homes[1].put("frost")
+    visit_alone(config.load(homes[1].path), usb)
+    path = homes[0].path / "drupelet.toml"
+    path.write_text(path.read_text().replace('name = "b"', 'name = "barn"'))
+    assert "error" not in agent.reload()
+    report = agent.visit(usb)
+    assert report["peers"] == report["heard"] == ["barn"]
+    assert '"via": "barn"' in capsys.readouterr().out.replace('":"', '": "')
+    heard_ms = agent.status()["peers"][0]["heard_ms"]
+    assert heard_ms > 0
+    path.write_text(path.read_text().replace('name = "barn"', 'name = "well"'))
+    assert "error" not in agent.reload()
+    assert agent.status()["peers"][0]["heard_ms"] == heard_ms, "it is the same device"
+
+
+def make_ill(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """From now on the kernel can read nothing at this place, as with a damaged stick."""
+    stat, lstat = os.stat, os.lstat
+
+    def looked(real: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
+        def look(path: Any, *words: Any, **options: Any) -> os.stat_result:
+            if str(path).startswith(str(folder)):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return real(path, *words, **options)
+
+        return look
+
+    patch.setattr(os, "stat", looked(stat))
+    patch.setattr(os, "lstat", looked(lstat))
+
+
+def test_a_place_that_cannot_be_looked_at_is_not_there(
+    agent: Agent, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Path.is_dir` and `Path.is_symlink` raise for it; nothing that a carrier does may."""
+    store = FolderStore(usb)
+    agent._watch_sticks()
+    (usb / stick_visit.FOLDER).mkdir(exist_ok=True)
+    with monkeypatch.context() as patch:
+        make_ill(patch, usb / stick_visit.FOLDER)
+        assert stick_visit._link(usb) is None
+    with monkeypatch.context() as patch:
+        make_ill(patch, usb)
+        agent._watch_sticks()
+        assert open_folder(f"folder:{usb}") is None
+        for use in (lambda: store.fetch(b"n"), lambda: store.add(b"c")):
+            with pytest.raises(StorageError, match="no such folder; plug the stick in"):
+                use()
+        for kind in ("push", "pull"):
+            assert "plug the stick in" in agent.remote_log(kind, str(usb))["error"]
+        assert "no stick there" in agent.visit(usb)["error"]
+
+
+def test_the_key_of_a_feed_that_cannot_be_made_is_one_line(
+    agent: Agent, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, _: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(private, "create", full)
+        with pytest.raises(StorageError, match=r"feed\.key: cannot be written \(No space left"):
+            feed_root(agent.config)
+        assert "No space left" in agent.remote_log("push", str(usb))["error"]
+    root = feed_root(agent.config)
+    assert len(root) == 32 and feed_root(agent.config) == root
