@@ -137,7 +137,10 @@ def _keys(settings: Config) -> Iterator[Check]:
             yield Check("keys", FAIL, f"{name}: no keys, and {carrier} goes sealed only",
                         f"`drupelet provision {name} --to ...`")  # fmt: skip
         elif row["keys"] == "damaged":
-            yield Check("keys", FAIL, *lost_keys(name, class_of(carrier)))
+            if row["note"].startswith("was revoked"):
+                yield Check("keys", FAIL, f"{name}: {row['note']}", f"`drupelet revoke {name}`")
+            else:
+                yield Check("keys", FAIL, *lost_keys(name, class_of(carrier)))
         elif row["keys"] == "revoked":
             yield Check("keys", WARN, f"{name}: revoked", f"`drupelet peer remove {name}`")
         elif carrier == "-":

@@ -16,6 +16,7 @@ from drupelet_host.config import PEERS_CONFIGURED_MAX
 
 ROWS = PEERS_CONFIGURED_MAX + 1
 _ID_SIZE = 4
+_OWNER_AT = 12  # in a record
 # Peers come and go; of those that were revoked longest ago nobody needs to know.
 _OUT_MAX = 256
 
@@ -39,6 +40,12 @@ class SenderFile:
         self._records[:] = content[:size_max].ljust(size_max, b"\0")
         rest = content[size_max:]
         self.out = [rest[at : at + _ID_SIZE] for at in range(0, len(rest), _ID_SIZE)]
+
+    def owners(self) -> list[bytes]:
+        """The ids of the others whose chains are here."""
+        rows = range(RECORD_SIZE, len(self._records), RECORD_SIZE)
+        records = [self._records[at : at + RECORD_SIZE] for at in rows]
+        return [bytes(one[_OWNER_AT : _OWNER_AT + _ID_SIZE]) for one in records if is_sound(one)]
 
     def load(self, row: int, out: bytearray) -> int:
         """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""

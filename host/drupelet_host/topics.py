@@ -106,7 +106,18 @@ class SharedKeys:
             raise StorageError(self.port.failure)
         self.listeners = [peer.id for peer in settings.listeners(shared)]
         self.for_all = not shared.peers
+        self._shut_out_strangers()
         self.handover = _Audience(self.keys, settings.id, id, b"".join(self.listeners))
+
+    def _shut_out_strangers(self) -> None:
+        """Who was taken out of the configuration while no agent ran has our chain still."""
+        gone = [id for id in self.port.owners() if id not in self.listeners]
+        # Theirs go last: after a cut in between the next start does all of it again.
+        if gone and self.keys.create() != OK:
+            raise StorageError(self.port.failure)
+        for id in gone:
+            if self.keys.remove(id, 0) != OK:
+                raise StorageError(self.port.failure)
 
     def take_in(self, peer: Peer) -> None:
         """A peer that was added listens from now on, if all do; also one that was here before."""

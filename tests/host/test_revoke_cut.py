@@ -16,6 +16,7 @@ from drupelet_host import config, key_actions, key_view, private
 from drupelet_host.aead import Aead
 from drupelet_host.agent import Agent
 from drupelet_host.config import Config, Peer, Shared
+from drupelet_host.doctor import examine
 from drupelet_host.keys import HostKeys
 from drupelet_host.output import Output
 from drupelet_host.sealing import RevokedError, Sealing
@@ -127,6 +128,28 @@ def test_what_a_full_disk_kept_from_being_done_is_done_when_it_is_repeated(
     assert not reads(theirs, started(settings))
 
 
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_who_was_removed_while_no_agent_ran_reads_no_more(
+    make_home: MakeHome, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    a = make_home("a", A, Peer("c", C_ID, URL), Peer("d", b"dddd", URL))
+    c = make_home("c", C, Peer("a", a.id, URL))
+    share_keys(a, c)
+    theirs = meet(started(config.load(a.path)).lines[0].keys, c.path)
+    config.remove_peer(a.path, "c")
+    settings = config.load(a.path)
+    with monkeypatch.context() as patch:
+        allow(patch, writes, StorageError("no space"))
+        if writes < 2:
+            with pytest.raises(StorageError):
+                started(settings)
+    topics = started(settings)
+    assert not reads(theirs, topics)
+    out = bytearray(64)
+    size = theirs.seal_into(out, b"hello", 5)
+    assert topics.lines[0].keys.keys.open(out, size, 0) < 0
+
+
 def test_who_was_shut_out_and_let_in_again_is_shut_out_again(
     revoked: tuple[Config, Topics, SenderKeys],
 ) -> None:
@@ -157,6 +180,8 @@ def test_a_cut_between_cables_and_sticks_leaves_neither(
         sealing.close()
     (row,) = key_view.peer_rows(settings)
     assert row["keys"] == "damaged" and "repeat `drupelet revoke`" in row["note"]
+    (check,) = [check for check in examine(a.path) if check.name == "keys"]
+    assert check.remedy == "`drupelet revoke c`"
     sealing = Sealing(settings, 1)
     for seal_of in (sealing.live, sealing.bundle):
         with pytest.raises(RevokedError, match="c: was revoked"):
