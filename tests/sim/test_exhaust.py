@@ -163,7 +163,7 @@ BUGS: dict[str, tuple[str, object, str, object, set[str]]] = {
         "bsp-batch-chain", Link, "on_ack", ack_is_for_all, {"S4"},
     ),
     "dependencies are not looked at": (
-        "bsp-interactive-chain", Graph, "_missing", lambda *_: 0, {"S1"},
+        "bsp-interactive-chain", Graph, "missing", lambda *_: 0, {"S1"},
     ),
     "an invalid parent counts as delivered": (
         "bsp-interactive-invalid", Graph, "_state", poison_is_harmless, {"S1", "S12"},

@@ -94,7 +94,7 @@ def dependency_check_skipped(patch):
 
         return missing
 
-    wrap(patch, Graph, "_missing", around)
+    wrap(patch, Graph, "missing", around)
 
 
 def duplicate_delivered(patch):
@@ -137,7 +137,7 @@ def poisoned_child_delivered(patch):
 
         return missing
 
-    wrap(patch, Graph, "_missing", around)
+    wrap(patch, Graph, "missing", around)
 
 
 def sent_again_at_once(patch):
