@@ -38,6 +38,7 @@ _DEFAULT = DefaultClient()
 # Dependencies in front of the body: the MVDS family, and what a deleted message leaves.
 HEADED = DefaultClient(HEAD_PARENTS)
 
+SHORT = const(2)  # something came when there was no room, and is asked for no more
 _FROM_BUFFER = const(-1)
 # What `missing` says of a message that depends on an invalid one.
 _POISONED = const(-100)
@@ -60,7 +61,8 @@ class Graph(Window):
         self.refused = 0
         self.promoted = False  # some message entered the log: call `promote` again
         self._private = False  # some dependency that was met is not shared
-        self.left_out = False  # a pending message has no slot yet, or no room to enter the log
+        # Not 0: a pending message has no slot yet, or no room to enter the log; or SHORT.
+        self.left_out = 0
         self.waiting = False  # some slot may be pending: else there is no need to look
 
     def use_client(self, group: int, client: "ClientPort | None") -> None:
@@ -250,6 +252,8 @@ class Graph(Window):
         """
         if not self.promoted:
             return False
+        short = self.left_out & SHORT
+        self.left_out &= ~SHORT
         if self.left_out:
             from drupelet.readmit import readmit
 
@@ -265,12 +269,13 @@ class Graph(Window):
                 if not self.reader.open_stored(slots.groups[slot], slots.handles[slot]):
                     continue
                 missing = self.missing(slots.groups[slot])
-                if missing > 0:
+                if missing > 0 and short:
                     self.ask_again(slot)  # what it lacks may have come when there was no room
-                elif self._settle(slot, missing):
+                elif missing <= 0 and self._settle(slot, missing):
+                    self.left_out |= short  # the rest of them in the next call
                     return True
             # Once more when something was buried: what depends on it may come before it.
-        self.promoted = self.left_out  # tried again in the next epoch
+        self.promoted = self.left_out != 0  # tried again in the next epoch
         return False
 
     def _settle(self, slot: int, missing: int) -> bool:

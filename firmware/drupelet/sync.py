@@ -14,7 +14,7 @@ from drupelet.blackbox import (
 )
 from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
-from drupelet.graph import ENTERED, REFUSED, TOO_EARLY, WAITING
+from drupelet.graph import ENTERED, REFUSED, SHORT, TOO_EARLY, WAITING
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy
@@ -204,6 +204,7 @@ class Exchange(Dues):
         offers.drop_id(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
+            core.graph.left_out |= SHORT
             if outcome == TOO_EARLY and core.slots.find(core.graph.ids, ID_SIZE) < 0:
                 offers.add(core.graph.ids, ID_SIZE, self.peer, WANTED, self.epoch)
             return
