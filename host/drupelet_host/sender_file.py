@@ -1,7 +1,8 @@
 """Where the sender keys of one topic or channel are kept: one file, for its owner only.
 
     keys/<id>.senders   0600  records of 52 bytes (docs/SPEC.md 12.8), row 0 ours; then 4 bytes for
-                              each device that was shut out
+                              each device that was shut out, and for each that our chain may have
+                              reached; how many the latter are, in one byte
 
 Whom our chain no longer reaches is written in one step with the chain that it does not get.
 """
@@ -28,6 +29,7 @@ class SenderFile:
     path: Path
     failure: str = ""  # why the last call failed
     out: list[bytes] = field(default_factory=list)  # ids of who was shut out
+    heard: list[bytes] = field(default_factory=list)  # ids of whom our chain may have reached
     _records: bytearray = field(default_factory=lambda: bytearray(ROWS * RECORD_SIZE), repr=False)
 
     def open(self) -> None:
@@ -36,16 +38,20 @@ class SenderFile:
         if not self.path.is_symlink() and not self.path.exists():
             return
         size_max = ROWS * RECORD_SIZE
-        content = private.read(self.path, size_max + _OUT_MAX * _ID_SIZE)
+        content = private.read(self.path, size_max + (_OUT_MAX + ROWS) * _ID_SIZE + 1)
         self._records[:] = content[:size_max].ljust(size_max, b"\0")
         rest = content[size_max:]
-        self.out = [rest[at : at + _ID_SIZE] for at in range(0, len(rest), _ID_SIZE)]
+        ids = [rest[at : at + _ID_SIZE] for at in range(0, len(rest) - 3, _ID_SIZE)]
+        # What earlier versions wrote has no such byte.
+        heard = min(rest[-1], len(ids)) if len(rest) % _ID_SIZE else 0
+        self.out, self.heard = ids[: len(ids) - heard], ids[len(ids) - heard :]
 
-    def owners(self) -> list[bytes]:
-        """The ids of the others whose chains are here."""
+    def readers(self) -> list[bytes]:
+        """The ids of the others whose chains are here, or that may have ours."""
         rows = range(RECORD_SIZE, len(self._records), RECORD_SIZE)
         records = [self._records[at : at + RECORD_SIZE] for at in rows]
-        return [bytes(one[_OWNER_AT : _OWNER_AT + _ID_SIZE]) for one in records if is_sound(one)]
+        ids = [bytes(one[_OWNER_AT : _OWNER_AT + _ID_SIZE]) for one in records if is_sound(one)]
+        return ids + [id for id in self.heard if id not in ids]
 
     def load(self, row: int, out: bytearray) -> int:
         """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
@@ -56,8 +62,17 @@ class SenderFile:
         """Keep record[0:52]; durable when it returns OK, else what was there stays."""
         records = bytearray(self._records)
         records[row * RECORD_SIZE : (row + 1) * RECORD_SIZE] = record[:RECORD_SIZE]
+        return self._replace(records)
+
+    def keep(self) -> int:
+        """Write whom our chain may reach, with what was there; OK or E_STORAGE."""
+        return self._replace(self._records)
+
+    def _replace(self, records: bytearray) -> int:
+        out, heard = self.out[-_OUT_MAX:], self.heard[-ROWS:]
+        content = bytes(records) + b"".join([*out, *heard, bytes([len(heard)])])
         try:
-            private.replace(self.path, bytes(records) + b"".join(self.out[-_OUT_MAX:]))
+            private.replace(self.path, content)
         except DrupeletError as error:
             self.failure = str(error)
             return E_STORAGE

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from drupelet.channel_seal import OVERHEAD, SenderKeys
-from drupelet.errors import OK, StorageError
+from drupelet.errors import E_STORAGE, OK, StorageError
 from drupelet.handover import TOPIC_SIZE, Handover
 from drupelet.limits import FRAME_SIZE_MAX, HANDOVER_MS
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1
@@ -102,22 +102,25 @@ class SharedKeys:
         self.port = SenderFile(self._folder / f"{id.hex()}.senders")
         self.port.open()
         self.keys = SenderKeys(Aead(), self.port, settings.id, _random_byte, ROWS - 1)
-        if self.keys.load() != OK and self.keys.create() != OK:
-            raise StorageError(self.port.failure)
         self.listeners = [peer.id for peer in settings.listeners(shared)]
         self.for_all = not shared.peers
-        self._shut_out_strangers()
+        self._begin()
         self.handover = _Audience(self.keys, settings.id, id, b"".join(self.listeners))
 
-    def _shut_out_strangers(self) -> None:
-        """Who was taken out of the configuration while no agent ran has our chain still."""
-        gone = [id for id in self.port.owners() if id not in self.listeners]
+    def _begin(self) -> None:
+        """Have a chain, and a new one where somebody was taken out while no agent ran."""
+        found = self.keys.load() == OK
+        gone = [id for id in self.port.readers() if id not in self.listeners]
+        known = self.port.heard
+        self.port.heard = [id for id in self.listeners if id not in self.port.out]
+        code = OK
+        if gone or not found:
+            code = self.keys.create()
+        elif known != self.port.heard:
+            code = self.port.keep()
         # Theirs go last: after a cut in between the next start does all of it again.
-        if gone and self.keys.create() != OK:
+        if code != OK or any(self.keys.remove(id, 0) == E_STORAGE for id in gone):
             raise StorageError(self.port.failure)
-        for id in gone:
-            if self.keys.remove(id, 0) != OK:
-                raise StorageError(self.port.failure)
 
     def take_in(self, peer: Peer) -> None:
         """A peer that was added listens from now on, if all do; also one that was here before."""
@@ -125,8 +128,8 @@ class SharedKeys:
             return
         row = self.handover.row(peer.id)
         if row < 0:
-            self.welcome(peer.id)
             self.listeners.append(peer.id)
+            self.welcome(peer.id)
             self.handover.welcome(peer.id)
         elif self.handover.is_out(row) and not _is_revoked(self._folder, peer.id):
             self.welcome(peer.id)
@@ -137,9 +140,12 @@ class SharedKeys:
         return peer_id in self.port.out
 
     def welcome(self, peer_id: bytes) -> None:
-        """A device that was shut out has new keys of its own: it is handed ours again."""
+        """A device that comes, or was shut out and has new keys of its own, is handed ours."""
         if peer_id in self.port.out:
             self.port.out.remove(peer_id)
+        if peer_id not in self.port.heard:
+            self.port.heard.append(peer_id)
+            self.port.keep()  # else with the next write: each hundred messages or so
 
     def shut_out(self, peer_id: bytes) -> None:
         """Begin a chain that a listener does not get. Raises StorageError: it still reads ours.
@@ -147,11 +153,12 @@ class SharedKeys:
         It counts as shut out from the write of that chain on, and not with the one before, in
         which its own is dropped: after a cut in between the next start does it again.
         """
-        self.welcome(peer_id)
         self.handover.exclude(self.handover.row(peer_id))
-        self.port.out.append(peer_id)
+        out, heard = self.port.out, self.port.heard
+        self.port.out = [*(id for id in out if id != peer_id), peer_id]
+        self.port.heard = [id for id in heard if id != peer_id]
         if self.handover.renew() != OK:
-            self.port.out.remove(peer_id)
+            self.port.out, self.port.heard = out, heard
             raise StorageError(self.port.failure)
 
     def told(self) -> dict[str, Any]:

@@ -61,8 +61,8 @@ def started(settings: Config) -> Topics:
     return topics
 
 
-def meet(keys: SharedKeys, folder: Path) -> SenderKeys:
-    """The sender keys of c, after both have handed theirs to each other."""
+def meet(keys: SharedKeys, folder: Path, back: bool = True) -> SenderKeys:
+    """The sender keys of c, after both have handed theirs to each other; or a only its own."""
     port = SenderFile(folder / "keys/01020304.senders")
     port.open()
     theirs = SenderKeys(Aead(), port, C_ID, random_byte, ROWS - 1)
@@ -71,7 +71,8 @@ def meet(keys: SharedKeys, folder: Path) -> SenderKeys:
     keys.keys.record_into(record, 0)
     assert theirs.admit(record, 0) == OK
     theirs.record_into(record, 0)
-    assert keys.keys.admit(record, 0) == OK
+    if back:
+        assert keys.keys.admit(record, 0) == OK
     return theirs
 
 
@@ -148,6 +149,57 @@ def test_who_was_removed_while_no_agent_ran_reads_no_more(
     out = bytearray(64)
     size = theirs.seal_into(out, b"hello", 5)
     assert topics.lines[0].keys.keys.open(out, size, 0) < 0
+
+
+def test_who_has_our_chain_and_gave_none_reads_no_more_when_it_is_removed(
+    make_home: MakeHome,
+) -> None:
+    """And whoever is still there keeps the chain: a start by itself begins none."""
+    a = make_home("a", A, Peer("c", C_ID, URL), Peer("d", b"dddd", URL))
+    c = make_home("c", C, Peer("a", a.id, URL))
+    share_keys(a, c)
+    settings = config.load(a.path)
+    topics = started(settings)
+    theirs = meet(topics.lines[0].keys, c.path, back=False)
+    assert reads(theirs, topics)
+    config.remove_peer(a.path, "d")
+    topics = started(config.load(a.path))
+    assert not reads(theirs, topics), "it was told that chain, too"
+    record = bytearray(RECORD_SIZE)
+    topics.lines[0].keys.keys.record_into(record, 0)
+    assert theirs.admit(record, 0) == OK
+    assert reads(theirs, started(config.load(a.path)))
+    config.remove_peer(a.path, "c")
+    for _ in range(2):
+        assert not reads(theirs, started(config.load(a.path)))
+
+
+def test_a_peer_that_is_removed_under_a_running_agent_costs_one_chain(
+    revoked: tuple[Config, Topics, SenderKeys],
+) -> None:
+    settings, topics, _ = revoked
+    topics.removed(C_ID)
+    record, later = bytearray(RECORD_SIZE), bytearray(RECORD_SIZE)
+    topics.lines[0].keys.keys.record_into(record, 0)
+    config.remove_peer(settings.home, "c")
+    started(config.load(settings.home)).lines[0].keys.keys.record_into(later, 0)
+    assert record == later
+
+
+def test_a_file_of_an_earlier_version_is_taken_up(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "01020304.senders"
+    port = SenderFile(path)
+    port.open()
+    port.out = [C_ID]
+    assert port.keep() == OK
+    private.replace(path, path.read_bytes()[:-1])
+    again = SenderFile(path)
+    again.open()
+    assert (again.out, again.heard) == ([C_ID], [])
+    again.heard = [b"dddd", b"eeee"]
+    assert again.keep() == OK
+    port.open()
+    assert (port.out, port.heard) == ([C_ID], [b"dddd", b"eeee"])
 
 
 def test_who_was_shut_out_and_let_in_again_is_shut_out_again(
