@@ -8,6 +8,9 @@
 The highest bit of a size: the message waits for a dependency. Files of version 1 do not tell: what
 they hold counts as being in the log.
 
+A handle is the file's number modulo 2^30 // file_size, times file_size, plus the place in it; in
+RAM the number counts from the oldest file, so that handles go up from there.
+
 CRCs and Lamport values are little-endian. Files are appended to and removed whole, the oldest
 first; one that was not written by this boot is never added to, so what a power cut left at its end
 does no harm. Opening scans them once. Keys and handles of all messages are in RAM, 13 B each.
@@ -36,6 +39,7 @@ _RECORD_HEAD = const(6)
 _FRONT_SIZE = const(216)
 _MARK_SIZE = const(4)
 _SIZE_MAX = const(0x7FFF)  # the bit above it: _WAITS
+_HANDLES = const(1 << 30)  # larger ones would be no small ints
 # key 8 | handle 4 | pinned 1: _PINNED, _WAITS
 _HANDLE_AT = const(8)
 _PINNED_AT = const(12)
@@ -72,6 +76,7 @@ class FlashKeeper:
         self._file_size = file_size
         self._index = bytearray(kept_max * _STRIDE)
         self._count = 0
+        self._base = 0  # what is to be added to a number for a file's name
         self._numbers = [0] * files_max  # of the files that are open, 0: none
         self._fds = [0] * files_max
         self._number = 0  # the one that is written; 0: a new one is to be made
@@ -93,12 +98,13 @@ class FlashKeeper:
             if name.endswith(".CHN") and name[1:8].isdigit():
                 numbers.append(int(name[1:8]))
         numbers.sort()
+        self._base = max(numbers[0] - 1, 0) if numbers else 0
         fill(self.limit, 0, 8, 255)
         for number in numbers:
-            code = self._scan(number)
+            self._newest = number - self._base
+            code = self._scan(self._newest)
             if code < 0:
                 return code
-            self._newest = number
         return self.damaged
 
     def _scan(self, number: int) -> int:
@@ -107,7 +113,7 @@ class FlashKeeper:
             slot = self._slot(min(self._numbers))
             if not self._remove(slot):
                 return E_CAPACITY
-        fd = self._files.open(_name(number), False)
+        fd = self._files.open(_name(self._base + number), False)
         if fd < 0:
             return fd
         self._numbers[slot] = number
@@ -144,7 +150,7 @@ class FlashKeeper:
         """Put the frame in `work`, which was found at `handle`, into the index, or read a mark."""
         work = self.work
         if size == _MARK_SIZE:
-            row = self._row(get_u32(work, 0))
+            row = self._row(self._far(get_u32(work, 0), -self._base))
             if row >= 0:
                 self._index[row * _STRIDE + _PINNED_AT] = 0
             return
@@ -168,6 +174,11 @@ class FlashKeeper:
             if self._numbers[slot] == number:
                 return slot
         return -1
+
+    def _far(self, handle: int, files: int) -> int:
+        """A handle in RAM as one in a file, or the other way round."""
+        size = self._file_size
+        return (handle // size + files) % (_HANDLES // size) * size + handle % size
 
     def _read(self, fd: int, at: int) -> int:
         """The record at `at` into `work`; its size, 0: the end, E_STORAGE: damaged. Its flag is
@@ -198,7 +209,9 @@ class FlashKeeper:
         if code != OK:
             return code
         number = self._newest + 1
-        fd = self._files.open(_name(number), True)
+        if number >= _HANDLES // self._file_size:
+            return E_CAPACITY  # until the next boot: handles are not used again
+        fd = self._files.open(_name(self._base + number), True)
         if fd < 0:
             return fd
         self._newest = number
@@ -234,7 +247,7 @@ class FlashKeeper:
                 self._leave(handle)
                 self._forget(row)
         self._files.close(self._fds[slot])
-        self._files.remove(_name(number))
+        self._files.remove(_name(self._base + number))
         self._numbers[slot] = 0
         if number == self._number:
             self._number = 0
@@ -351,7 +364,7 @@ class FlashKeeper:
         waits again after a restart.
         """
         if not pinned and self.waited_ms(handle) == 0:
-            put_u32(self._key, 0, handle)
+            put_u32(self._key, 0, self._far(handle, self._base))
             self._append(self._key, _MARK_SIZE, False, False)
         row = self._row(handle)
         if row >= 0:

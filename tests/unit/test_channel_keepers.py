@@ -99,6 +99,39 @@ def test_handles_in_the_order_of_arrival(make: Make) -> None:
     assert keeper.tail(3) == handles[4] and keeper.tail(100) == 0
 
 
+def test_a_board_that_boots_for_decades_never_runs_out_of_handles() -> None:
+    """The numbers of files go on; handles, and marks in files, pass 2^30 on the way."""
+    files = RamFiles()
+    high = (1 << 30) // FILE_SIZE
+    files.close(files.open(f"C{high - 4:07}.CHN", True))
+    for boot in range(12):
+        keeper = flash(files)
+        names = [b"%d-%d" % (boot, number) for number in range(3)]
+        handles = [put(keeper, name, START_MS + boot, pinned=name[-1:] == b"1") for name in names]
+        assert all(0 < handle < 1 << 30 for handle in handles)
+        assert keeper.next(handles[0]) == handles[1] and not keeper.next(handles[2])
+        if boot % 2:
+            keeper.pin(handles[1], False)
+        assert keeper.barrier() == OK
+        files.power_cut()
+        again = flash(files)
+        for name in names:
+            handle = find(again, name)
+            size = again.load(handle)
+            assert bytes(again.work[:size]).endswith(b"content of " + name)
+            waits = name[-1:] == b"1" and not boot % 2
+            assert again.waited_ms(handle) == (0 if waits else -1)
+        files.power_cut()
+    assert f"C{high + 7:07}.CHN" in files.names()
+
+
+def test_more_files_than_handles_in_one_run_are_refused() -> None:
+    keeper = flash(RamFiles())
+    keeper._newest = (1 << 30) // FILE_SIZE - 1
+    assert put(keeper, b"a") == E_CAPACITY
+    assert keeper.barrier() == OK and find(keeper, b"a") == 0
+
+
 def test_another_channel_is_another_keeper(tmp_path: Path) -> None:
     database = ChannelDatabase(tmp_path / "two.db")
     one, other = SqliteKeeper(database, b"1"), SqliteKeeper(database, b"2")
