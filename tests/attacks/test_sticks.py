@@ -18,7 +18,7 @@ LATE_S = 4_000_000_000  # the year 2096
 def write(root: Path, sender: bytes, receiver: bytes, frames: list[bytes], number: int = 0) -> int:
     """Write a bundle as a visit does; its number, or a negative code."""
     stick = Stick(str(root), sender)
-    number = number or stick.newest_own(receiver) + 1
+    number = number or stick.newest_own(receiver, 0) + 1
     writer = stick.writer(receiver, number, 0)
     for frame in frames:
         code = writer.write(bytearray(frame), len(frame))
@@ -98,7 +98,7 @@ def test_names_that_another_system_made_of_ours_are_not_ours(tmp_path: Path, nam
     folder = tmp_path / "DRUPELET" / "BB000002" / "AA000001"
     shutil.copy(folder / "00000001.DRP", folder / name)
     assert read(tmp_path, B, A) == [b"good"]
-    assert Stick(str(tmp_path), A).newest_own(B) == 1
+    assert Stick(str(tmp_path), A).newest_own(B, 0) == 1
 
 
 def test_a_stick_full_of_somebody_elses_mail(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def visit(root: str) -> "dict[str, int]":
             size = reader.read_into(frame)
     middle = gc.mem_alloc()
     stick.clean(A, 0)
-    newest = stick.newest_own(A)
+    newest = stick.newest_own(A, 0)
     writer = stick.writer(A, newest + 1, reader.number)
     code = OK
     for _ in range(frames):
@@ -79,7 +79,7 @@ def strange(root: str) -> "dict[str, int]":
         gc.collect()
         before = gc.mem_alloc()
         stick = Stick(folder, B)
-        assert stick.senders() == [A] and not stick.after(A, 0) and stick.newest_own(A) == 0
+        assert stick.senders() == [A] and not stick.after(A, 0) and stick.newest_own(A, 0) == 0
         ignored = stick.ignored
         del stick
         gc.collect()
@@ -161,7 +161,7 @@ def pull(image: bytearray, left: int, torn: int, frame: bytearray) -> "tuple[int
         bad += 1
     own = Stick("/usb", A)
     own.clean(B, 1)
-    if bundle(own.newest_own(B) + 1, 1, frame) != OK:
+    if bundle(own.newest_own(B, 0) + 1, 1, frame) != OK:
         bad += 1
     vfs.umount("/usb")
     return (1 if reached else code), bad, whole

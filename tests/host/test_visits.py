@@ -15,6 +15,7 @@ from drupelet_host.cas import FolderStore
 from drupelet_host.config import Peer
 from drupelet_host.output import Output
 from drupelet_host.remote_log_home import feed_root, open_folder
+from drupelet_transports import stick
 from host.conftest import Home, share_keys
 
 MakeHome = Callable[..., Home]
@@ -161,3 +162,19 @@ def test_the_key_of_a_feed_that_cannot_be_made_is_one_line(
         assert "No space left" in agent.remote_log("push", str(usb))["error"]
     root = feed_root(agent.config)
     assert len(root) == 32 and feed_root(agent.config) == root
+
+
+def test_more_bundles_than_are_looked_at_do_not_make_each_the_whole_log(
+    homes: list[Home], agent: Agent, usb: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer does not come for months; all of it is read when it does."""
+    monkeypatch.setattr(stick, "_NAMES_MAX", 4)
+    sizes = []
+    for number in range(20):
+        homes[0].put(f"reading {number:02}")
+        assert agent.visit(usb)["safe_to_unplug"]
+        sizes.append(max((usb / "DRUPELET").rglob("*.DRP")).stat().st_size)
+    assert max(sizes) < 2 * min(sizes)
+    monkeypatch.undo()
+    visit_alone(config.load(homes[1].path), usb)
+    assert len(homes[1].log()) == 20

@@ -72,7 +72,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     a, b = Stick(str(tmp_path), A), Stick(str(tmp_path), B)
     assert a.present()
     assert a.senders() == []
-    assert a.newest_own(B) == 0
+    assert a.newest_own(B, 0) == 0
     write(tmp_path, A, B, 1, FRAMES)
     write(tmp_path, A, B, 2, [b"more"])
     write(tmp_path, C, B, 9, [b"other exporter"])
@@ -80,12 +80,12 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert read(b, A) == [(1, 0, True, FRAMES), (2, 0, True, [b"more"])]
     assert read(b, A, after=1) == [(2, 0, True, [b"more"])]
     assert read(b, C) == [(9, 0, True, [b"other exporter"])]
-    assert a.newest_own(B) == 2
+    assert a.newest_own(B, 0) == 2
     # Back at A with B's answer: what B has seen may go, C's stays.
     write(tmp_path, B, A, 1, [b"answer"], seen=2)
     ((_, seen, _, _),) = read(a, B)
     assert a.clean(B, seen) == OK
-    assert a.newest_own(B) == 0
+    assert a.newest_own(B, 0) == 0
     assert read(b, A) == []
     assert len(read(b, C)) == 1
     assert (b.ignored, b.foreign, b.damaged) == (0, 0, 0)
@@ -119,7 +119,7 @@ def test_pulled_at_every_byte(tmp_path: Path) -> None:
                 assert (cut >= 22 + 9) == (len(kept) >= 1)
             # The sender's next visit goes on, and tidies up.
             own = Stick(str(copy), A)
-            number = own.newest_own(B) + 1
+            number = own.newest_own(B, 0) + 1
             assert number == (3 if ending == "DRP" else 2)
             assert own.clean(B, 1) == OK
             write(copy, A, B, number, [b"again"])
@@ -232,16 +232,16 @@ def test_what_is_remembered_belongs_to_one_visit(tmp_path: Path) -> None:
     stick = Stick(str(mount), A)
     assert stick.present()
     assert stick.clean(B, 1) == OK
-    assert (stick.newest_own(B), stick.newest_own(C)) == (3, 0)
+    assert (stick.newest_own(B, 0), stick.newest_own(C, 0)) == (3, 0)
     assert stick.clean(B, 1) == OK
     mount.unlink()
     mount.symlink_to(two)
     assert stick.present()
-    assert stick.newest_own(B) == 1
+    assert stick.newest_own(B, 0) == 1
     assert stick.clean(B, 0) == OK
     assert stick.writer(B, 1, 0).finish() == E_STORAGE
     assert stick.writer(B, 2, 0).finish() == OK
-    assert stick.newest_own(B) == 2
+    assert stick.newest_own(B, 0) == 2
 
 
 def test_links_on_a_stick_lead_nowhere(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_gone_read_only_and_no_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     stick = Stick(str(root), A)
     assert not stick.present()
     assert stick.writer(B, 1, 0).finish() == E_STORAGE
-    assert (stick.senders(), stick.newest_own(B), stick.clean(B, 9), read(stick, B)) == (
+    assert (stick.senders(), stick.newest_own(B, 0), stick.clean(B, 9), read(stick, B)) == (
         [],
         0,
         OK,

@@ -121,7 +121,7 @@ class SealedVisit:
         least = max(link.bundle_out, link.peer_seen, epoch)
         stick.number_max = least + AHEAD_MAX
         stick.clean(peer_id, link.peer_seen)
-        newest = stick.newest_own(peer_id)
+        newest = stick.newest_own(peer_id, link.bundle_out)
         link.visit(self._now_ms(), newest < link.bundle_out)
         number = max(least, newest) + 1
         if number > NUMBER_MAX:

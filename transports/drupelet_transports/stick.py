@@ -189,10 +189,7 @@ class Stick:
         self._writer = BundleWriter(self)
 
     def present(self) -> bool:
-        """Whether there is a folder at the root; call it first in every visit.
-
-        What was remembered of the last stick is forgotten here.
-        """
+        """Whether there is a folder at the root; first in a visit: the last stick is forgotten."""
         self.forget()
         try:
             return os.stat(self._root)[0] & 0xF000 == 0x4000
@@ -230,11 +227,14 @@ class Stick:
         self._writer.begin(receiver_id, number, seen)
         return self._writer
 
-    def newest_own(self, receiver_id: "bytes | bytearray") -> int:
-        """The highest number of our bundles for that receiver on this stick; 0 for none."""
+    def newest_own(self, receiver_id: "bytes | bytearray", last: int) -> int:
+        """The highest number of our bundles for that receiver, 0 for none; not below `last` if
+        that is there, among however many names."""
         if self._told or not self.knows(receiver_id):
             self._look(receiver_id, -1)
         self._told = True
+        if self.known_newest < last and _exists(self.file(receiver_id, self.own_id, last)):
+            self.known_newest = last
         return self.known_newest
 
     def knows(self, receiver_id: "bytes | bytearray") -> bool:

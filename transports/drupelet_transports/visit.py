@@ -59,7 +59,7 @@ class Visit:
         least = max(link.bundle_out, link.peer_seen)
         stick.number_max = least + AHEAD_MAX
         stick.clean(peer_id, link.peer_seen)
-        newest = stick.newest_own(peer_id)
+        newest = stick.newest_own(peer_id, link.bundle_out)
         link.visit(self._now_ms(), newest < link.bundle_out)
         # A power cut between the rename and the save leaves a bundle that we do not remember.
         number = max(least, newest) + 1

@@ -218,7 +218,7 @@ class StickView:
         files = [(n, self.stick.files[self.own_id, bytes(sender_id), n]) for n in found]
         return _Reader(files)
 
-    def newest_own(self, receiver_id: bytes) -> int:
+    def newest_own(self, receiver_id: bytes, _last: int) -> int:
         """The highest number of our bundles for that receiver; 0 for none."""
         return max(self._numbers(bytes(receiver_id), self.own_id), default=0)
 
