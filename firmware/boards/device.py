@@ -125,7 +125,6 @@ class Device:
 
     def left_ms(self, now_ms: int) -> int:
         """Milliseconds until the next reading is due."""
-        """Milliseconds until the next reading is due."""
         left_ms = elapsed_ms(self.due_ms, now_ms)
         return left_ms if left_ms < 1 << 29 else 0
 

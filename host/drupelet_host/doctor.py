@@ -17,7 +17,7 @@ from drupelet.errors import DrupeletError
 from drupelet.limits import SEAL_REVOKE_SENDS
 from drupelet_host import clock, config, control, database, private
 from drupelet_host.config import Config
-from drupelet_host.key_view import UNANSWERED_MANY, peer_rows
+from drupelet_host.key_view import HALF_REVOKED, UNANSWERED_MANY, peer_rows
 from drupelet_host.keys import CLASS_NAMES, ID_SIZE, class_of, lost_keys
 from drupelet_host.log_view import last_status
 from drupelet_host.member import CLONES
@@ -137,7 +137,7 @@ def _keys(settings: Config) -> Iterator[Check]:
             yield Check("keys", FAIL, f"{name}: no keys, and {carrier} goes sealed only",
                         f"`drupelet provision {name} --to ...`")  # fmt: skip
         elif row["keys"] == "damaged":
-            if row["note"].startswith("was revoked"):
+            if row["note"] == HALF_REVOKED:
                 yield Check("keys", FAIL, f"{name}: {row['note']}", f"`drupelet revoke {name}`")
             else:
                 yield Check("keys", FAIL, *lost_keys(name, class_of(carrier)))

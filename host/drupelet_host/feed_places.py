@@ -65,11 +65,9 @@ class Places:
             self._serve(parse_url(self._place), history)
 
     def _serve(self, url: Url, history: StoreNode | None) -> None:
-        if not self._path.is_symlink() and not self._path.exists():
-            self._keep(os.urandom(ACCESS_SIZE))
-        self.access = private.read(self._path, ACCESS_SIZE)
-        if len(self.access) != ACCESS_SIZE:
-            raise StorageError(f"{self._path}: cut short; put it back, or remove it for a new one")
+        self.access = private.secret(
+            self._path, ACCESS_SIZE, "put it back, or remove it for a new one"
+        )
         member = self._member
         # What the node has open is committed first: a write that fails takes nothing of it along.
         store = SqliteRemoteStore(member.store.connection, settle=member.commit)

@@ -8,6 +8,8 @@ from drupelet_host.keys import CLASS_NAMES, ChainState, class_of, is_whole, know
 
 # A chain in which the peer has not been heard for so many epochs of ours.
 UNANSWERED_MANY = 8
+# A note: a cut left some of its keys.
+HALF_REVOKED = "was revoked, but not to the end: repeat `drupelet revoke`"
 
 
 def peer_rows(settings: Config) -> list[dict[str, Any]]:
@@ -79,7 +81,7 @@ def _unanswered(send: ChainState) -> int:
 
 def _note(states: list[ChainState]) -> str:
     if 0 < sum(state.revoked for state in states) < len(states):
-        return "was revoked, but not to the end: repeat `drupelet revoke`"
+        return HALF_REVOKED
     if any(state.waiting for state in states):
         return "rotating: the peer was not heard under the new keys yet"
     if any(state.issuer for state in states):

@@ -101,6 +101,20 @@ def read(path: Path, size_max: int) -> bytes:
     return content
 
 
+def secret(path: Path, size: int, remedy: str) -> bytes:
+    """A file of so many random bytes, made on first use. Raises PrivateError, or StorageError.
+
+    remedy: what to do when it was cut short, as by a power cut: everybody knows such a secret.
+    """
+    if not path.is_symlink() and not path.exists():
+        make_folder(path.parent)
+        replace(path, os.urandom(size))
+    content = read(path, size)
+    if len(content) != size:
+        raise StorageError(f"{path}: cut short; {remedy}")
+    return content
+
+
 def create(path: Path, content: bytes) -> None:
     """Write a new file, durably; FileExistsError when there is one."""
     fd = os.open(path, _NEW, _FILE_MODE)

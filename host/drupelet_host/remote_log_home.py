@@ -34,11 +34,11 @@ _TURNS_MAX = 1 << 16
 
 def feed_root(settings: Config) -> bytes:
     """The root of our feed; made on first use. Raises PrivateError or StorageError."""
-    path = settings.home / "keys" / FEED_KEY_NAME
-    if not path.is_symlink() and not path.exists():
-        private.make_folder(path.parent)
-        private.replace(path, os.urandom(ROOT_SIZE))
-    return private.read(path, ROOT_SIZE)
+    return private.secret(
+        settings.keys_path / FEED_KEY_NAME,
+        ROOT_SIZE,
+        "restore a copy, or remove it for the one that members know, or a new one",
+    )
 
 
 class HomeLog:

@@ -145,7 +145,7 @@ class SharedKeys:
             self.port.out.remove(peer_id)
         if peer_id not in self.port.heard:
             self.port.heard.append(peer_id)
-            self.port.keep()  # else with the next write: each hundred messages or so
+            self.port.keep()  # else it goes with the next write: a key epoch's
 
     def shut_out(self, peer_id: bytes) -> None:
         """Begin a chain that a listener does not get. Raises StorageError: it still reads ours.

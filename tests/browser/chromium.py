@@ -16,8 +16,10 @@ ANSWER_S = 60
 
 
 def find():
-    """Path of a Chromium, None where this machine has none."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
+    """Path of a Chromium, which `tools/setup --for-tests` installs."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    assert found, "no Chromium on this machine: run tools/setup --for-tests"
+    return found
 
 
 @contextmanager

@@ -9,8 +9,6 @@ from drupelet_tools.telemetry import report
 from drupelet_tools.telemetry.analyses_plan import battery_plan
 from telemetry import fleet, fleet_rows
 
-pytestmark = pytest.mark.skipif(chromium.find() is None, reason="no Chromium on this machine")
-
 DRAWN = "document.querySelectorAll('.chart[data-drawn=yes]').length"
 PLACES = "document.querySelectorAll('.chart').length"
 PHONE, DESK = 390, 1280

@@ -164,6 +164,15 @@ def test_the_key_of_a_feed_that_cannot_be_made_is_one_line(
     assert len(root) == 32 and feed_root(agent.config) == root
 
 
+@pytest.mark.parametrize("size", [0, 31])
+def test_the_key_of_a_feed_that_was_cut_short_is_none(agent: Agent, size: int) -> None:
+    """Of zero bytes everybody could make the keys of our pages."""
+    path = agent.config.keys_path / "feed.key"
+    private.replace(path, bytes(size))
+    with pytest.raises(StorageError, match=r"feed\.key: cut short; .* remove it"):
+        feed_root(agent.config)
+
+
 def test_more_bundles_than_are_looked_at_do_not_make_each_the_whole_log(
     homes: list[Home], agent: Agent, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,6 @@ groups.saw(group, handle)              for each event
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from drupelet.clients_command import (
     Command,
     CommandClient,
 )
-from drupelet.errors import DrupeletError, StorageError
+from drupelet.errors import DrupeletError
 from drupelet.node import SHARED, Node
 from drupelet_host import clock, private
 from drupelet_host.clients.carriers import CarrierGroup, Carriers
@@ -44,17 +43,12 @@ class CommandError(DrupeletError):
 
 def command_root(settings: Config) -> bytes:
     """The owner's root of command keys; made on first use. PrivateError or StorageError."""
-    path = settings.home / "keys" / COMMANDS_KEY_NAME
-    if not path.is_symlink() and not path.exists():
-        private.make_folder(path.parent)
-        private.replace(path, os.urandom(_ROOT_SIZE))
-    root = private.read(path, _ROOT_SIZE)
-    if len(root) != _ROOT_SIZE:  # as a power cut leaves it; everybody knows such a key
-        raise StorageError(
-            f"{path}: cut short; restore a copy, or remove it and give the boards new keys with"
-            " `drupelet command BOARD --key-to`"
-        )
-    return root
+    return private.secret(
+        settings.keys_path / COMMANDS_KEY_NAME,
+        _ROOT_SIZE,
+        "restore a copy, or remove it and give the boards new keys with"
+        " `drupelet command BOARD --key-to`",
+    )
 
 
 def find_peer(settings: Config, name: str) -> bytes:
