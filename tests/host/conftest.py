@@ -21,7 +21,7 @@ from drupelet.errors import StorageError
 from drupelet_host import config, database, mailbox, provision
 from drupelet_host.broker import Broker
 from drupelet_host.config import Config, Peer
-from drupelet_host.log_view import LogView
+from drupelet_host.log_view import LogView, last_status
 
 COMMAND = [sys.executable, "-m", "drupelet_host"]
 # Two cores that others use too; nothing here waits for a time to pass, only for facts.
@@ -60,7 +60,6 @@ class Home:
     def __init__(self, folder: Path, name: str, id: bytes, peers: tuple[Peer, ...] = ()) -> None:
         self.path = folder
         self.name = name
-        self.id = id
         self.id = id
         self.process: subprocess.Popen[bytes] | None = None
         config.create(Config(folder, name, id, "orchard", 50, None, peers))
@@ -114,15 +113,21 @@ class Home:
         wait_for(settled, f"acknowledgements of what {self.name} has")
 
     def start(self, *words: str) -> None:
-        """Start the agent and wait for its first line."""
+        """Start the agent and wait for what it first says of itself.
+
+        Without `--wait` all its carriers are up by then, and what an agent before it said is gone.
+        """
         assert self.process is None
+        begun_ms = time.time_ns() // 1_000_000
         with (self.path / "out.txt").open("ab") as out, (self.path / "err.txt").open("ab") as err:
-            before = len(self.events("started"))
             self.process = subprocess.Popen(
                 [*COMMAND, "agent", "--home", str(self.path), "--json", *words],
                 stdout=out, stderr=err,
             )  # fmt: skip
-        wait_for(lambda: len(self.events("started")) > before or self.check_alive(), "agent")
+        said = self.path / "status.json"
+        wait_for(
+            lambda: last_status(said).get("said_ms", 0) > begun_ms or self.check_alive(), "agent"
+        )
 
     def check_alive(self) -> bool:
         """Fail with what the agent said last when it has ended by itself."""

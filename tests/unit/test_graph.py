@@ -151,6 +151,32 @@ def test_a_flood_of_children_without_parents_leaves_room_for_a_whole_one() -> No
     assert len(pair.receiver.log()) == 1
 
 
+@pytest.mark.parametrize("entering", [0, 1])
+def test_a_parent_that_came_when_there_was_no_room_is_asked_for_again(entering: int) -> None:
+    """Though another child enters first: all that wait are looked at, not up to the first."""
+    whole = Pair()
+
+    def id_of(body: bytes) -> bytes:
+        whole.message(body)
+        return whole.receiver.log()[-1]
+
+    root, here = id_of(b"\x00root"), id_of(b"\x00here")
+    between = id_of(b"\x01" + root + b"between")
+    pair = Pair(pool=3)
+    children = [b"\x01" + between + b"waits"]
+    children.insert(entering, b"\x01" + here + b"enters")
+    for body in children:
+        pair.message(body)
+    assert sorted(pair.asked()["requests"]) == sorted([here, between])
+    pair.message(b"\x01" + root + b"between")
+    assert pair.receiver.node.refused == 1 and pair.receiver.node.pending_count() == 2
+    pair.now_ms += 4000
+    assert between not in pair.asked()["requests"], "it came"
+    pair.message(b"\x00here")
+    assert len(pair.receiver.log()) == 2 and pair.receiver.node.pending_count() == 1
+    assert between in pair.asked()["requests"]
+
+
 @pytest.mark.parametrize(
     "body",
     [b"\x09" + bytes(288), b"\xff" * 900, b"\x01" + bytes(31), b"\x04" + bytes(127), b"\x02x"],
