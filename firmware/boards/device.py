@@ -152,19 +152,23 @@ class Device:
     def _measure(self, now_ms: int) -> None:
         """Note what flash, carriers and battery went through since the last epoch."""
         box = self.box
-        store = self.node.store
         damaged = 0
         for transport, _link in self.live:
             damaged += transport.damaged
         self._tally(COUNT_DAMAGED, 0, damaged)
-        self._tally(COUNT_PROGRAMS, 1, store.programs)
-        self._tally(COUNT_ERASES, 2, store.erases)
+        self.count_flash()
         if self.battery is not None:
             millivolts = self.battery.millivolts()
             apart = millivolts - self._millivolts
             if millivolts and (apart >= _BATTERY_STEP_MV or -apart >= _BATTERY_STEP_MV):
                 self._millivolts = millivolts
                 box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
+
+    def count_flash(self) -> None:
+        """Note what the flash went through since the last time."""
+        store = self.node.store
+        self._tally(COUNT_PROGRAMS, 1, store.programs)
+        self._tally(COUNT_ERASES, 2, store.erases)
 
     def _tally(self, index: int, row: int, total: int) -> None:
         """Count what a total has grown by since it was last asked for."""

@@ -1,7 +1,7 @@
 """Deep sleep: what must not be lost goes into memory that outlives RAM; all else goes.
 
-Order at a wake: `wake` after `store.open` and before `node.boot`; `go_on` once the links are made;
-then `due_ms` tells when the next reading is due. docs/SPEC.md 10.3 has the bytes.
+Order at a wake: `wake` after `store.open` and before `node.boot`; `start` once the links are made.
+docs/SPEC.md 10.3 has the bytes.
 """
 
 from drupelet._compat import const
@@ -11,6 +11,7 @@ from drupelet.limits import (
     RTC_SIZE_MAX,
     SNAPSHOT_KEYS_SIZE,
     SNAPSHOT_SHORT_SIZE,
+    WAIT_MS_MAX,
     WAKE_STATE_SIZE_MAX,
 )
 from drupelet.memory import crc32_into, equal, fill, get_u16, put_u16
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from boards.ports import RtcPort
     from drupelet.blackbox import BlackBox
     from drupelet.duty import WakePlan
-    from drupelet.link import Link
-    from drupelet.node import Node
     from drupelet.ports import StorePort
     from drupelet.seal import Seal
 
@@ -47,7 +46,7 @@ class Sleeper:
         assert 0 < contact_ms <= window_ms
         self.plan = plan
         self.resumed = False
-        self.slept_ms = 0
+        self._slept_ms = 0
         self._snapshot = Snapshot(device_id)
         self._rtc = rtc
         self._window_ms = window_ms
@@ -68,33 +67,30 @@ class Sleeper:
         self._woke_ms = self._heard_ms = now_ms
         size = self._rtc.load_into(self._buf)
         if size:
-            self.slept_ms = self._rtc.slept_ms
+            self._slept_ms = self._rtc.slept_ms
             self._form_long = size > SNAPSHOT_SHORT_SIZE
             self.resumed = self._snapshot.read(self._buf, size, store) == OK
         self._rtc.forget()  # good once: before anything is sent
         return self.resumed
 
     def start(self, device: "Device") -> None:
-        """Take up clocks, back-off and keys; the next reading has its own time."""
+        """Take up clocks, back-off, plan and keys; the next reading has its own time.
+
+        A link's keys go on in their epoch where the snapshot was long: a wake without a write.
+        """
         now_ms = device.clock.now_ms()
-        self.go_on(device.node, [link for _transport, link in device.live], now_ms)
+        away_ms = self._away_ms(now_ms)
+        device.due_ms = (now_ms + self._left_ms(away_ms)) & 0x3FFFFFFF
+        if not self.resumed:
+            return
+        links = [link for _transport, link in device.live]
+        self._snapshot.apply(self._buf, device.node.core, links, self.plan, now_ms, away_ms)
         seal = _live_seal(device)
-        if seal is not None:
-            self.go_on_seal(seal)
-        device.due_ms = (now_ms + self.due_ms) & 0x3FFFFFFF
-
-    def go_on(self, node: "Node", links: "list[Link]", now_ms: int) -> None:
-        """Set clocks, back-off and plan as they were."""
-        if self.resumed:
-            self._snapshot.apply(self._buf, node.core, links, self.plan, now_ms, self.slept_ms)
-
-    def go_on_seal(self, seal: "Seal") -> None:
-        """Have a link's keys go on in their epoch: a wake without a write for it."""
-        if self.resumed and self._form_long:
+        if seal is not None and self._form_long:
             from drupelet.seal_sleep import import_from
 
             import_from(seal, self._buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE)
-            seal.grow_old((self.slept_ms >> 16) + 1)
+            seal.grow_old((away_ms >> 16) + 1)
 
     def go_on_box(self, box: "BlackBox", now_ms: int) -> bool:
         """Have the black box go on in its block; False: it begins anew, what it held is lost."""
@@ -108,14 +104,16 @@ class Sleeper:
         crc32_into(crc, 0, buf, _BOX_AT - 2, end - _BOX_AT + 2, True)
         if not equal(crc, 0, buf, end, _CRC_SIZE):
             return False
-        box.wake_from(buf, _BOX_AT, end, now_ms, self.slept_ms)
+        box.wake_from(buf, _BOX_AT, end, now_ms, self._away_ms(now_ms))
         return True
 
-    @property
-    def due_ms(self) -> int:
-        """Milliseconds after this boot at which the next reading is due."""
-        left_ms = self._rtc.due_ms - self.slept_ms
-        return left_ms if self.resumed and left_ms > 0 else 0
+    def _away_ms(self, now_ms: int) -> int:
+        """How long ago the sleep began: what the start took since the wake belongs to it."""
+        return min(self._slept_ms + elapsed_ms(now_ms, self._woke_ms), WAIT_MS_MAX)
+
+    def _left_ms(self, away_ms: int) -> int:
+        """Milliseconds until the next reading is due."""
+        return max(self._rtc.due_ms - away_ms, 0) if self.resumed else 0
 
     # --- awake ---
 
@@ -157,36 +155,32 @@ class Sleeper:
     # --- asleep ---
 
     def rest(self, device: "Device", rest_ms: int) -> None:
-        """Deep sleep of a device: RAM is gone; returns only if the store fails."""
+        """Deep sleep of a device: RAM is gone; returns only if the store fails, then awake.
+
+        The keys of the first live link go on at the next wake; those of others begin an epoch.
+        """
+        node = device.node
+        core = node.core
         now_ms = device.clock.now_ms()
         device.box.state(now_ms, _DEEP_SLEEP)
+        device.count_flash()  # what was synced since the reading
         device.drain()
-        links = [link for _transport, link in device.live]
-        left_ms = device.left_ms(now_ms)
-        seal = _live_seal(device)
-        self.sleep(device.node, links, seal, device.box, now_ms, rest_ms, left_ms)
-
-    def sleep(
-        self, node: "Node", links: "list[Link]", seal: "Seal | None", box: "BlackBox",
-        now_ms: int, wait_ms: int, due_ms: int,
-    ) -> None:  # fmt: skip
-        """Deep sleep: does not return, unless the store fails; then there is none.
-
-        `seal`: whose keys go on at the next wake; those of other links begin an epoch.
-        """
-        core = node.core
         if core.store.barrier() != OK:
             return
+        device.count_flash()  # goes along with a black box that is kept
+        left_ms = device.left_ms(now_ms)
         buf = self._buf
         size = 0
         if self._rtc.size >= WAKE_STATE_SIZE_MAX:
             fill(buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE, 0)
+            seal = _live_seal(device)
             if seal is not None:
                 from drupelet.seal_sleep import export_into
 
                 export_into(seal, buf, self._snapshot.keys_at)
             room = self._snapshot.state_room(core.members.peers)
             state_size = core.window.pack(room)
+            links = [link for _transport, link in device.live]
             size = self._snapshot.write(buf, core, links, self.plan, state_size, now_ms)
         if size <= 0:
             if node.save(now_ms) != OK:
@@ -195,8 +189,8 @@ class Sleeper:
             if self._rtc.size >= SNAPSHOT_SHORT_SIZE:
                 size = self._snapshot.write_short(buf, core, self.plan, now_ms)
         if size and len(buf) > _BOX_AT:
-            size = self._rest_box(box) or size
-        self._rtc.deep_sleep(buf, size, wait_ms, due_ms)
+            size = self._rest_box(device.box) or size
+        self._rtc.deep_sleep(buf, size, rest_ms, left_ms)
 
     def _rest_box(self, box: "BlackBox") -> int:
         """Put the black box behind the snapshot; the size of both, 0 if it has no room."""

@@ -165,12 +165,17 @@ class Member:
 
     def _begin_box(self, now_ms: int) -> None:
         box = self.box
-        box.wall(now_ms, clock.wall_ms().to_bytes(6, "little"), _WALL_UNCERTAINTY)
+        self._tell_time(now_ms)
         box.log(now_ms, _CODE_BOOT, 0, self.boot, 0, 0)
         box.log(now_ms, _CODE_DESCRIPTOR, _FIELD_BOARD, _BOARD_HOST, 0, 0)
         epoch_ms = self.config.epoch_ms
         box.log(now_ms, _CODE_DESCRIPTOR, _FIELD_EPOCH_MS, 0, epoch_ms >> 16, epoch_ms & 0xFFFF)
         box.state(now_ms, _STATE_IDLE)
+
+    def _tell_time(self, now_ms: int) -> None:
+        """Each segment says what the wall clock says as it begins, which may be set meanwhile."""
+        wall_ms = max(0, clock.wall_ms())
+        self.box.wall(now_ms, wall_ms.to_bytes(6, "little"), _WALL_UNCERTAINTY)
 
     # --- links ---
 
@@ -296,6 +301,7 @@ class Member:
         for link in self.node.links:
             if link.peer >= 0 and not link.visits:  # a topic has links of its own
                 link.turn(now_ms)
+        self._tell_time(now_ms)
         self.box.state(now_ms, _STATE_IDLE)
         self.drain_box()
         self._keep_contacts()

@@ -1,5 +1,6 @@
 """The member without carriers: what is given again after a crash, and the outbox's one way out."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from drupelet.blackbox import CODE_BATTERY
 from drupelet.errors import CapacityError, StorageError
+from drupelet.limits import EVENTS_PER_BLOCK
 from drupelet_host import clock, config, mailbox
 from drupelet_host.config import Config, Peer
+from drupelet_host.log_view import LogView
 from drupelet_host.member import Member
 from drupelet_host.parse import split_body
+from drupelet_tools.telemetry.decode import Header, read_header
 
 
 @pytest.fixture
@@ -157,3 +162,27 @@ def test_a_budget_leaves_room_for_the_carrier(settings: Config) -> None:
             assert (live.link.budget is None) == (budget == 0)
             assert 64 <= live.frame_size_max <= (budget or 1024)
     member.close(clock.now_ms())
+
+
+def test_a_clock_that_is_set_while_the_agent_runs_is_told_to_the_black_box(
+    settings: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Raspberry Pi has no clock of its own: it starts with that of its last run."""
+    member = Member(settings)
+    wall_ms = clock.wall_ms() + 30 * 86_400_000
+    monkeypatch.setattr(clock, "wall_ms", lambda: wall_ms)
+    while member.box.segment_number < 3:
+        now_ms = clock.now_ms()
+        for _ in range(EVENTS_PER_BLOCK):
+            member.box.log(now_ms, CODE_BATTERY, 0, 3700, 0, 0)
+        member.epoch(now_ms)
+    member.close(clock.now_ms())
+    with contextlib.closing(LogView(settings.home)) as view:
+        view.export_telemetry(tmp_path / "boxes")
+    first, *others = [
+        read_header(path.read_bytes()) for path in sorted((tmp_path / "boxes").glob("*.dbx"))
+    ]
+    assert isinstance(first, Header) and first.wall_ms < wall_ms - 86_400_000
+    for header in others:
+        assert isinstance(header, Header) and abs(header.wall_ms - wall_ms) < 60_000
+    assert len(others) >= 2

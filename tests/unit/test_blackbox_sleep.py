@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from boards.sleep import Sleeper
 from drupelet.blackbox import (
     CODE_BATTERY,
     COUNT_CREATED,
@@ -12,7 +13,7 @@ from drupelet.blackbox import (
     STATE_SEND,
     BlackBox,
 )
-from drupelet.limits import RTC_SIZE_MAX
+from drupelet.limits import RTC_SIZE_MAX, WAIT_MS_MAX
 
 DEVICE = b"\x0a\x0b\x0c\x0d"
 
@@ -65,3 +66,39 @@ def test_no_room_is_told() -> None:
     assert box.rest_into(kept, 0, 64) == 52  # 32, one event, one counter
     assert box.rest_into(kept, 0, 51) == 0
     assert box.rest_into(kept, 0, 43) == 0
+
+
+class RoomyRtc:
+    """Memory with room for the black box, after a sleep of a minute."""
+
+    size = RTC_SIZE_MAX
+    slept_ms = 60_000
+    due_ms = 90_000
+
+
+def sleeper_of(woke_ms: int) -> Sleeper:
+    sleeper = Sleeper(DEVICE, RoomyRtc(), 1000, 200, None)
+    sleeper.resumed = True
+    sleeper._slept_ms = RoomyRtc.slept_ms
+    sleeper._woke_ms = woke_ms
+    return sleeper
+
+
+def last_block(box: BlackBox, now_ms: int) -> bytes:
+    box.state(now_ms, STATE_IDLE)
+    assert box.finish() and box.ready
+    return bytes(box.block)
+
+
+def test_what_the_start_takes_after_a_wake_belongs_to_the_sleep() -> None:
+    """Else a board's clock and its schedule fall behind by it at each wake."""
+    awake, box = BlackBox(DEVICE, 3, 2), BlackBox(DEVICE, 3, 2)
+    for one in (awake, box):
+        one.state(5000, STATE_DEEP_SLEEP)
+    sleeper = sleeper_of(70)
+    assert sleeper._rest_box(box)
+    woken = BlackBox(DEVICE, 3, 2)
+    assert sleeper.go_on_box(woken, 370)
+    assert last_block(woken, 370) == last_block(awake, 5000 + 60_000 + 300)
+    assert sleeper._left_ms(sleeper._away_ms(370)) == 90_000 - 60_000 - 300
+    assert sleeper._away_ms(1 << 29) <= WAIT_MS_MAX, "more than a snapshot takes up"

@@ -25,7 +25,8 @@ class Rtc:
         last = sys.argv[-1]
         self._woke = last.startswith(_WOKE)
         if self._woke:
-            self.slept_ms = int(last[len(_WOKE) :])
+            began_ms = int(last[len(_WOKE) :])
+            self.slept_ms = time.ticks_diff(time.ticks_ms(), began_ms)
 
     def load_into(self, buf: bytearray) -> int:
         """Copy what the last sleep left to `buf`; its size."""
@@ -57,12 +58,16 @@ class Rtc:
         with open(self._path, "wb") as file:
             file.write(head)
             file.write(memoryview(buf)[:size])
+        began_ms = time.ticks_ms()
         time.sleep_ms(wait_ms)
-        _replace(wait_ms)
+        _replace(began_ms)
 
 
-def _replace(slept_ms: int) -> None:
-    """Run the same command again in this process, with how long it slept as its last argument."""
+def _replace(began_ms: int) -> None:
+    """Run the same command again in this process, with when it fell asleep as its last argument.
+
+    Its clock goes on meanwhile, so that the sleep has its true length, the start included.
+    """
     import ffi
     import uctypes
 
@@ -70,7 +75,7 @@ def _replace(slept_ms: int) -> None:
         arguments = [word for word in file.read().split(b"\0") if word]
     if arguments[-1].startswith(_WOKE.encode()):
         arguments.pop()
-    arguments.append(_WOKE.encode() + str(slept_ms).encode())
+    arguments.append(_WOKE.encode() + str(began_ms).encode())
     texts = [word + b"\0" for word in arguments]
     # The array of pointers that execv wants, NULL last.
     pointers = struct.pack("%dP" % (len(texts) + 1), *[uctypes.addressof(t) for t in texts], 0)
