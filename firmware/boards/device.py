@@ -43,10 +43,15 @@ _SENSOR = const(6)
 # What an error befell (docs/SPEC.md 6.1).
 _PUBLISHING = const(1)
 _SAVING = const(2)
+_E_SENSOR = const(4)  # beside those of drupelet.errors
 # A battery is noted when it has moved by this much: noise makes no events.
 _BATTERY_STEP_MV = const(10)
-# A carrier that could not take a whole frame is served again after this.
+# A carrier that could not take a whole frame is served again after this; one that takes nothing,
+# as a port that nobody reads, less and less often.
 _BUSY_MS = const(5)
+_BUSY_MS_MAX = const(100)
+# A stick that was plugged in is found within this: who carries it waits beside it.
+_STICK_MS = const(1000)
 # Events handed to the client in one turn, so that carriers are served in between.
 _EVENTS_PER_TURN = const(32)
 
@@ -82,6 +87,7 @@ class Device:
         self.sleeper: "Sleeper | None" = None  # of a device that sleeps deeply
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
         self.events: "Node | BoardCommands" = node  # whose events `consume` takes
+        self._busy_ms = _BUSY_MS
         self._totals = [0, 0, 0]  # damaged frames, flash programs and erases that were counted
         self.due_ms = clock.now_ms()
 
@@ -115,13 +121,23 @@ class Device:
             self.socket.look(self)
         if self.consume():
             return 0
-        now_ms = self.clock.now_ms()
-        wait_ms = self.node.wake_ms(now_ms)
-        for transport, _link in self.live:
+        return self._wait_ms(self.clock.now_ms())
+
+    def _wait_ms(self, now_ms: int) -> int:
+        """How long nothing is due, unless something comes in or a carrier comes up."""
+        wait_ms = self.left_ms(now_ms)
+        if self.socket is not None:
+            wait_ms = min(wait_ms, _STICK_MS)
+        if self.sleeper is not None:
+            wait_ms = min(wait_ms, self.sleeper.turn_ms(now_ms))
+        busy = False
+        for transport, link in self.live:
             if transport.pending_size:
-                wait_ms = _BUSY_MS
-        left_ms = self.left_ms(now_ms)
-        return wait_ms if wait_ms < left_ms else left_ms
+                busy = True
+            elif transport.up:
+                wait_ms = min(wait_ms, link.wake_ms(now_ms))
+        self._busy_ms = min(2 * self._busy_ms, _BUSY_MS_MAX) if busy else _BUSY_MS
+        return min(wait_ms, self._busy_ms) if busy else wait_ms
 
     def left_ms(self, now_ms: int) -> int:
         """Milliseconds until the next reading is due."""
@@ -134,8 +150,11 @@ class Device:
             if seal.flags & PEER_LOST:
                 self._show_again(seal, link, now_ms)
         self.box.state(now_ms, _SENSOR)
-        if self.source.ready(self.own):
-            self._publish(now_ms)
+        try:
+            if self.source.ready(self.own):
+                self._publish(now_ms)
+        except (OSError, ValueError):  # a sensor that does not answer may do so in the next epoch
+            self.box.log(now_ms, CODE_ERROR, _E_SENSOR, _PUBLISHING, 0, 0)
         free = gc.mem_free()
         if free < self.heap_low:
             self.heap_low = free
@@ -236,8 +255,10 @@ class Device:
             box.state(self.clock.now_ms(), _IDLE)
 
     def _send_due(self, transport: "Transport", link: "Link") -> None:
-        """Send what is due while the carrier takes it; one that is down loses the frame, and
-        later epochs send it again."""
+        """Send what is due while the carrier takes it. What is due stays so while it is down."""
+        if not transport.up:
+            link.turn(self.clock.now_ms())
+            return
         frame = self._out
         while not transport.pending_size:
             size = link.poll_into(frame, self.clock.now_ms())

@@ -8,7 +8,7 @@ provisioned by cable, heals a board that somebody had in hand.
 import binascii
 
 from drupelet._compat import const
-from drupelet.errors import E_PEER, E_STORAGE, OK
+from drupelet.errors import E_PEER, E_STORAGE, OK, StorageError
 from drupelet.memory import equal, get_u16
 from drupelet.seal_record import RECORD_SIZE, is_sound
 
@@ -23,9 +23,14 @@ _CHAINS = const(4)
 
 
 def has_keys(ring: "list[BoardKeys]") -> bool:
-    """Whether a board was provisioned: all four chains of one peer at least, revoked or not."""
+    """Whether a board was provisioned: all four chains of one peer at least, revoked or not.
+
+    Raises StorageError when the flash does not say: who has keys takes none from whoever asks.
+    """
     record = bytearray(RECORD_SIZE)
     for keys in ring:
+        if not keys.is_readable():
+            raise StorageError("the keys cannot be read: look at its flash")
         found = 0
         for row in range(ROWS):
             found += keys.load(row, record) == OK
@@ -52,6 +57,17 @@ class BoardKeys:
         self._ring = ring
         ring.append(self)
 
+    def is_readable(self) -> bool:
+        """False when there is a file, or may be one, and the flash does not give it."""
+        files = self._files
+        size = files.size(self._name)
+        file = files.open(self._name, False) if size >= 0 else size
+        if file >= 0:
+            size = files.read_into(file, 0, self._scratch, 0, RECORD_SIZE)
+            files.close(file)
+            return size >= 0
+        return size == -1
+
     def load(self, row: int, out: bytearray) -> int:
         """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
         files = self._files
@@ -69,7 +85,11 @@ class BoardKeys:
         files = self._files
         if files.size(self._part) >= 0:
             files.remove(self._part)  # of a save that was cut
-        old = files.open(self._name, False) if files.size(self._name) >= 0 else -1
+        old = files.size(self._name)
+        if old >= 0:
+            old = files.open(self._name, False)
+        if old < -1:
+            return old  # it holds other records, which a failed read must not cost
         new = files.open(self._part, True)
         code = self._copy(old, new, row, record) if new >= 0 else new
         if old >= 0:
@@ -97,6 +117,8 @@ class BoardKeys:
                 count = 0
                 if old >= 0:
                     count = files.read_into(old, i * RECORD_SIZE, scratch, 0, RECORD_SIZE)
+                if count < 0:
+                    return count
                 if count != RECORD_SIZE:
                     for at in range(RECORD_SIZE):
                         scratch[at] = 0

@@ -58,6 +58,16 @@ class RtcPort(Protocol):
         """Keep `buf[:size]` and `due_ms`, lose all RAM, boot again after `wait_ms`."""
 
 
+class KeeperPort(Protocol):
+    """What keeps a carrier up: a broker's connection, or a line that may be unplugged."""
+
+    def maintain(self, now_ms: int) -> object:
+        """Open it where it is time; never waits."""
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long `maintain` may be left alone if no bytes come in."""
+
+
 class ConsolePort(Protocol):
     """Where a board without keys is spoken to."""
 

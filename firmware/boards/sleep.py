@@ -136,12 +136,20 @@ class Sleeper:
             return True
         return elapsed_ms(now_ms, self._heard_ms) < self._contact_ms
 
+    def turn_ms(self, now_ms: int) -> int:
+        """Milliseconds until `rest_ms` may say something else, if nothing comes in."""
+        left_ms = self._window_ms - elapsed_ms(now_ms, self._woke_ms)
+        if left_ms <= 0:
+            return WAIT_MS_MAX
+        contact_ms = self._contact_ms - elapsed_ms(now_ms, self._heard_ms)
+        return contact_ms if 0 < contact_ms < left_ms else left_ms
+
     def rest_ms(self, device: "Device") -> int:
         """How long a device may sleep deeply from now on; 0: something keeps it awake."""
         now_ms = device.clock.now_ms()
         outstanding = False
         for transport, link in device.live:
-            if transport.pending_size:
+            if transport.pending_size and elapsed_ms(now_ms, self._woke_ms) < self._window_ms:
                 return 0
             if link.plan is None and device.node.core.window.queued[link.peer]:
                 outstanding = True

@@ -57,7 +57,8 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
     found = url in urls
     client = setup.carriers[urls.index(url)] if found else setup.open_carrier({"url": url})
     transport = client.transport(name, name)
-    board.clients.append((client, transport))
+    board.brokers.append(client)
+    board.serve(client, transport)
     return transport
 
 

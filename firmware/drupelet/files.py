@@ -50,7 +50,10 @@ class Files:
         raise NotImplementedError
 
     def size(self, name: str) -> int:
-        """Bytes in the file, unflushed ones of an open file not always counted; -1 for none."""
+        """Bytes in the file, unflushed ones of an open file not always counted; -1 for none.
+
+        E_STORAGE when the flash does not say: what is there must not be taken for gone.
+        """
         raise NotImplementedError
 
     def rename(self, old: str, new: str) -> int:

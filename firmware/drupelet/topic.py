@@ -53,7 +53,7 @@ class Topic:
     visits = False
     interactive = False
     closed = False
-    up = True  # its carrier; the owner says when it is not
+    up = True  # its carrier: polled; else the owner calls `turn`
     peer = -1  # of nobody alone
     plan = None
 
@@ -76,7 +76,6 @@ class Topic:
         self._leader = links[0].peer  # by whose clock epochs are counted
         self._train = FRAMES_PER_EPOCH_MAX
         self._epoch = self._now_epoch()
-        self._firm = False
         self._long = bytearray(node.core.slots.count)  # 1: fits no frame
         self._after = [0] * node.core.slots.count  # the epoch before which it is not sent again
         self._ack_epoch = -1  # when acknowledgements leave at the latest; -1: none is owed
@@ -115,13 +114,12 @@ class Topic:
 
     def remove(self, id: "bytes | bytearray") -> None:
         """Somebody listens no more."""
-        size = _SENDER_SIZE
-        row = find(self._ids, size, len(self.links), id, 0, size)
+        row = find(self._ids, _SENDER_SIZE, len(self.links), id, 0, _SENDER_SIZE)
         if row >= 0:
             gone = self.links.pop(row)
             if gone.peer == self._leader and self.links:
                 self._follow(self.links[0].peer)
-            self._ids = self._ids[: row * size] + self._ids[(row + 1) * size :]
+            self._ids = self._ids[: row * _SENDER_SIZE] + self._ids[(row + 1) * _SENDER_SIZE :]
 
     def _follow(self, peer: int) -> None:
         """Count epochs by this listener's clock: what was sent when is forgotten."""
@@ -176,8 +174,7 @@ class Topic:
         Who hears the answer in the meantime keeps still: it counts as a send of its own.
         """
         self._speaker.on_request(buf, at)
-        core = self.core
-        slot = core.slots.find(buf, at)
+        slot = self.core.slots.find(buf, at)
         if slot >= 0:
             wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX if self._is_theirs(slot) else 0
             self._not_before(slot, wait)
@@ -204,13 +201,18 @@ class Topic:
 
     # --- out ---
 
-    def poll_into(self, frame: bytearray, now_ms: int) -> int:
-        """Write the next frame due; its size, or 0. One payload per epoch for all listeners."""
+    def turn(self, now_ms: int, up: bool = False) -> None:
+        """Let time pass, as while its carrier is down: what goes another way goes there."""
+        self.up = up
         for link in self.links:
             self.core.now_ms = now_ms
             link.turn(now_ms)
             self.attention = self.attention or link.attention
             link.attention = False  # the topic's own from now on
+
+    def poll_into(self, frame: bytearray, now_ms: int) -> int:
+        """Write the next frame due; its size, or 0. One payload per epoch for all listeners."""
+        self.turn(now_ms, True)
         epoch = self.core.clocks.advance(self._leader, now_ms)
         if epochs_since(epoch, self._epoch):
             self._epoch = epoch
@@ -230,9 +232,7 @@ class Topic:
             self._seen_changes = self._changes()
             return 0
         self._train -= 1
-        if self._firm and self.core.store.barrier() != OK:
-            return 0
-        return end
+        return 0 if self._firm and self.core.store.barrier() != OK else end
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
         """Write the next id that we owe any listener: it informs them all."""

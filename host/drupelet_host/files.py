@@ -74,8 +74,10 @@ class HostFiles(Files):
     def size(self, name: str) -> int:
         try:
             return (self._folder / name).stat().st_size
-        except OSError:
+        except FileNotFoundError:
             return -1
+        except OSError:
+            return E_STORAGE
 
     def rename(self, old: str, new: str) -> int:
         try:

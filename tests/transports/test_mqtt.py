@@ -199,6 +199,54 @@ def test_the_broker_goes_and_comes_back(make: Make) -> None:
     assert client.maintain(now_ms()) == E_CLOSED
 
 
+def test_a_board_that_could_not_sleep_connects_again() -> None:
+    broker = Broker()
+    broker.start()
+    client = board(broker.port)
+    link = client.transport(A, B)
+    try:
+        assert wait([client], lambda: client.up) and link.up
+        client.close()
+        assert not link.up
+        client.reopen()
+        assert wait([client], lambda: client.up) and link.up
+    finally:
+        client.close()
+        broker.stop()
+
+
+def test_a_resolver_that_does_not_answer_is_seldom_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It blocks for seconds, in which nothing else runs: the wait begins when it has ended."""
+    asked = []
+
+    def resolve(*_: object) -> None:
+        asked.append(now)
+        raise OSError(-3)
+
+    monkeypatch.setattr(mqtt_board.socket, "getaddrinfo", resolve)
+    client, now = board(1), 0
+    client.maintain(now)
+    now = 10_000  # so long it took
+    client.maintain(now)
+    assert len(asked) == 1 and client.wait_ms(now) >= 1000
+    monkeypatch.undo()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    client = board(port)
+    real = socket.getaddrinfo
+
+    def resolve_well(*where: object) -> object:
+        asked.append(now)
+        return real(*where)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mqtt_board.socket, "getaddrinfo", resolve_well)
+    asked.clear()
+    for _ in range(48):
+        client.maintain(now)
+        now += client.wait_ms(now) + 1
+    assert client._failures >= 16 and len(asked) <= 1 + client._failures // 8
+
+
 @pytest.mark.parametrize("make", [board, host])
 def test_back_off_doubles_and_is_bounded(make: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from boards.keys import BoardKeys, has_keys
-from drupelet.errors import E_PEER, E_STORAGE, OK
+from drupelet.errors import E_PEER, E_STORAGE, OK, StorageError
 from drupelet.files import RamFiles
 from drupelet.seal_record import RECORD_SIZE, finish, install
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
@@ -102,6 +102,45 @@ def test_a_flash_that_forgets_is_found_out() -> None:
 
     keys = BoardKeys(Forgetful(), OWN, PEER, [])
     assert keys.save(0, record_of(0, 1)) == E_STORAGE
+
+
+class Flaky(RamFiles):
+    """Call number `at` from now fails once, as a card does that answers EIO."""
+
+    at = -1
+
+    def _fails(self) -> bool:
+        self.at -= 1
+        return self.at == -1
+
+    def size(self, name: str) -> int:
+        return E_STORAGE if self._fails() else RamFiles.size(self, name)
+
+    def open(self, name: str, create: bool) -> int:
+        return E_STORAGE if self._fails() else RamFiles.open(self, name, create)
+
+    def read_into(self, fd: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        return E_STORAGE if self._fails() else RamFiles.read_into(self, fd, offset, buf, at, size)
+
+
+def test_a_read_that_fails_costs_no_keys() -> None:
+    """Neither those of the other rows while one is saved, nor the trust in what is there."""
+    refused = 0
+    for at in range(40):
+        files = Flaky()
+        keys = BoardKeys(files, OWN, PEER, [])
+        assert install(keys, ROOT, 0x40, 0, 0) == OK
+        before = content(keys)
+        files.at = at
+        refused += keys.save(0, record_of(0, 7)) < 0
+        files.at = -1
+        assert set(content(keys)) == set(before), at
+    assert refused > 5
+    for at in range(3):
+        files.at = at
+        with pytest.raises(StorageError, match="look at its flash"):
+            has_keys([keys])
+    assert has_keys([keys])
 
 
 @pytest.mark.parametrize("kid", [b"\0\x40", b"\0\0"])

@@ -27,6 +27,8 @@ class Transport:
     what arrived and was no frame.
     """
 
+    up = True  # whether a frame could leave now; one that is sent while it is not is lost
+
     def __init__(self, frame_size_max: int = FRAME_SIZE_MAX, duplex: bool = True) -> None:
         self.frame_size_max = frame_size_max
         self.duplex = duplex

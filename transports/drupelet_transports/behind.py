@@ -14,6 +14,11 @@ class Behind(Transport):
         return self.carrier.poll_object
 
     @property
+    def up(self) -> bool:  # type: ignore[override]
+        """See Transport."""
+        return self.carrier.up
+
+    @property
     def pending_size(self) -> int:  # type: ignore[override]
         """See Transport."""
         return self.carrier.pending_size

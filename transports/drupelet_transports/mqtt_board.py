@@ -2,7 +2,8 @@
 
 The client owns the socket; `transport(inbox, outbox)` hands out one carrier per peer. Topics are
 `<prefix>/<key id>`, QoS 0, never retained, clean session (docs/SPEC.md).
-No call blocks: `maintain` moves the connection on and is to be called at least every `wait_ms`.
+No call blocks, but for a name that is looked up: at the first connect and at every eighth that
+fails. `maintain` moves the connection on and is to be called at least every `wait_ms`.
 Connecting allocates (at most 1 KB); sending and receiving do not.
 """
 
@@ -38,6 +39,7 @@ from drupelet_transports.sockets import read, write
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 # What is read from the socket at once; `readinto` has no offset, so bytes pass through here.
 _CHUNK_SIZE = const(64)
@@ -48,6 +50,8 @@ _ANSWER_MS_MAX = const(10000)
 # Wait before a new connection: doubles with each failure up to 64 s, plus up to a quarter.
 _BACKOFF_MS = const(1000)
 _BACKOFF_DOUBLINGS_MAX = const(6)
+# A name is asked for again after so many failures: the port's resolver may block for 10 s.
+_ASKED_FAILURES = const(8)
 # A connection that lived this long was good: the next failure starts from the first wait again.
 _STEADY_MS = const(10000)
 # While a connection is being made, `wait_ms` asks to be back this soon.
@@ -96,6 +100,8 @@ class MqttClient:
         self._tx = bytearray(PUBLISH_HEAD_SIZE_MAX + body_size_max)
         self._poll = select.poll()
         self._sock: socket.socket | None = None
+        self._where: list[Any] | None = None  # what the resolver said
+        self._asked = False
         self._transports: list[MqttTransport] = []
         self._holder: MqttTransport | None = None
         self._state = _DOWN
@@ -134,6 +140,9 @@ class MqttClient:
         """Connect, keep alive, reconnect; OK when the connection is up, else E_CLOSED."""
         self._now_ms = now_ms
         if self._state == _DOWN:
+            if self._asked:
+                self._asked = False
+                self._since_ms = now_ms  # the resolver may have taken long
             if elapsed_ms(now_ms, self._since_ms) >= self._backoff_ms:
                 self._open()
         elif self._state != _CLOSED:
@@ -163,6 +172,12 @@ class MqttClient:
                 self._queue(short_into(self._tx, DISCONNECT))
         self._drop()
         self._state = _CLOSED
+
+    def reopen(self) -> None:
+        """Connect again after `close`, with the next `maintain`."""
+        if self._state == _CLOSED:
+            self._state = _DOWN
+            self._backoff_ms = self._failures = 0
 
     def publish(self, topic: bytes, frame: "bytes | bytearray", size: int) -> int:
         """Send one frame; the packet's size, or E_CLOSED or E_CAPACITY: nothing was sent."""
@@ -229,7 +244,10 @@ class MqttClient:
         self._since_ms = self._now_ms
         self._reset()
         try:
-            info = socket.getaddrinfo(self._address, self._port, 0, socket.SOCK_STREAM)[0]
+            if self._where is None or not self._failures % _ASKED_FAILURES:
+                self._asked = True
+                self._where = socket.getaddrinfo(self._address, self._port, 0, socket.SOCK_STREAM)
+            info = self._where[0]
             self._sock = sock = socket.socket(info[0], info[1])
             sock.setblocking(False)
             sock.connect(info[-1])
@@ -396,6 +414,11 @@ class MqttTransport(Transport):
         self.inbox = inbox
         self._topic = outbox
         self._client: MqttClient | None = client
+
+    @property
+    def up(self) -> bool:  # type: ignore[override]
+        """Whether the broker has answered."""
+        return self._client is not None and self._client.up
 
     def send(self, frame: bytearray, size: int) -> int:
         """OK once the frame is on its way; negative while the broker is away or busy."""

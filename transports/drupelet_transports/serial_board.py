@@ -7,7 +7,8 @@ MicroPython's `write(buf, offset, size)`.
 import os
 
 from drupelet._compat import const
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
+from drupelet.schedule import elapsed_ms
 from drupelet_transports.base import E_CLOSED, TransportError
 from drupelet_transports.framing import StreamTransport
 
@@ -28,6 +29,8 @@ _F_GETFL = const(3)
 _F_SETFL = const(4)
 _O_NONBLOCK = const(0o4000)
 _BAUD = const(115200)
+# A line that was plugged in again is found within this.
+_RETRY_MS = const(5000)
 
 
 class StreamBoard(StreamTransport):
@@ -37,7 +40,7 @@ class StreamBoard(StreamTransport):
     would wait, and `close` or `deinit`.
     """
 
-    def __init__(self, stream: "Stream", frame_size_max: int = FRAME_SIZE_MAX) -> None:
+    def __init__(self, stream: "Stream | None", frame_size_max: int = FRAME_SIZE_MAX) -> None:
         super().__init__(frame_size_max)
         self.poll_object = stream
         self._stream: Stream | None = stream
@@ -48,10 +51,11 @@ class StreamBoard(StreamTransport):
         try:
             got = self._stream.readinto(self._rx)
         except OSError:  # EIO: the other end hung up or the adapter was pulled
-            return E_CLOSED
+            got = 0
+        # No bytes although it would not wait: the end of the stream.
+        self.up = got != 0
         if got is None:
             return 0
-        # No bytes although it would not wait: the end of the stream.
         return int(got) if got else E_CLOSED
 
     def _write(self, at: int, size: int) -> int:
@@ -60,6 +64,7 @@ class StreamBoard(StreamTransport):
         try:
             taken = self._stream.write(self._tx, at, size)
         except OSError:
+            self.up = False
             return E_CLOSED
         return int(taken) if taken else 0
 
@@ -73,14 +78,44 @@ class StreamBoard(StreamTransport):
 
 
 class SerialBoard(StreamBoard):
-    """Frames over a terminal device of the machine, for the unix port."""
+    """Frames over a terminal device of the machine, for the unix port.
+
+    One that is not there is opened when it comes: call `maintain` at least every `wait_ms`.
+    """
 
     def __init__(self, path: str, baud: int = _BAUD, frame_size_max: int = FRAME_SIZE_MAX) -> None:
-        """Open `path` raw; TransportError if it is not there or no terminal."""
-        super().__init__(_open_terminal(path, baud), frame_size_max)
+        """Open `path` raw, if it is there; TransportError if it is no terminal."""
+        StreamBoard.__init__(self, None, frame_size_max)
+        self._path = path
+        self._baud = baud
+        self._tried_ms = 0
+        self._open()
+
+    def maintain(self, now_ms: int) -> None:
+        """Open a line again that went away."""
+        if not self.up:
+            self.close()  # else what waits on it is woken for ever
+        if self._stream is None and elapsed_ms(now_ms, self._tried_ms) >= _RETRY_MS:
+            self._tried_ms = now_ms
+            try:  # noqa: SIM105 - boards have no contextlib
+                self._open()
+            except TransportError:
+                pass  # something else has its name for now
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long `maintain` may wait."""
+        if self.up:
+            return WAIT_MS_MAX
+        return max(0, _RETRY_MS - elapsed_ms(now_ms, self._tried_ms))
+
+    def _open(self) -> None:
+        self._stream = self.poll_object = _open_terminal(self._path, self._baud)
+        self.up = self._stream is not None
+        self._begun = False
 
 
-def _open_terminal(path: str, baud: int) -> "Stream":
+def _open_terminal(path: str, baud: int) -> "Stream | None":
+    """The line, raw; None when there is none."""
     import termios
 
     speed = getattr(termios, "B" + str(baud), None)
@@ -89,10 +124,8 @@ def _open_terminal(path: str, baud: int) -> "Stream":
     try:
         os.stat(path)
         stream = open(path, "r+b")  # noqa: SIM115
-    except OSError as error:
-        raise TransportError(
-            "serial " + path + " cannot be opened (" + str(error) + "): plug the device in"
-        ) from None
+    except OSError:
+        return None
     try:
         termios.setraw(stream.fileno())  # type: ignore[attr-defined]
         settings = termios.tcgetattr(stream.fileno())

@@ -318,17 +318,18 @@ class Stick:
 
     def _names(self, depth: int) -> "Iterator[str]":
         """Names in a folder, at most _NAMES_MAX; none when it cannot be read."""
-        folder = self.folder(depth)
-        count = 0
         try:
-            for entry in os.ilistdir(folder) if ON_BOARD else os.listdir(folder):  # type: ignore[attr-defined]
-                if count == _NAMES_MAX:
-                    self.crowded += 1
-                    return
-                count += 1
+            names = iter((os.ilistdir if ON_BOARD else os.listdir)(self.folder(depth)))  # type: ignore[attr-defined]
+            for _ in range(_NAMES_MAX):
+                try:
+                    entry = next(names)
+                except UnicodeError:
+                    continue  # a damaged entry, which a board cannot even name
                 yield entry[0] if ON_BOARD else entry
-        except OSError:
-            return  # no such folder yet, or the stick is gone: there is nothing to do
+            next(names)
+            self.crowded += 1
+        except (OSError, StopIteration, UnicodeError):
+            return  # that is all; or there is no such folder yet, or the stick is gone
 
 
 class BundleWriter:

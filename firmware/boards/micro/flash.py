@@ -71,5 +71,8 @@ class FlashMicro(Micro):
             os.rename(self._path, self._path + ".old")
             self._open()
         copy(self._prefix, 0, id, at, _PREFIX_SIZE)
-        self._file.write(self._prefix)
-        self._file.flush()
+        try:
+            self._file.write(self._prefix)
+            self._file.flush()
+        except OSError:
+            self.refused += 1  # a full flash may cost a copy after a reboot, not the board

@@ -1,15 +1,25 @@
 """A board while it runs: its device, its console, its broker connections."""
 
+import gc
 import json
 import sys
 
+from drupelet._compat import const
+from drupelet.blackbox import CODE_ERROR
+from drupelet.errors import E_CAPACITY
 from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.device import Device
+    from boards.ports import KeeperPort
     from boards.unix.ports import Clock, Console, Waiter
     from drupelet.node import Node
+    from drupelet_transports.base import Transport
+
+# After a turn that failed for want of memory, or a sleep for want of a store.
+_AGAIN_MS = const(1000)
+_TURNING = const(3)  # what an error befell (docs/SPEC.md 6.1)
 
 
 class Board:
@@ -24,9 +34,14 @@ class Board:
         self.clock = clock
         self.console = console
         self.waiter = waiter
-        self.clients = []  # of (broker connection, its transport)
+        self.brokers = []
+        self._served = []  # of [who keeps a carrier up, the carrier, what the waiter has of it]
         self._epoch_ms = epoch_ms
         self._peers = peers
+
+    def serve(self, keeper: "KeeperPort", transport: "Transport") -> None:
+        """Have a carrier kept up, by itself or by its broker's connection, and wait on it."""
+        self._served.append([keeper, transport, None])
 
     def run(self) -> None:
         """Until `stop`, or the end of input."""
@@ -47,37 +62,54 @@ class Board:
             if command == b"flush":
                 device.flush()
                 self.console.say('{"event":"flushed"}')
-            wait_ms = device.step()
-            wait_ms = self._maintain(wait_ms)
+            wait_ms = self._maintain(self._step())
             if elapsed_ms(self.clock.now_ms(), said_ms) >= self._epoch_ms:
                 said_ms = self.clock.now_ms()
                 self._say_status("status")
             rest_ms = device.rest_ms()
             if rest_ms:
                 self._sleep(rest_ms)
+                wait_ms = _AGAIN_MS
             if wait_ms > 0:
                 device.asleep(True)
                 self.waiter.wait(wait_ms)
                 device.asleep(False)
         device.flush()
-        for client, _transport in self.clients:
+        for client in self.brokers:
             client.close()
         self._say_status("stopped")
 
+    def _step(self) -> int:
+        """A turn of the device. What it had no memory for now it does in another one."""
+        device = self.device
+        try:
+            return device.step()
+        except MemoryError:
+            gc.collect()
+            device.box.log(self.clock.now_ms(), CODE_ERROR, -E_CAPACITY, _TURNING, 0, 0)
+            return _AGAIN_MS
+
     def _sleep(self, rest_ms: int) -> None:
-        """Deep sleep: a broker is told, so that it does not take the board for lost."""
-        for client, _transport in self.clients:
+        """Deep sleep: a broker is told, so that it does not take the board for lost.
+
+        Returns only where the store fails: the board stays awake and goes on.
+        """
+        for client in self.brokers:
             client.close()
         self.console.say('{"event":"asleep","ms":%d}' % rest_ms)
         self.device.sleeper.rest(self.device, rest_ms)
+        for client in self.brokers:
+            client.reopen()
 
     def _maintain(self, wait_ms: int) -> int:
-        """Keep broker connections up; the shorter of `wait_ms` and what they need."""
-        for client, transport in self.clients:
-            before = transport.poll_object
-            client.maintain(self.clock.now_ms())
-            self.waiter.replace(before, transport.poll_object)
-            wait_ms = min(wait_ms, client.wait_ms(self.clock.now_ms()))
+        """Keep carriers up; the shorter of `wait_ms` and what they need."""
+        for row in self._served:
+            keeper = row[0]
+            keeper.maintain(self.clock.now_ms())
+            # Whatever closed it since: what is closed must not be waited on, it is always ready.
+            self.waiter.replace(row[2], row[1].poll_object)
+            row[2] = row[1].poll_object
+            wait_ms = min(wait_ms, keeper.wait_ms(self.clock.now_ms()))
         return wait_ms
 
     def _say_status(self, event: str) -> None:

@@ -4,6 +4,7 @@ On LittleFS `flush` is durable and `rename` is atomic. VfsPosix has no fsync: th
 the bytes to the operating system, which outlives the process but not the machine.
 """
 
+import errno
 import os
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
@@ -97,11 +98,11 @@ class BoardFiles(Files):
             pass  # whatever was flushed is safe, and nothing else was promised
 
     def size(self, name: str) -> int:
-        """Bytes in the file; -1 when there is none."""
+        """Bytes in the file; -1 when there is none, E_STORAGE when the flash does not say."""
         try:
             return os.stat(self._folder + name)[6]
-        except OSError:
-            return -1
+        except OSError as error:
+            return -1 if error.errno == errno.ENOENT else E_STORAGE
 
     def rename(self, old: str, new: str) -> int:
         """Give a closed file another name, in place of whatever had that name."""

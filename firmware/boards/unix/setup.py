@@ -168,7 +168,11 @@ class _Setup:
 
             if peer["id"] in self.keys:
                 __import__("drupelet_transports.sealed")
-            return SerialBoard(_where(peer["url"]))
+            line = SerialBoard(_where(peer["url"]))
+            if not line.up:
+                why = '{"event":"absent","carrier":"%s","why":"plug the device in"}'
+                self.console.say(why % peer["url"])
+            return line
         if scheme == "mqtt":
             __import__("drupelet_transports.mqtt_packet")
             from drupelet_transports.mqtt_board import MqttClient
@@ -303,14 +307,15 @@ class _Setup:
                     self.topics.refused(peer)
                 return
         if scheme == "serial":
-            self.board.waiter.add(carrier.poll_object)
+            self.board.serve(carrier, carrier)
             link = self._link(peer, CARRIER_SERIAL)
         elif scheme == "mqtt":
             client = carrier
             # All that a broker sees of us are key ids.
             kid = get_u16(self.context.rows, seal.at + KID_AT)
             carrier = client.transport(b"%04x" % kid, b"%04x" % (kid ^ 1))
-            self.board.clients.append((client, carrier))
+            self.board.brokers.append(client)
+            self.board.serve(client, carrier)
             link = self._link(peer, CARRIER_MQTT)
         else:
             link = self._link(peer, CARRIER_STICK)
