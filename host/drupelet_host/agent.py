@@ -71,7 +71,7 @@ class Agent:
             self.topics.add(shared)
         for line in self.lines:
             self.topics.attend(line)
-        self.member.sealing.on_revoked = self.topics.revoked
+        self.member.sealing.on_revoked = self._distrust
         self.feed: AgentFeed | None = None
         if config.feed is not None:
             history = self.channels.history
@@ -461,6 +461,12 @@ class Agent:
                 " restart the agent"
             )
 
+    def _distrust(self, peer_id: bytes) -> None:
+        """A peer was revoked or removed: what we publish from now on it cannot read."""
+        self.topics.revoked(peer_id)
+        if self.feed is not None:
+            self.feed.distrust()
+
     def _remove_peers(self, kept: set[bytes]) -> dict[str, list[str]]:
         changed: dict[str, list[str]] = {"added": [], "removed": [], "mode": []}
         for peer in self.config.peers:
@@ -470,7 +476,7 @@ class Agent:
                 if line.peer.id == peer.id:
                     line.drop()
             self.lines = [line for line in self.lines if line.peer.id != peer.id]
-            self.topics.removed(peer.id)
+            self._distrust(peer.id)
             self.member.remove_peer(peer.id)
             changed["removed"].append(peer.name)
         left = tuple(peer for peer in self.config.peers if peer.id in kept)

@@ -5,8 +5,8 @@ comes back is never the member that went on: its store has another `store_gen`, 
 show it again what it has acknowledged since, and its send chains jump ahead, so that no epoch is
 used twice. The last thing in the file is a checksum of the rest: half a download, or a bit that
 turned, must not come back as a member that lacks something. The owner's own secrets
-(`commands.key`, `feed.key`, `store.key`) come along as they are: boards and members know them.
-What the member said on its channels since comes back from those who heard it.
+(`commands.key`, `feed.key` with `feed.readers`, `store.key`) come along as they are: boards and
+members know them. What the member said on its channels since comes back from those who heard it.
 
 A restore is made in a folder inside the new home, and moved out of it once all is renewed, the
 configuration last: before that there is no home, and the next restore begins again.
@@ -32,7 +32,10 @@ from drupelet_host.keys import ROWS, HostKeys, known_peers
 from drupelet_host.private import BusyError
 from drupelet_host.store_sqlite import SqliteStore
 
-_KEYS = re.compile(r"keys/([0-9a-f]{8}\.(live|bundle|tell)|commands\.key|feed\.key|store\.key)")
+_KEYS = re.compile(
+    r"keys/([0-9a-f]{8}\.(live|bundle|tell)|commands\.key|feed\.key|feed\.readers"
+    r"|store\.key)"
+)
 _STORE = "store.db"
 # As long as they are; `drupelet_host.channels` has the latter.
 _DATABASES = (_STORE, "channels.db")
@@ -154,6 +157,11 @@ def _copy_database(path: Path, copy: Path) -> None:
             closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target)
+            (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
+            if found != "ok":
+                raise StorageError(
+                    f"{path}: it is damaged, and so would the backup be; restore an older one"
+                )
     except sqlite3.Error as error:
         raise StorageError(database.explain(path, error)) from error
 

@@ -122,12 +122,17 @@ def put(
         raise StorageError(database.explain(settings.store_path, error)) from error
     finally:
         connection.close()
-    running = config.locked(folder)
-    if as_json:
-        output.print_json({"entry": entry, "size": len(payload), "running": running})
-    else:
-        when = "the agent publishes it" if running else "published as soon as the agent runs"
-        print(f"{len(payload)} bytes accepted; {when}")
+    try:
+        running = config.locked(folder)
+        if as_json:
+            output.print_json({"entry": entry, "size": len(payload), "running": running})
+        else:
+            when = "the agent publishes it" if running else "published as soon as the agent runs"
+            print(f"{len(payload)} bytes accepted; {when}", flush=True)
+    except (OSError, DrupeletError) as error:
+        # Who takes this for a failure says it again.
+        output.complain(f"accepted as entry {entry}, but that could not be shown: {error}")
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
 
 
 def _payload(text: str | None, file: Path | None) -> bytes:

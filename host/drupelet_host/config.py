@@ -208,8 +208,8 @@ def load(home: Path) -> Config:
     if len(text) > CONFIG_SIZE_MAX:
         raise ConfigError(f"{path}: longer than {CONFIG_SIZE_MAX} bytes; is this the right file?")
     try:
-        values = tomllib.loads(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = tomllib.loads(text.decode("utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not valid TOML ({error}); mend that line") from error
     return _config(home, Table(path, "", values))
 

@@ -12,8 +12,10 @@ from drupelet.schedule import elapsed_ms
 from drupelet_host import clock
 from drupelet_host.config import FOLDER_PLACE, FeedSettings
 from drupelet_host.feed_places import Places
+from drupelet_host.feed_root import FeedRoot
 from drupelet_host.feeds import Feed
 from drupelet_host.helpers_service import RemoteHistory
+from drupelet_host.keys import is_revoked
 from drupelet_host.mail_agent import MailSource, leave
 from drupelet_host.member import Delivered, Member
 from drupelet_host.remote_log_home import FeedWatch, HomeLog, LogSource, Source
@@ -40,7 +42,7 @@ class AgentFeed:
         self._period_ms = self._pause_ms = settings.period_ms
         self._told = told
         self._trouble = ""
-        self._announced = False
+        self._announced: Feed | None = None
         self._pushed = -1  # handle of the newest message when it was last uploaded
         # The first look is at once: our own log may have been lost.
         self._from_ms = now_ms - settings.period_ms
@@ -76,19 +78,27 @@ class AgentFeed:
         self._pause_ms = self._period_ms
         self._say("")
 
+    def distrust(self) -> None:
+        """Somebody is no peer any more, or not trusted: look at once who may read what."""
+        self._pushed = -1
+        self._from_ms = clock.now_ms() - self._pause_ms
+
     def _push(self) -> None:
+        FeedRoot(self._member.config).renew()
+        if self.places.renew():
+            self._log = None
         if self._log is None:
-            store = self.places.own(self._member.clients.feeds.known())
+            store = self.places.own(self._trusted())
             if store is None:
                 raise StorageError("no member has told of a store there yet")
             member, access = self._member, self.places.access
             self._log = HomeLog(member, member.clients, store, self._took, access)
         log = self._log
         feed = replace(log.own_feed(self._place), mail=self._by_mail)
-        if not self._announced:
+        if self._announced != feed:
             # The place may come later: who is told before it does can follow us there.
             log.announce(feed)
-            self._announced = True
+            self._announced = feed
         if self._by_mail:
             self._leave(feed)
         else:
@@ -118,7 +128,13 @@ class AgentFeed:
 
     def histories(self) -> list[RemoteHistory]:
         """Who may have the history of a channel."""
-        return self.places.histories(self._member.clients.feeds.known())
+        return self.places.histories(self._trusted())
+
+    def _trusted(self) -> dict[bytes, Feed]:
+        """The feeds whose stores are of use; raises PrivateError or StorageError."""
+        known = self._member.clients.feeds.known().items()
+        folder = self._member.config.keys_path
+        return {device: feed for device, feed in known if not is_revoked(folder, device)}
 
     def status(self) -> dict[str, object]:
         """For `drupelet status --json`."""

@@ -13,6 +13,7 @@ from drupelet.errors import DrupeletError, StorageError
 from drupelet_host import private
 from drupelet_host.cas import FolderStore, RemoteStore, SqliteRemoteStore
 from drupelet_host.config import FOLDER_PLACE, Config
+from drupelet_host.feed_root import STORE_KEY_NAME
 from drupelet_host.feeds import ACCESS_SIZE, Feed
 from drupelet_host.helpers_service import Helpers, RemoteHistory, RemoteMail
 from drupelet_host.lines import Brokers
@@ -26,8 +27,6 @@ from drupelet_transports.url import Url, parse_url
 
 # The mailbox of an agent that serves.
 MAIL_NAME = "mail.db"
-# Id and access key of the store that our feed is in.
-STORE_KEY_NAME = "store.key"
 _ID_SIZE = 4
 # Stores of other agents that one agent asks; more feeds than that are read by those who can.
 STORES_MAX = 8
@@ -61,22 +60,32 @@ class Places:
         self._service: MqttService | None = None
         self._mail: MailServer | None = None
         self.access = b""  # of the store that our feed is in
+        self._helpers: Helpers | None = None  # of who serves
         if settings.feed.serve:
-            self._serve(parse_url(self._place), history)
+            self._mail = open_mail(settings.home / MAIL_NAME)
+            self._helpers = Helpers(self._mail, history)
+            self._serve()
 
-    def _serve(self, url: Url, history: StoreNode | None) -> None:
+    def _serve(self) -> None:
         self.access = private.secret(
             self._path, ACCESS_SIZE, "put it back, or remove it for a new one"
         )
-        member = self._member
+        member, url = self._member, parse_url(self._place)
         # What the node has open is committed first: a write that fails takes nothing of it along.
         store = SqliteRemoteStore(member.store.connection, settle=member.commit)
         self._stores[self._place, self.access] = store
-        self._mail = open_mail(member.config.home / MAIL_NAME)
-        helpers = Helpers(self._mail, history)
-        service = StoreService(store, self.access[_ID_SIZE:], member.commit, helpers)
+        service = StoreService(store, self.access[_ID_SIZE:], member.commit, self._helpers)
         client = self._brokers.client(url)
         self._service = MqttService(client, url.path, self.access[:_ID_SIZE], service)
+
+    def renew(self) -> bool:
+        """Serve under another id and key if ours went; whether they did."""
+        if self._service is None or self._kept() == self.access:
+            return False
+        self._service.close()
+        self._stores.pop((self._place, self.access), None)
+        self._serve()
+        return True
 
     def serve(self) -> bool:
         """Answer who asks our store; True when more may wait."""

@@ -272,6 +272,11 @@ def look(folder: Path, peer_id: bytes) -> list[ChainState]:
     return [state for state in found if state is not None]
 
 
+def is_revoked(folder: Path, peer_id: bytes) -> bool:
+    """Whether keys of a peer were revoked; raises PrivateError or StorageError."""
+    return any(state.revoked for state in look(folder, peer_id))
+
+
 def wipe(folder: Path, peer_id: bytes) -> bool:
     """Take a peer's keys away, with both locks held; False when there were none."""
     found = False

@@ -296,11 +296,14 @@ class Member:
     def epoch(self, now_ms: int) -> None:
         """Once per epoch: close counters, move black-box segments into their group, save.
 
-        Time passes for links whose carrier is down, too: nobody polls them.
+        Time passes for links whose carrier is down, too: nobody polls them. What is owed to who
+        comes by stick alone is queued, so that the status tells it.
         """
         for link in self.node.links:
             if link.peer >= 0 and not link.visits:  # a topic has links of its own
                 link.turn(now_ms)
+        for row in range(self.node.core.members.peers):
+            self.node.core.window.refill(row)
         self._tell_time(now_ms)
         self.box.state(now_ms, _STATE_IDLE)
         self.drain_box()

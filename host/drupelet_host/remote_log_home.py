@@ -7,12 +7,14 @@ from typing import Any, Protocol
 
 from drupelet.errors import CapacityError, StorageError
 from drupelet.link import Link
-from drupelet_host import clock, private
+from drupelet_host import clock
 from drupelet_host.cas import FolderStore, RemoteStore
 from drupelet_host.clients.home import HomeGroups
 from drupelet_host.config import Config
 from drupelet_host.database import TAKEN
+from drupelet_host.feed_root import FeedRoot
 from drupelet_host.feeds import Feed
+from drupelet_host.keys import is_revoked
 from drupelet_host.member import Delivered, Member
 from drupelet_host.remote_log import (
     POLL_MS_MAX,
@@ -22,23 +24,12 @@ from drupelet_host.remote_log import (
     group_id_of,
     take_news,
 )
-from drupelet_host.remote_log_wire import ROOT_SIZE, FeedKeys
+from drupelet_host.remote_log_wire import FeedKeys
 from drupelet_host.restored import mark, put
 from drupelet_host.store_sqlite import SqliteStore
 
-# The root of our own feed; it comes back from any member's log, too.
-FEED_KEY_NAME = "feed.key"
 # Turns of one push or pull: 64 messages each.
 _TURNS_MAX = 1 << 16
-
-
-def feed_root(settings: Config) -> bytes:
-    """The root of our feed; made on first use. Raises PrivateError or StorageError."""
-    return private.secret(
-        settings.keys_path / FEED_KEY_NAME,
-        ROOT_SIZE,
-        "restore a copy, or remove it for the one that members know, or a new one",
-    )
 
 
 class HomeLog:
@@ -63,11 +54,13 @@ class HomeLog:
         self.through = -1  # our newest message when the last push began to look
 
     def own_feed(self, place: str) -> Feed:
-        """Our feed: as announced before a loss, else of our own root."""
+        """Our feed: as announced before a loss, else of our own root; not of one that somebody
+        knows who is trusted no more."""
+        roots = FeedRoot(self._member.config)
+        roots.renew()
         held = self._groups.feeds.known().get(self._member.config.id)
-        known = held is not None and held.group == self._group
-        root = held.root if held is not None and known else feed_root(self._member.config)
-        return Feed(root, self._group, (place,), self._access)
+        announced = held.root if held is not None and held.group == self._group else b""
+        return Feed(roots.current(announced), self._group, (place,), self._access)
 
     def announce(self, feed: Feed) -> None:
         """Tell the members where our feed is, unless they were told. Raises CapacityError.
@@ -78,6 +71,7 @@ class HomeLog:
         stamp = clock.timestamp8(clock.wall_ms())
         self._groups.feeds.announce(self._member.config.id, feed, stamp, clock.now_ms())
         self._taken()
+        FeedRoot(self._member.config).told()
 
     def push(self, place: str) -> dict[str, Any]:
         """Tell the members where and upload what is new; how much.
@@ -120,7 +114,7 @@ class HomeLog:
         feeds = {**self._groups.feeds.known(), member.config.id: self.own_feed(place)}
         pulled: dict[str, int] = {}
         for device, feed in sorted(feeds.items()):
-            if feed.group == self._group:
+            if feed.group == self._group and not is_revoked(member.config.keys_path, device):
                 name = member.config.names().get(device.hex(), device.hex())
                 pulled[name] = self._take(feed, device if device in member.numbers else None)
         return {"pulled": sum(pulled.values()), "feeds": pulled, "place": place}
@@ -222,6 +216,8 @@ class FeedWatch:
             watched = self._watched.get(feed) or self._watch(feed, now_ms)
             if watched is None or watched[0].wait_ms(now_ms):
                 continue
+            if is_revoked(member.config.keys_path, device):
+                continue  # nothing of it is taken in, whatever way it comes
             poll, source = watched
             came = False
             try:

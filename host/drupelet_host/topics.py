@@ -7,7 +7,6 @@ Each has sender keys, which go to the listeners through their own sealed links (
 import hashlib
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 from drupelet.channel_seal import OVERHEAD, SenderKeys
@@ -19,7 +18,7 @@ from drupelet.topic import Topic
 from drupelet_host import clock
 from drupelet_host.aead import Aead
 from drupelet_host.config import Config, Peer, Shared, can_listen
-from drupelet_host.keys import look
+from drupelet_host.keys import is_revoked
 from drupelet_host.lines import UP, Brokers, Line
 from drupelet_host.member import Member
 from drupelet_host.remote_log import group_id_of
@@ -88,11 +87,6 @@ class _Audience(Handover):
         self._waits_ms[row] = HANDOVER_MS
 
 
-def _is_revoked(folder: Path, peer_id: bytes) -> bool:
-    """Whether keys of a peer were revoked; raises PrivateError or StorageError."""
-    return any(state.revoked for state in look(folder, peer_id))
-
-
 class SharedKeys:
     """The sender keys of one topic or channel, and who gets ours. Raises DrupeletError."""
 
@@ -131,7 +125,7 @@ class SharedKeys:
             self.listeners.append(peer.id)
             self.welcome(peer.id)
             self.handover.welcome(peer.id)
-        elif self.handover.is_out(row) and not _is_revoked(self._folder, peer.id):
+        elif self.handover.is_out(row) and not is_revoked(self._folder, peer.id):
             self.welcome(peer.id)
             self.handover.readmit(row)
 
@@ -258,7 +252,7 @@ class Topics:
         self.lines.append(line)
         folder = self._member.config.keys_path
         for id in line.keys.listeners:
-            if _is_revoked(folder, id):
+            if is_revoked(folder, id):
                 if line.keys.was_shut_out(id):
                     line.keys.handover.exclude(line.keys.handover.row(id))
                 else:
@@ -284,14 +278,10 @@ class Topics:
             topic.beside(line.link)
 
     def revoked(self, peer_id: bytes) -> None:
-        """A peer is not trusted any more: what we send from now on it cannot read."""
+        """A peer is not trusted any more, or none: what we send from now on it cannot read."""
         for line in self.lines:
             if line.keys.handover.row(peer_id) >= 0 and not line.keys.was_shut_out(peer_id):
                 line.keys.shut_out(peer_id)
-
-    def removed(self, peer_id: bytes) -> None:
-        """A peer was taken out of the configuration: likewise."""
-        self.revoked(peer_id)
 
     def turn(self) -> None:
         """What is not up carries nothing."""

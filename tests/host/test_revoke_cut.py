@@ -178,7 +178,7 @@ def test_a_peer_that_is_removed_under_a_running_agent_costs_one_chain(
     revoked: tuple[Config, Topics, SenderKeys],
 ) -> None:
     settings, topics, _ = revoked
-    topics.removed(C_ID)
+    topics.revoked(C_ID)
     record, later = bytearray(RECORD_SIZE), bytearray(RECORD_SIZE)
     topics.lines[0].keys.keys.record_into(record, 0)
     config.remove_peer(settings.home, "c")

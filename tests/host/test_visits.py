@@ -13,8 +13,9 @@ from drupelet_host import clock, config, database, mailbox, member, private, sti
 from drupelet_host.agent import Agent, visit_alone
 from drupelet_host.cas import FolderStore
 from drupelet_host.config import Peer
+from drupelet_host.feed_root import FeedRoot
 from drupelet_host.output import Output
-from drupelet_host.remote_log_home import feed_root, open_folder
+from drupelet_host.remote_log_home import open_folder
 from drupelet_transports import stick
 from host.conftest import Home, share_keys
 
@@ -158,10 +159,10 @@ def test_the_key_of_a_feed_that_cannot_be_made_is_one_line(
     with monkeypatch.context() as patch:
         patch.setattr(private, "create", full)
         with pytest.raises(StorageError, match=r"feed\.key: cannot be written \(No space left"):
-            feed_root(agent.config)
+            FeedRoot(agent.config).current(b"")
         assert "No space left" in agent.remote_log("push", str(usb))["error"]
-    root = feed_root(agent.config)
-    assert len(root) == 32 and feed_root(agent.config) == root
+    root = FeedRoot(agent.config).current(b"")
+    assert len(root) == 32 and FeedRoot(agent.config).current(b"") == root
 
 
 @pytest.mark.parametrize("size", [0, 31])
@@ -170,7 +171,7 @@ def test_the_key_of_a_feed_that_was_cut_short_is_none(agent: Agent, size: int) -
     path = agent.config.keys_path / "feed.key"
     private.replace(path, bytes(size))
     with pytest.raises(StorageError, match=r"feed\.key: cut short; .* remove it"):
-        feed_root(agent.config)
+        FeedRoot(agent.config).current(b"")
 
 
 def test_more_bundles_than_are_looked_at_do_not_make_each_the_whole_log(

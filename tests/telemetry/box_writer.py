@@ -36,7 +36,7 @@ def segment(device, boot, number, blocks, wall_ms=None, uncertainty_ms=None):
     return b"".join(parts + [block(boot, at, events) for at, events in enumerate(blocks)])
 
 
-def segments(device, boot, events, per_block=41, per_segment=8, first=1, **wall):
+def segments(device, boot, events, per_block=41, per_segment=8, first=0, **wall):
     """Cut a boot's events into blocks and segments of the given sizes."""
     blocks = [events[at : at + per_block] for at in range(0, len(events), per_block)]
     return [

@@ -181,7 +181,7 @@ def read_header(data: bytes) -> Header | str:
     if version != codes.VERSION:
         return f"unknown version {version}"
     wall_ms = wall_high << 16 | wall_low
-    known = bool(flags & codes.WALL_KNOWN) and wall_ms >= codes.WALL_MS_MIN
+    known = bool(flags & codes.WALL_KNOWN) and codes.WALL_MS_MIN <= wall_ms <= codes.WALL_MS_MAX
     spread = uncertainty * codes.UNCERTAINTY_UNIT_MS
     return Header(
         device=codes.device_name(device),

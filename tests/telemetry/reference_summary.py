@@ -252,6 +252,6 @@ def _lowest(values: Ints) -> int | None:
 
 
 def _segments_missing(segments: list[Segment]) -> int:
-    """Holes between the lowest and the highest segment number of one boot."""
+    """Holes below the highest segment number of one boot; they begin at 0."""
     numbers = [segment.header.number for segment in segments]
-    return max(numbers) - min(numbers) + 1 - len(numbers)
+    return max(numbers) + 1 - len(numbers)

@@ -113,7 +113,7 @@ def _bytes_chart(figures: Figures) -> Chart | None:
     sums: dict[tuple[str, str], float] = defaultdict(float)
     for device in figures["devices"]:
         for line in device["traffic"]["lines"]:
-            own = f"{device['name']} · " if lines <= BARS_MAX else ""
+            own = f"{device['label']} · " if lines <= BARS_MAX else ""
             bar = f"{own}{line['carrier']} · {line['direction']}"
             for kind in BYTE_KINDS:
                 sums[bar, kind] += line.get(kind, 0) / 1000
@@ -134,7 +134,7 @@ def _charge_chart(figures: Figures) -> Chart | None:
     drawn.sort(key=lambda row: -row["mah_modelled"])
     rows = [
         {
-            "bar": f"{device['name']} · {device['carriers'] or 'no carrier told'}",
+            "bar": f"{device['label']} · {device['carriers'] or 'no carrier told'}",
             "kind": kind,
             "order": kinds.index(kind),
             "mAh": mah,

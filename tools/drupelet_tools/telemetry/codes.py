@@ -3,6 +3,8 @@
 The board's writer has constants of its own; a test compares the two lists.
 """
 
+import re
+
 MAGIC = b"DRBX"
 VERSION = 1
 BLOCK_MAGIC = 0xB1
@@ -11,6 +13,7 @@ UNCERTAINTY_UNIT_MS = 10
 UNCERTAINTY_UNKNOWN = 65535
 # A clock that was never set starts in 1970, 2000 or 2021, by port: 2022 is the first plausible.
 WALL_MS_MIN = 1_640_995_200_000
+WALL_MS_MAX = 4_102_444_800_000  # 2100-01-01: a later time is no time
 
 STATE = 1
 HEAP_LOW = 30
@@ -47,6 +50,7 @@ STATES = (
 RESET_CAUSES = {1: "power on", 2: "reset", 3: "watchdog", 4: "deep sleep", 5: "soft reset"}
 RESET_WATCHDOG = 3
 RESET_DEEP_SLEEP = 4
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 STATE_UNKNOWN = -1  # time that neither a counter nor an event accounts for
 
 HEALTH_COUNTERS = {
@@ -105,5 +109,9 @@ def is_text(text: str) -> bool:
 
 
 def as_text(text: str) -> str:
-    """The text, with U+FFFD for what cannot be written as UTF-8."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """The text, with U+FFFD for what no page and no drawing can hold.
+
+    Half a surrogate pair, control characters, and the line ends that end a script's string.
+    """
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _UNSHOWN.sub("\ufffd", whole)

@@ -297,7 +297,8 @@ def _plan(fleet: Path | None, battery: str | None) -> FleetPlan | None:
 def _moment_ms(now: str | None) -> float | None:
     if now is None:
         return None
-    from drupelet_tools.telemetry.mapping import WALL_MS_MAX, WALL_MS_MIN
+    from drupelet_tools.telemetry.codes import WALL_MS_MAX
+    from drupelet_tools.telemetry.mapping import WALL_MS_MIN
 
     try:
         moment = datetime.fromisoformat(now)

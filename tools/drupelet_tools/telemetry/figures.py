@@ -23,6 +23,7 @@ from drupelet_tools.telemetry import (
     analyses_latency,
     analyses_sync,
     analyses_watch,
+    codes,
     energy,
     energy_life,
 )
@@ -36,6 +37,7 @@ Rows = dict[str, list[Row]]
 
 RESULT_KEYS = ("expected", "delivered", "created", "duplicates", "out_of_order")
 USED = ("segments", "state_time", "traffic", "health", "quarantine", "battery", "clocks")
+DEEP_SLEEP = 0  # a power state (docs/SPEC.md 6.2)
 BOOTS_MIN = 2  # fewer say nothing about how often a device starts
 _SUMS = (
     "messages_created", "messages_delivered", "duplicates", "retransmits", "refused",
@@ -182,7 +184,8 @@ def _charge(device: Row, own: Rows, row: Row) -> Row:
     for line in own["state_time"]:
         state_ms[line["state"]] += line["ms"]
     hours = sum(state_ms.values()) / energy.MS_PER_HOUR
-    found: Row = {"state_ms": dict(state_ms), "hours": hours}
+    slept_ms = _slept_between_ms(own)
+    found: Row = {"state_ms": dict(state_ms), "hours": hours, "slept_between_ms": slept_ms}
     found["operations"] = _operations(row)
     if device["board"] not in energy.board_names():
         return {
@@ -190,7 +193,9 @@ def _charge(device: Row, own: Rows, row: Row) -> Row:
             "mah_per_day": None, "charge": [], "board_label": None,
         }  # fmt: skip
     board = energy.load_board(device["board"])
-    charge = energy.charges(board, state_ms, _carriers(device), found["operations"])
+    carriers = _carriers(device)
+    state_ms = _with_sleep(found)
+    charge = energy.charges(board, state_ms, carriers, found["operations"])
     listed = [asdict(line) for line in charge]
     whole = math.fsum(line["mah"] for line in listed)
     return {
@@ -199,12 +204,56 @@ def _charge(device: Row, own: Rows, row: Row) -> Row:
         "mah_modelled": whole,
         "mah_modelled_low": math.fsum(line["low_mah"] for line in listed),
         "mah_modelled_high": math.fsum(line["high_mah"] for line in listed),
-        "mah_per_day": _ratio(whole * 24, hours),
+        "mah_per_day": None
+        if slept_ms is None
+        else _per_day(board, state_ms, carriers, found["operations"]),
         "board_label": board.label,
         "board_source": board.source,
         "board_version": board.version,
         "leakage_unknown": board.leakage.unknown,
     }
+
+
+def _slept_between_ms(own: Rows) -> int | None:
+    """Deep sleep between boots, which is in no log; None where no clock tells any of it.
+
+    A boot that woke from deep sleep slept since the one before it ended. One whose gap nobody can
+    tell, as where a boot is lost, is taken to have slept as long as the others.
+    """
+    spans: dict[int, tuple[int, int]] = {}
+    for row in own["segments"]:
+        if row["wall_offset_ms"] is not None and row["last_ms"] is not None:
+            begin, end = row["wall_offset_ms"], row["wall_offset_ms"] + row["last_ms"]
+            before = spans.get(row["boot"], (begin, end))
+            spans[row["boot"]] = min(before[0], begin), max(before[1], end)
+    boots = sorted(row["boot"] for row in own["health"])
+    causes = {row["boot"]: row["reset_cause"] for row in own["health"]}
+    woke = [boot for boot in boots[1:] if causes[boot] == codes.RESET_DEEP_SLEEP]
+    if not woke:
+        return 0
+    told = [boot for boot in woke if boot in spans and boot - 1 in spans]
+    gaps = [max(0, spans[boot][0] - spans[boot - 1][1]) for boot in told]
+    return round(sum(gaps) / len(gaps) * len(woke)) if gaps else None
+
+
+def _with_sleep(row: Row) -> dict[int, int]:
+    """ms in each state, those of deep sleep between boots among them."""
+    state_ms = dict(row["state_ms"])
+    slept_ms = row["slept_between_ms"]
+    if slept_ms:
+        state_ms[DEEP_SLEEP] = state_ms.get(DEEP_SLEEP, 0) + slept_ms
+    return state_ms
+
+
+def _per_day(
+    board: energy.Board, state_ms: Mapping[int, int], carriers: tuple[str, ...],
+    counts: Mapping[str, int] | None = None,
+) -> float | None:  # fmt: skip
+    """mAh a day over the time whose state is known: that of the rest is left out with it."""
+    known = {s: ms for s, ms in state_ms.items() if board.current(s, carriers) is not None}
+    charge = energy.charges(board, known, carriers, counts)
+    hours = sum(known.values()) / energy.MS_PER_HOUR
+    return _ratio(math.fsum(line.mah for line in charge) * 24, hours)
 
 
 def _carriers(device: Row) -> tuple[str, ...]:
@@ -227,13 +276,13 @@ def _life(row: Row, plan: DevicePlan, seed: int, *, assumed: bool) -> Row | None
 
     The values are the medians of the draws, so that each lies in its interval.
     """
-    if plan.pack is None or row["mah_modelled"] is None:
+    if plan.pack is None or row["mah_modelled"] is None or row["slept_between_ms"] is None:
         return None
     use = energy_life.Use(
         row["device"],
         energy.load_board(row["board"]),
         _carriers(row),
-        row["state_ms"],
+        _with_sleep(row),
         row["operations"],
     )
     told = energy_life.life(use, plan.pack, seed=seed)
@@ -343,8 +392,7 @@ def _boots(own: Rows, device: Row) -> list[Row]:
         days = (last_ms or 0) / analyses_watch.MS_PER_DAY
         mah = None
         if board is not None and days > 0:
-            charge = energy.charges(board, spent[boot], _carriers(device))
-            mah = math.fsum(row.mah for row in charge) / days
+            mah = _per_day(board, spent[boot], _carriers(device))
         known = boot in offsets and last_ms
         rows.append(
             {

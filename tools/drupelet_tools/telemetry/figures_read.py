@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from drupelet_tools.telemetry.analyses_groups import EVENTS, Ints, Messages
 from drupelet_tools.telemetry.analyses_stats import Floats
+from drupelet_tools.telemetry.codes import WALL_MS_MAX
 from drupelet_tools.telemetry.lake import Lake
 from drupelet_tools.telemetry.schemas import TABLES
 
@@ -82,7 +83,9 @@ def log_ends_ms(devices: list[str], segments: dict[str, list[Row]]) -> Floats:
         told = [
             row["wall_offset_ms"] + row["last_ms"]
             for row in segments.get(device, [])
-            if row["wall_offset_ms"] is not None and row["last_ms"] is not None
+            if row["wall_offset_ms"] is not None
+            and row["last_ms"] is not None
+            and row["wall_offset_ms"] + row["last_ms"] <= WALL_MS_MAX
         ]
         if told:
             ends[at] = max(told)

@@ -279,7 +279,7 @@ def _health(boots: Boots, counters: Ints) -> Columns:
     np.add.at(lost, segment, families.blocks - np.bitwise_count(families.good))
     begin = np.searchsorted(segment, np.arange(count))
     end = np.searchsorted(segment, np.arange(count), side="right")
-    spanned = families.number[end - 1] - families.number[begin] + 1
+    spanned = families.number[end - 1] + 1  # a boot's numbers begin at 0
     found["blocks_lost"] = lost
     found["segments_missing"] = spanned - (end - begin)
     return found

@@ -412,6 +412,7 @@ def _listing(names: list[str], rows: _Rows) -> Listing:
     wall = half[:, 10].astype(np.int64)
     wall |= half[:, 11].astype(np.int64) << 16 | half[:, 12].astype(np.int64) << 32
     known = ((half[:, 2] >> 8 & codes.WALL_KNOWN) > 0) & (wall >= codes.WALL_MS_MIN)
+    known &= wall <= codes.WALL_MS_MAX
     spread = half[:, 13].astype(np.int64)
     sure = known & (spread != codes.UNCERTAINTY_UNKNOWN)
     return Listing(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from drupelet_tools.telemetry.airtime import data_rate, symbol_ms
-from drupelet_tools.telemetry.codes import is_text
+from drupelet_tools.telemetry.codes import WALL_MS_MAX, is_text
 from drupelet_tools.telemetry.energy_figure import parsed, table_names, table_text
 from drupelet_tools.telemetry.errors import TelemetryError
 
@@ -36,7 +36,6 @@ READING_BOUNDS = {
     "charge_mah": (-1e7, 1e7),
 }
 WALL_MS_MIN = 946_684_800_000  # 2000-01-01: an earlier time is no time
-WALL_MS_MAX = 4_102_444_800_000  # 2100-01-01
 COUNTER_MAX = 2**32 - 1
 DEVICE_CHARACTERS_MAX = 64
 

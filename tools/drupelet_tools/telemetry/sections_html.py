@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
+from drupelet_tools.telemetry.codes import WALL_MS_MAX
+
 Row = dict[str, Any]
 LONG_LINES = 25  # a longer table scrolls within its own frame
 DASH = "\N{EN DASH}"
@@ -53,7 +55,7 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 def moment(wall_ms: float | None) -> str:
     """A time as a date and minute, UTC, or a dash."""
-    if wall_ms is None:
+    if wall_ms is None or not 0 <= wall_ms <= WALL_MS_MAX:
         return DASH
     return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m-%d %H:%M}"
 

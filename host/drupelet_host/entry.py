@@ -1,0 +1,29 @@
+"""Where the `drupelet` command begins, before what takes a while to load."""
+
+import os
+import sys
+
+_INTERRUPTED = 130
+
+
+def _open_streams() -> None:
+    """Whoever closed a standard stream gets nothing to read or see; no file takes its place."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
+        if getattr(sys, name) is None:
+            mode = "w" if descriptor else "r"
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def main() -> None:
+    """Run the command line and exit; Ctrl-C while it loads is Ctrl-C, too."""
+    try:
+        _open_streams()
+        from drupelet_host.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)

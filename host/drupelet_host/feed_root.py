@@ -1,0 +1,85 @@
+"""The root of our feed, and who may know it (docs/SPEC.md 8.2, 15.5).
+
+A member that is no peer any more, or not trusted, gets no other root: whatever is uploaded from
+then on is under a new one.
+"""
+
+import os
+
+from drupelet_host import private
+from drupelet_host.config import Config
+from drupelet_host.feeds import ACCESS_SIZE
+from drupelet_host.keys import is_revoked
+from drupelet_host.remote_log_wire import ROOT_SIZE
+
+FEED_KEY_NAME = "feed.key"
+# Id and access key of the store that our feed is in.
+STORE_KEY_NAME = "store.key"
+# 1 when the members were told of the root, 0 before; then the ids of those who may know it.
+READERS_NAME = "feed.readers"
+_ID_SIZE = 4
+_SIZE_MAX = 1 + _ID_SIZE * 1024
+
+
+class FeedRoot:
+    """Raises PrivateError or StorageError, as its files do."""
+
+    def __init__(self, settings: Config) -> None:
+        self._settings = settings
+        self._path = settings.keys_path / FEED_KEY_NAME
+        self._readers = settings.keys_path / READERS_NAME
+
+    def renew(self) -> None:
+        """Make a new root if somebody may know this one that is not to.
+
+        Those of a store that we serve go with it.
+        """
+        settings = self._settings
+        peers = {peer.id for peer in settings.peers}
+        trusted = {id for id in peers if not is_revoked(settings.keys_path, id)}
+        known = self._known()
+        if known is None:
+            known = peers if self._path.exists() else trusted
+        elif known == trusted:
+            return
+        gone = not known <= trusted
+        if gone:
+            # First: after a cut in between the next look makes another one.
+            if settings.feed is not None and settings.feed.serve:
+                private.replace(settings.keys_path / STORE_KEY_NAME, os.urandom(ACCESS_SIZE))
+            private.replace(self._path, os.urandom(ROOT_SIZE))
+        self._note(trusted, told=not gone and self._is_told())
+
+    def current(self, announced: bytes) -> bytes:
+        """The root; `announced`: what the members have of us, b"" for none.
+
+        That one counts, for our own may have been lost with the home; but not against one that
+        they are still to be told of.
+        """
+        if announced and (self._is_told() or not self._path.exists()):
+            return announced
+        return private.secret(
+            self._path, ROOT_SIZE,
+            "restore a copy, or remove it for the one that members know, or a new one",
+        )  # fmt: skip
+
+    def told(self) -> None:
+        """The members know it from now on."""
+        if not self._is_told():
+            self._note(self._known() or set(), told=True)
+
+    def _content(self) -> bytes:
+        return private.read(self._readers, _SIZE_MAX) if self._readers.exists() else b""
+
+    def _is_told(self) -> bool:
+        return self._content()[:1] != b"\0"  # an older release has no such file, and told
+
+    def _known(self) -> set[bytes] | None:
+        content = self._content()
+        if not content:
+            return None
+        return {content[at : at + _ID_SIZE] for at in range(1, len(content), _ID_SIZE)}
+
+    def _note(self, ids: set[bytes], told: bool) -> None:
+        private.make_folder(self._readers.parent)
+        private.replace(self._readers, bytes([told]) + b"".join(sorted(ids)))

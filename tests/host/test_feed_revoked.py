@@ -1,0 +1,115 @@
+"""Who was revoked or removed reads no feed any more, and nothing is read of its own."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drupelet_host import config
+from drupelet_host.broker import Broker
+from drupelet_host.config import Config, Peer
+from drupelet_host.feed_root import FeedRoot
+from drupelet_host.remote_log import POLL_MS_MIN
+from host.conftest import Home, share_keys, wait_for
+
+A, C, D = 0xA0000001, 0xC0000003, 0xD0000004
+MakeHome = Callable[..., Home]
+
+
+def texts(home: Home) -> list[str]:
+    return sorted(row["text"] for row in home.log())
+
+
+def follow(home: Home, place: str, *more: str) -> None:
+    with (home.path / "drupelet.toml").open("a") as file:
+        rows = ["[feed]", f'place = "{place}"', "period_ms = 200", *more]
+        file.write("\n" + "\n".join(rows) + "\n")
+
+
+class Three:
+    """Members of one group: a knows c and d, who know a alone; each keeps a feed at one place."""
+
+    def __init__(self, make_home: MakeHome, url: str, place: str, *more: str) -> None:
+        known = [Peer("c", C.to_bytes(4), url), Peer("d", D.to_bytes(4), url)]
+        self.a = make_home("a", A, *known)
+        self.c = make_home("c", C, Peer("a", A.to_bytes(4), url))
+        self.d = make_home("d", D, Peer("a", A.to_bytes(4), url))
+        follow(self.a, place, *more)
+        for other in (self.c, self.d):
+            share_keys(self.a, other)
+            follow(other, place)
+        homes = (self.a, self.c, self.d)
+        for home in homes:
+            home.start("--wait")
+        for home in homes:
+            home.put(f"{home.name} before")
+        for home in homes:
+            wait_for(lambda home=home: len(home.log()) == 3, f"what all wrote, at {home.name}")
+            count = 2 if home is self.a else 1
+            wait_for(lambda h=home, n=count: h.status()["feed"]["watched"] == n, "feeds")
+        wait_for(lambda: self.a.status()["feed"]["pushed"] >= 3, "a's feed")
+
+    def check_apart(self) -> None:
+        """What c writes is not at a, what others write is not at c; a and d have all of theirs."""
+        for home in (self.c, self.a, self.d):
+            home.put(f"{home.name} after")
+        for home in (self.a, self.d):
+            wait_for(lambda home=home: len(home.log()) == 5, f"the rest, at {home.name}")
+            assert "c after" not in texts(home)
+        assert "c after" in texts(self.c) and len(self.c.log()) == 4
+
+
+@pytest.mark.parametrize("how", ["revoke", "remove", "while it is stopped"])
+def test_who_is_shut_out_reads_no_store(make_home: MakeHome, broker: Broker, how: str) -> None:
+    url = broker.start() + "/t"
+    three = Three(make_home, url, url + "/log", "serve = true")
+    a, c, d = three.a, three.c, three.d
+    before = FeedRoot(config.load(a.path)).current(b"")
+    store_key = (a.path / "keys" / "store.key").read_bytes()
+    if how == "while it is stopped":
+        a.stop()
+    done = a.run(*(("peer", "remove", "c") if how == "remove" else ("revoke", "c")))
+    assert done.returncode == 0, done.stderr
+    if how == "while it is stopped":
+        a.start("--wait")
+    wait_for(lambda: FeedRoot(config.load(a.path)).current(b"") != before, "another root")
+    wait_for(lambda: (a.path / "keys" / "store.key").read_bytes() != store_key, "another key")
+    wait_for(lambda: c.status()["feed"]["failures"] > 0, "a store that answers c no more")
+    three.check_apart()
+    wait_for(lambda: (d.status()["feed"] or {}).get("reason") == "", "d's feed at the new store")
+
+
+def test_who_is_shut_out_reads_no_folder(
+    make_home: MakeHome, broker: Broker, tmp_path: Path
+) -> None:
+    """It has the files, and can write there: what is new it cannot open, what is its is left."""
+    (tmp_path / "log").mkdir()
+    three = Three(make_home, broker.start() + "/t", f"folder:{tmp_path / 'log'}")
+    assert three.a.run("revoke", "c").returncode == 0
+    three.check_apart()
+    time.sleep(2 * POLL_MS_MIN / 1000)  # all have looked
+    assert "c after" not in texts(three.a) and len(three.c.log()) == 4
+
+
+def test_the_root_changes_only_for_who_goes(tmp_path: Path) -> None:
+    peers = tuple(Peer(f"p{n}", bytes([n, 0, 0, 1]), "stick:") for n in range(3))
+    made = Config(tmp_path / "home", "a", b"aaaa", "orchard", 50, None, peers)
+    config.create(made)
+
+    def root_with(*kept: Peer) -> bytes:
+        roots = FeedRoot(Config(made.home, "a", b"aaaa", "orchard", 50, None, kept))
+        roots.renew()
+        return roots.current(b"")
+
+    first = root_with(*peers[:2])
+    assert root_with(*peers[:2]) == first
+    assert root_with(*peers) == first, "one more may know it"
+    second = root_with(*peers[1:])
+    assert second != first
+    # What the members were told of before does not count against it, until they know it.
+    roots = FeedRoot(made)
+    assert roots.current(first) == second
+    roots.told()
+    assert roots.current(first) == first, "its own may be of an old backup"
+    assert root_with(*peers) == second
