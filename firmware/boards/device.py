@@ -46,10 +46,9 @@ _SAVING = const(2)
 _E_SENSOR = const(4)  # beside those of drupelet.errors
 # A battery is noted when it has moved by this much: noise makes no events.
 _BATTERY_STEP_MV = const(10)
-# A carrier that could not take a whole frame is served again after this; one that takes nothing,
-# as a port that nobody reads, less and less often.
-_BUSY_MS = const(5)
-_BUSY_MS_MAX = const(100)
+# A carrier that could not take a whole frame is served again after this: what a UART keeps of it
+# lasts longer, and a port that nobody reads may stay so for days.
+_BUSY_MS = const(20)
 # A stick that was plugged in is found within this: who carries it waits beside it.
 _STICK_MS = const(1000)
 # Events handed to the client in one turn, so that carriers are served in between.
@@ -87,7 +86,6 @@ class Device:
         self.sleeper: "Sleeper | None" = None  # of a device that sleeps deeply
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
         self.events: "Node | BoardCommands" = node  # whose events `consume` takes
-        self._busy_ms = _BUSY_MS
         self._totals = [0, 0, 0]  # damaged frames, flash programs and erases that were counted
         self.due_ms = clock.now_ms()
 
@@ -121,23 +119,18 @@ class Device:
             self.socket.look(self)
         if self.consume():
             return 0
-        return self._wait_ms(self.clock.now_ms())
-
-    def _wait_ms(self, now_ms: int) -> int:
-        """How long nothing is due, unless something comes in or a carrier comes up."""
+        now_ms = self.clock.now_ms()
         wait_ms = self.left_ms(now_ms)
         if self.socket is not None:
             wait_ms = min(wait_ms, _STICK_MS)
         if self.sleeper is not None:
             wait_ms = min(wait_ms, self.sleeper.turn_ms(now_ms))
-        busy = False
         for transport, link in self.live:
             if transport.pending_size:
-                busy = True
+                wait_ms = min(wait_ms, _BUSY_MS)
             elif transport.up:
                 wait_ms = min(wait_ms, link.wake_ms(now_ms))
-        self._busy_ms = min(2 * self._busy_ms, _BUSY_MS_MAX) if busy else _BUSY_MS
-        return min(wait_ms, self._busy_ms) if busy else wait_ms
+        return wait_ms
 
     def left_ms(self, now_ms: int) -> int:
         """Milliseconds until the next reading is due."""

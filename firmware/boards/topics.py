@@ -58,7 +58,7 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
     client = setup.carriers[urls.index(url)] if found else setup.open_carrier({"url": url})
     transport = client.transport(name, name)
     board.brokers.append(client)
-    board.serve(client, transport)
+    board.served.append([client, transport, None])
     return transport
 
 

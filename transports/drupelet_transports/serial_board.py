@@ -9,7 +9,7 @@ import os
 from drupelet._compat import const
 from drupelet.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
 from drupelet.schedule import elapsed_ms
-from drupelet_transports.base import E_CLOSED, TransportError
+from drupelet_transports.base import E_CLOSED
 from drupelet_transports.framing import StreamTransport
 
 TYPE_CHECKING = False
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _F_GETFL = const(3)
 _F_SETFL = const(4)
 _O_NONBLOCK = const(0o4000)
-_BAUD = const(115200)
 # A line that was plugged in again is found within this.
 _RETRY_MS = const(5000)
 
@@ -83,11 +82,10 @@ class SerialBoard(StreamBoard):
     One that is not there is opened when it comes: call `maintain` at least every `wait_ms`.
     """
 
-    def __init__(self, path: str, baud: int = _BAUD, frame_size_max: int = FRAME_SIZE_MAX) -> None:
-        """Open `path` raw, if it is there; TransportError if it is no terminal."""
+    def __init__(self, path: str, frame_size_max: int = FRAME_SIZE_MAX) -> None:
+        """Open `path` raw at 115,200 baud, if it is there and a terminal: see `up`."""
         StreamBoard.__init__(self, None, frame_size_max)
         self._path = path
-        self._baud = baud
         self._tried_ms = 0
         self._open()
 
@@ -95,46 +93,38 @@ class SerialBoard(StreamBoard):
         """Open a line again that went away."""
         if not self.up:
             self.close()  # else what waits on it is woken for ever
-        if self._stream is None and elapsed_ms(now_ms, self._tried_ms) >= _RETRY_MS:
-            self._tried_ms = now_ms
-            try:  # noqa: SIM105 - boards have no contextlib
+            if not self.wait_ms(now_ms):
+                self._tried_ms = now_ms
                 self._open()
-            except TransportError:
-                pass  # something else has its name for now
 
     def wait_ms(self, now_ms: int) -> int:
         """How long `maintain` may wait."""
-        if self.up:
-            return WAIT_MS_MAX
-        return max(0, _RETRY_MS - elapsed_ms(now_ms, self._tried_ms))
+        waited_ms = elapsed_ms(now_ms, self._tried_ms)
+        return WAIT_MS_MAX if self.up else max(0, _RETRY_MS - waited_ms)
 
     def _open(self) -> None:
-        self._stream = self.poll_object = _open_terminal(self._path, self._baud)
+        self._stream = self.poll_object = _open_terminal(self._path)
         self.up = self._stream is not None
         self._begun = False
 
 
-def _open_terminal(path: str, baud: int) -> "Stream | None":
-    """The line, raw; None when there is none."""
+def _open_terminal(path: str) -> "Stream | None":
+    """The line, raw; None when it is not there, or no terminal."""
     import termios
 
-    speed = getattr(termios, "B" + str(baud), None)
-    if speed is None:
-        raise TransportError("serial " + path + ": no such speed, use baud=115200")
+    stream = None
     try:
         os.stat(path)
         stream = open(path, "r+b")  # noqa: SIM115
-    except OSError:
-        return None
-    try:
         termios.setraw(stream.fileno())  # type: ignore[attr-defined]
         settings = termios.tcgetattr(stream.fileno())
-        settings[4] = settings[5] = speed
+        settings[4] = settings[5] = termios.B115200
         termios.tcsetattr(stream.fileno(), termios.TCSANOW, settings)
         _never_wait(stream.fileno())
     except OSError:
-        stream.close()
-        raise TransportError("serial " + path + " is no serial device: check the path") from None
+        if stream is not None:
+            stream.close()
+        return None
     return stream  # type: ignore[return-value]
 
 

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import sys
 
 from drupelet._compat import const
 from drupelet.blackbox import CODE_ERROR
@@ -12,10 +11,8 @@ from drupelet.schedule import elapsed_ms
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.device import Device
-    from boards.ports import KeeperPort
     from boards.unix.ports import Clock, Console, Waiter
     from drupelet.node import Node
-    from drupelet_transports.base import Transport
 
 # After a turn that failed for want of memory, or a sleep for want of a store.
 _AGAIN_MS = const(1000)
@@ -35,22 +32,14 @@ class Board:
         self.console = console
         self.waiter = waiter
         self.brokers = []
-        self._served = []  # of [who keeps a carrier up, the carrier, what the waiter has of it]
+        # Of [who keeps a carrier up (KeeperPort), the carrier, what the waiter has of it].
+        self.served = []
         self._epoch_ms = epoch_ms
         self._peers = peers
-
-    def serve(self, keeper: "KeeperPort", transport: "Transport") -> None:
-        """Have a carrier kept up, by itself or by its broker's connection, and wait on it."""
-        self._served.append([keeper, transport, None])
 
     def run(self) -> None:
         """Until `stop`, or the end of input."""
         device = self.device
-        version = ".".join([str(part) for part in sys.implementation.version[:3]])
-        bits = 32 if sys.maxsize < 1 << 32 else 64
-        self.console.say(
-            '{"event":"interpreter","interpreter":"micropython %s, %d-bit"}' % (version, bits)
-        )
         sleeper = device.sleeper
         resumed = sleeper is not None and sleeper.resumed
         self._say_status("woke" if resumed else "started")
@@ -103,7 +92,7 @@ class Board:
 
     def _maintain(self, wait_ms: int) -> int:
         """Keep carriers up; the shorter of `wait_ms` and what they need."""
-        for row in self._served:
+        for row in self.served:
             keeper = row[0]
             keeper.maintain(self.clock.now_ms())
             # Whatever closed it since: what is closed must not be waited on, it is always ready.

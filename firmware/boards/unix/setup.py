@@ -35,6 +35,7 @@ from drupelet.node import Node
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.seal_row import ANEW, KID_AT
 from drupelet.store import FlashStore
+from drupelet_transports.base import TransportError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,13 @@ def _is_plain(url: str) -> bool:
 
 def make(config: dict) -> "Board":
     """The board that a configuration describes, ready to run."""
-    return _Setup(config).board
+    made = _Setup(config)
+    version = ".".join([str(part) for part in sys.implementation.version[:3]])
+    bits = 32 if sys.maxsize < 1 << 32 else 64
+    made.console.say(
+        '{"event":"interpreter","interpreter":"micropython %s, %d-bit"}' % (version, bits)
+    )
+    return made.board
 
 
 class _Setup:
@@ -168,10 +175,10 @@ class _Setup:
 
             if peer["id"] in self.keys:
                 __import__("drupelet_transports.sealed")
-            line = SerialBoard(_where(peer["url"]))
+            path = _where(peer["url"])
+            line = SerialBoard(path)
             if not line.up:
-                why = '{"event":"absent","carrier":"%s","why":"plug the device in"}'
-                self.console.say(why % peer["url"])
+                self._say_absent(path)
             return line
         if scheme == "mqtt":
             __import__("drupelet_transports.mqtt_packet")
@@ -188,6 +195,15 @@ class _Setup:
 
             self.socket = Socket(Stick(_where(peer["url"]), self.id), self.seal_buf)
         return self.socket
+
+    def _say_absent(self, path: str) -> None:
+        """A line may be plugged in later; what is there and none is a mistake."""
+        try:
+            os.stat(path)
+        except OSError:
+            self.console.say('{"event":"absent","carrier":"%s","why":"plug the device in"}' % path)
+            return
+        raise TransportError("serial " + path + " is no serial device: check the path")
 
     def _wake(self, store: FlashStore) -> "Sleeper | None":
         """What this board's deep sleep needs, if its configuration has any."""
@@ -307,7 +323,7 @@ class _Setup:
                     self.topics.refused(peer)
                 return
         if scheme == "serial":
-            self.board.serve(carrier, carrier)
+            self.board.served.append([carrier, carrier, None])
             link = self._link(peer, CARRIER_SERIAL)
         elif scheme == "mqtt":
             client = carrier
@@ -315,7 +331,7 @@ class _Setup:
             kid = get_u16(self.context.rows, seal.at + KID_AT)
             carrier = client.transport(b"%04x" % kid, b"%04x" % (kid ^ 1))
             self.board.brokers.append(client)
-            self.board.serve(client, carrier)
+            self.board.served.append([client, carrier, None])
             link = self._link(peer, CARRIER_MQTT)
         else:
             link = self._link(peer, CARRIER_STICK)
