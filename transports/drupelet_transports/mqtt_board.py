@@ -139,10 +139,10 @@ class MqttClient:
     def maintain(self, now_ms: int) -> int:
         """Connect, keep alive, reconnect; OK when the connection is up, else E_CLOSED."""
         self._now_ms = now_ms
+        if self._asked:
+            self._asked = False
+            self._since_ms = now_ms  # the resolver may have taken long
         if self._state == _DOWN:
-            if self._asked:
-                self._asked = False
-                self._since_ms = now_ms  # the resolver may have taken long
             if elapsed_ms(now_ms, self._since_ms) >= self._backoff_ms:
                 self._open()
         elif self._state != _CLOSED:
