@@ -253,8 +253,11 @@ def has_keys(settings: config.Config, peer_id: bytes) -> bool:
     return any(not state.revoked for state in states)
 
 
-def destination(text: str, own_id: bytes, peer_id: bytes) -> Destination:
-    """What `--to` names: a folder or a serial line; raises KeysError or TransportError."""
+def destination(text: str, own_id: bytes, peer_id: bytes, group: str | None = None) -> Destination:
+    """What `--to` names: a folder or a serial line; raises KeysError or TransportError.
+
+    group: that of a home, where it is known; between two groups nothing would ever arrive.
+    """
     if re.match(r"[a-z]+:", text):
         from drupelet_host.provision_serial import SerialKeys
 
@@ -268,6 +271,11 @@ def destination(text: str, own_id: bytes, peer_id: bytes) -> Destination:
         other = config.load(folder)
         if other.id != own_id:
             raise KeysError(f"{folder}: is the home of {other.id.hex()}, not of {own_id.hex()}")
+        if group is not None and other.group != group:
+            raise KeysError(
+                f"{folder}: its group is {other.group!r}, ours is {group!r}: nothing would arrive;"
+                " make `group` in drupelet.toml the same"
+            )
         return HomeKeys(other.keys_path, own_id, peer_id)
     return FlashKeys(folder, own_id, peer_id)
 
@@ -368,7 +376,7 @@ def provision_peer(
             f"{name}: has keys already; `drupelet rotate {name}` renews them from afar, --again"
             " replaces them by cable"
         )
-    theirs = destination(to, peer_id, settings.id)
+    theirs = destination(to, peer_id, settings.id, settings.group)
     with ExitStack() as undo:
         undo.callback(_close, theirs)
         ours = HomeKeys(settings.keys_path, settings.id, peer_id)

@@ -110,6 +110,19 @@ def test_to_a_home(make_home: MakeHome) -> None:
     )
 
 
+def test_a_home_of_another_group_is_no_peer(make_home: MakeHome) -> None:
+    """Carriers would come up, and nothing would ever arrive."""
+    a = make_home("a", BOARD, Peer("b", OTHER_ID, "stick:"))
+    b = make_home("b", OTHER, Peer("a", BOARD_ID, "stick:"))
+    path = b.path / "drupelet.toml"
+    path.write_text(path.read_text().replace('"orchard"', '"Orchard"'))
+    done = a.run("provision", "b", "--to", str(b.path))
+    assert done.returncode == 1 and "its group is 'Orchard', ours is 'orchard'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not list((b.path / "keys").glob("*.live"))
+    path.write_text(path.read_text().replace('"Orchard"', '"orchard"'))
+    assert a.run("provision", "b", "--to", str(b.path)).returncode == 0
+
+
 def test_two_boards_with_each_other(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("h", HOST, Peer("A", BOARD_ID, "stick:"))
     first, second = flash_of(tmp_path, "a"), flash_of(tmp_path, "b")
