@@ -1,6 +1,7 @@
 """Where the `drupelet` command begins, before what takes a while to load."""
 
 import os
+import signal
 import sys
 
 _INTERRUPTED = 130
@@ -27,3 +28,5 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on Python would show a traceback
