@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from drupelet_tools.flash import rom
 from drupelet_tools.flash.build import build, micropython_command
+from drupelet_tools.flash.sets import Choice, build_set
 
 settings.register_profile("drupelet", deadline=None, print_blob=True, derandomize=True)
 settings.load_profile("drupelet")
@@ -64,3 +66,11 @@ def firmware(arch: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp(f"firmware-{arch}")
     assert build(target, arch) > 0
     return target
+
+
+@pytest.fixture(scope="session")
+def full_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the ROMFS image of the set `full`, as the demo's boards run it, made once."""
+    target = tmp_path_factory.mktemp("full")
+    build_set(target, "x86", Choice("full"))
+    return rom.write(target)

@@ -59,25 +59,25 @@ class BoardKeys:
 
     def is_readable(self) -> bool:
         """False when there is a file, or may be one, and the flash does not give it."""
-        files = self._files
-        size = files.size(self._name)
-        file = files.open(self._name, False) if size >= 0 else size
-        if file >= 0:
-            size = files.read_into(file, 0, self._scratch, 0, RECORD_SIZE)
-            files.close(file)
-            return size >= 0
-        return size == -1
+        file = self._open()
+        if file < 0:
+            return file == -1
+        count = self._files.read_into(file, 0, self._scratch, 0, RECORD_SIZE)
+        self._files.close(file)
+        return count >= 0
+
+    def _open(self) -> int:
+        """Its descriptor; -1 when there is no file, another code when the flash does not say."""
+        size = self._files.size(self._name)
+        return self._files.open(self._name, False) if size >= 0 else size
 
     def load(self, row: int, out: bytearray) -> int:
         """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
-        files = self._files
-        if files.size(self._name) < 0:
-            return E_STORAGE
-        file = files.open(self._name, False)
+        file = self._open()
         if file < 0:
             return E_STORAGE
-        count = files.read_into(file, row * RECORD_SIZE, out, 0, RECORD_SIZE)
-        files.close(file)
+        count = self._files.read_into(file, row * RECORD_SIZE, out, 0, RECORD_SIZE)
+        self._files.close(file)
         return OK if count == RECORD_SIZE and is_sound(out) else E_STORAGE
 
     def save(self, row: int, record: bytearray) -> int:
@@ -85,9 +85,7 @@ class BoardKeys:
         files = self._files
         if files.size(self._part) >= 0:
             files.remove(self._part)  # of a save that was cut
-        old = files.size(self._name)
-        if old >= 0:
-            old = files.open(self._name, False)
+        old = self._open()
         if old < -1:
             return old  # it holds other records, which a failed read must not cost
         new = files.open(self._part, True)

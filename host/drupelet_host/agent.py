@@ -210,7 +210,7 @@ class Agent:
         for line in self.carriers:
             line.maintain(now_ms)
             more |= line.take_in(now_ms)
-        self.topics.turn()
+        self.topics.turn(now_ms)
         self._events()
         if self.feed is not None:
             more |= self.feed.places.serve()

@@ -1,7 +1,7 @@
 """The `drupelet` command.
 
 Exit status: 0 done, 1 refused or failed with one line on standard error, 2 wrong usage, 130
-interrupted. `main` is the only place that turns our exceptions into these.
+interrupted (drupelet_host.entry). `main` is the only place that turns our exceptions into these.
 """
 
 import io
@@ -41,7 +41,6 @@ LOOK_EVERY_S = 0.1
 COMMANDS_GROUP = "drupelet.commands"
 
 EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     help="Data sync for devices that are mostly asleep and mostly offline.",
@@ -439,8 +438,6 @@ def main() -> None:
     try:
         load_commands()
         app()
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         output.complain(f"{name}{error.strerror or error}")

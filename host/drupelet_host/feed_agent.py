@@ -12,7 +12,6 @@ from drupelet.schedule import elapsed_ms
 from drupelet_host import clock
 from drupelet_host.config import FOLDER_PLACE, FeedSettings
 from drupelet_host.feed_places import Places
-from drupelet_host.feed_root import FeedRoot
 from drupelet_host.feeds import Feed
 from drupelet_host.helpers_service import RemoteHistory
 from drupelet_host.keys import is_revoked
@@ -84,17 +83,13 @@ class AgentFeed:
         self._from_ms = clock.now_ms() - self._pause_ms
 
     def _push(self) -> None:
-        FeedRoot(self._member.config).renew()
+        log = self._home_log()
+        own = log.own_feed(self._place)  # a new one if somebody is not to know it any more
         if self.places.renew():
             self._log = None
-        if self._log is None:
-            store = self.places.own(self._trusted())
-            if store is None:
-                raise StorageError("no member has told of a store there yet")
-            member, access = self._member, self.places.access
-            self._log = HomeLog(member, member.clients, store, self._took, access)
-        log = self._log
-        feed = replace(log.own_feed(self._place), mail=self._by_mail)
+            log = self._home_log()
+            own = log.own_feed(self._place)
+        feed = replace(own, mail=self._by_mail)
         if self._announced != feed:
             # The place may come later: who is told before it does can follow us there.
             log.announce(feed)
@@ -105,6 +100,15 @@ class AgentFeed:
             self.pushed += int(log.push(self._place)["pushed"])
             self._pushed = log.through
         self.places.works()
+
+    def _home_log(self) -> HomeLog:
+        if self._log is None:
+            store = self.places.own(self._trusted())
+            if store is None:
+                raise StorageError("no member has told of a store there yet")
+            member, access = self._member, self.places.access
+            self._log = HomeLog(member, member.clients, store, self._took, access)
+        return self._log
 
     def _leave(self, feed: Feed) -> None:
         mailbox = self.places.mailbox(self._place, self.places.access)

@@ -79,8 +79,9 @@ class Places:
         self._service = MqttService(client, url.path, self.access[:_ID_SIZE], service)
 
     def renew(self) -> bool:
-        """Serve under another id and key if ours went; whether they did."""
-        if self._service is None or self._kept() == self.access:
+        """Serve under another id and key if ours were made anew; whether they were."""
+        kept = self._kept()
+        if self._service is None or kept in (b"", self.access):
             return False
         self._service.close()
         self._stores.pop((self._place, self.access), None)

@@ -37,7 +37,7 @@ class FeedRoot:
         settings = self._settings
         peers = {peer.id for peer in settings.peers}
         trusted = {id for id in peers if not is_revoked(settings.keys_path, id)}
-        known = self._known()
+        told, known = self._noted()
         if known is None:
             known = peers if self._path.exists() else trusted
         elif known == trusted:
@@ -48,7 +48,7 @@ class FeedRoot:
             if settings.feed is not None and settings.feed.serve:
                 private.replace(settings.keys_path / STORE_KEY_NAME, os.urandom(ACCESS_SIZE))
             private.replace(self._path, os.urandom(ROOT_SIZE))
-        self._note(trusted, told=not gone and self._is_told())
+        self._note(trusted, told and not gone)
 
     def current(self, announced: bytes) -> bytes:
         """The root; `announced`: what the members have of us, b"" for none.
@@ -56,7 +56,7 @@ class FeedRoot:
         That one counts, for our own may have been lost with the home; but not against one that
         they are still to be told of.
         """
-        if announced and (self._is_told() or not self._path.exists()):
+        if announced and (self._noted()[0] or not self._path.exists()):
             return announced
         return private.secret(
             self._path, ROOT_SIZE,
@@ -65,20 +65,17 @@ class FeedRoot:
 
     def told(self) -> None:
         """The members know it from now on."""
-        if not self._is_told():
-            self._note(self._known() or set(), told=True)
+        told, known = self._noted()
+        if not told:
+            self._note(known or set(), True)
 
-    def _content(self) -> bytes:
-        return private.read(self._readers, _SIZE_MAX) if self._readers.exists() else b""
-
-    def _is_told(self) -> bool:
-        return self._content()[:1] != b"\0"  # an older release has no such file, and told
-
-    def _known(self) -> set[bytes] | None:
-        content = self._content()
+    def _noted(self) -> tuple[bool, set[bytes] | None]:
+        """Whether the members were told, and who may know it; None: of an older release."""
+        content = private.read(self._readers, _SIZE_MAX) if self._readers.exists() else b""
         if not content:
-            return None
-        return {content[at : at + _ID_SIZE] for at in range(1, len(content), _ID_SIZE)}
+            return True, None
+        ids = {content[at : at + _ID_SIZE] for at in range(1, len(content), _ID_SIZE)}
+        return content[0] != 0, ids
 
     def _note(self, ids: set[bytes], told: bool) -> None:
         private.make_folder(self._readers.parent)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from drupelet.errors import CapacityError, StorageError
+from drupelet.errors import CapacityError, DrupeletError
 from drupelet.link import Link
 from drupelet_host import clock
 from drupelet_host.cas import FolderStore, RemoteStore
@@ -216,14 +216,14 @@ class FeedWatch:
             watched = self._watched.get(feed) or self._watch(feed, now_ms)
             if watched is None or watched[0].wait_ms(now_ms):
                 continue
-            if is_revoked(member.config.keys_path, device):
-                continue  # nothing of it is taken in, whatever way it comes
             poll, source = watched
             came = False
             try:
-                count, came = source.fetch(member.stick_link(device), now_ms)
-                total += count
-            except StorageError:
+                # Of who was revoked nothing is taken in, whatever way it comes.
+                if not is_revoked(member.config.keys_path, device):
+                    count, came = source.fetch(member.stick_link(device), now_ms)
+                    total += count
+            except DrupeletError:
                 self.failures += 1
             poll.looked(came, source.period_s, now_ms)
         return total

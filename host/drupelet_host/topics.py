@@ -283,9 +283,9 @@ class Topics:
             if line.keys.handover.row(peer_id) >= 0 and not line.keys.was_shut_out(peer_id):
                 line.keys.shut_out(peer_id)
 
-    def turn(self) -> None:
+    def turn(self, now_ms: int) -> None:
         """What is not up carries nothing."""
         for line in self.lines:
             topic = self._topics.get(line.keys.id)
-            if topic is not None:
-                topic.up = line.state == UP
+            if topic is not None and line.state != UP:
+                topic.turn(now_ms)

@@ -10,19 +10,10 @@ import pytest
 from board_box import IDS, Box, box
 from drupelet_host.broker import Broker
 from drupelet_tools.demo.cable import Cable
-from drupelet_tools.flash import rom
-from drupelet_tools.flash.sets import Choice, build_set
 
 # Of the time in which a carrier is away; what spins takes most of it.
 BUSY_SHARE_MAX = 0.1
 AWAY_S = 4.0
-
-
-@pytest.fixture(scope="module")
-def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("carriers")
-    build_set(target, "x86", Choice("full"))
-    return rom.write(target)
 
 
 @pytest.fixture
@@ -52,14 +43,15 @@ def logged(board: Box) -> Callable[[int], Callable[[], bool]]:
     return lambda count: lambda: int(board.status.get("logged", 0)) >= count
 
 
-def test_a_line_that_is_plugged_in_later_and_again(tmp_path: Path, firmware: Path) -> None:
+def test_a_line_that_is_plugged_in_later_and_again(tmp_path: Path, full_image: Path) -> None:
     """The board runs without it, wastes nothing on it, and goes on when it is back."""
     line = tmp_path / "line"
-    with box("A", tmp_path, firmware) as board, box("B", tmp_path, firmware) as other:
+    with box("A", tmp_path, full_image) as board, box("B", tmp_path, full_image) as other:
         board.configure({"B": f"serial://{line}"}, epoch_ms=2000, readings_max=4)
         board.start()
         board.wait_for(board.own(1), "a reading without a line")
-        assert '"absent"' in (board.folder / "log").read_text()
+        said = (board.folder / "log").read_text()
+        assert f'{{"event":"absent","carrier":"{line}","why":"plug the device in"}}' in said
         for count in (1, 2):
             cable = Cable()
             line.unlink(missing_ok=True)
@@ -73,11 +65,11 @@ def test_a_line_that_is_plugged_in_later_and_again(tmp_path: Path, firmware: Pat
 
 
 def test_a_broker_that_goes_away_costs_nothing(
-    tmp_path: Path, firmware: Path, broker: Broker
+    tmp_path: Path, full_image: Path, broker: Broker
 ) -> None:
     broker.start()
     url = f"mqtt://127.0.0.1:{broker.port}/t"
-    with box("A", tmp_path, firmware) as board, box("B", tmp_path, firmware) as other:
+    with box("A", tmp_path, full_image) as board, box("B", tmp_path, full_image) as other:
         board.configure({"B": url}, epoch_ms=2000, readings_max=1)
         other.configure({"A": url}, epoch_ms=100, readings_max=0)
         for one in (board, other):
@@ -88,7 +80,7 @@ def test_a_broker_that_goes_away_costs_nothing(
 
 
 def test_a_deep_sleeper_behind_a_broker_keeps_nothing_back(
-    tmp_path: Path, firmware: Path, broker: Broker
+    tmp_path: Path, full_image: Path, broker: Broker
 ) -> None:
     """What is due while it connects leaves when it is connected; then it sleeps at once.
 
@@ -96,7 +88,7 @@ def test_a_deep_sleeper_behind_a_broker_keeps_nothing_back(
     """
     broker.start()
     url = f"mqtt://127.0.0.1:{broker.port}/t"
-    with box("A", tmp_path, firmware) as sleeper, box("B", tmp_path, firmware) as other:
+    with box("A", tmp_path, full_image) as sleeper, box("B", tmp_path, full_image) as other:
         sleep = {
             "rtc": str(sleeper.folder / "rtc"), "rtc_size": 2048, "period_ms": 30_000,
             "window_ms": 3000, "contact_ms": 400,
@@ -113,10 +105,10 @@ def test_a_deep_sleeper_behind_a_broker_keeps_nothing_back(
     assert max(slept) > 5000 - 3000, "it goes to sleep when it has been heard"
 
 
-def test_a_stick_is_found_between_two_readings(tmp_path: Path, firmware: Path) -> None:
+def test_a_stick_is_found_between_two_readings(tmp_path: Path, full_image: Path) -> None:
     """And a damaged name on it is no name: the visit goes on, and the board."""
     usb = tmp_path / "usb"
-    with box("A", tmp_path, firmware) as board:
+    with box("A", tmp_path, full_image) as board:
         board.configure({"host": f"stick://{usb}"}, epoch_ms=60_000)
         board.start()
         board.wait_for(lambda: bool(board.boots), "its start")

@@ -18,18 +18,8 @@ from drupelet_host.files import HostFiles
 from drupelet_host.parse import split_body
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
-from drupelet_tools.flash import rom
-from drupelet_tools.flash.sets import Choice, build_set
 
 KILLS = 10
-
-
-@pytest.fixture(scope="module")
-def small_firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the image that the demo's boards run."""
-    target = tmp_path_factory.mktemp("board-main")
-    build_set(target, "x86", Choice("full"))
-    return rom.write(target)
 
 
 def numbers(flash: Path, own: bool = True) -> list[int]:
@@ -49,12 +39,12 @@ def numbers(flash: Path, own: bool = True) -> list[int]:
     return found
 
 
-def test_killed_ten_times_it_goes_on(tmp_path: Path, small_firmware: Path) -> None:
+def test_killed_ten_times_it_goes_on(tmp_path: Path, full_image: Path) -> None:
     """SIGKILL at any instant, also while it writes to a stick: each reading once, in order."""
     chance = random.Random(1)
     stick, away = tmp_path / "stick", tmp_path / "away"
     away.mkdir()
-    with box("A", tmp_path, small_firmware) as board:
+    with box("A", tmp_path, full_image) as board:
         board.configure({"host": f"stick://{stick}"})
         for life in range(KILLS):
             os.rename(*((away, stick) if life % 2 == 0 else (stick, away)))
@@ -79,13 +69,13 @@ def test_killed_ten_times_it_goes_on(tmp_path: Path, small_firmware: Path) -> No
 
 
 def test_two_boards_over_a_cable_converge_though_one_keeps_dying(
-    tmp_path: Path, small_firmware: Path
+    tmp_path: Path, full_image: Path
 ) -> None:
     chance = random.Random(2)
     cable = Cable()
     with (
-        box("A", tmp_path, small_firmware) as left,
-        box("B", tmp_path, small_firmware) as right,
+        box("A", tmp_path, full_image) as left,
+        box("B", tmp_path, full_image) as right,
     ):
         left.configure({"B": f"serial://{cable.ends[0]}"}, readings_max=40)
         right.configure({"A": f"serial://{cable.ends[1]}"}, readings_max=40)
@@ -109,11 +99,11 @@ def test_two_boards_over_a_cable_converge_though_one_keeps_dying(
     assert right.boots == list(range(1, KILLS + 2))
 
 
-def test_a_visit_hands_over_everything(tmp_path: Path, small_firmware: Path) -> None:
+def test_a_visit_hands_over_everything(tmp_path: Path, full_image: Path) -> None:
     """Two boards that only share a stick."""
     hand = tmp_path / "hand"
     hand.mkdir()
-    with box("A", tmp_path, small_firmware) as left, box("B", tmp_path, small_firmware) as right:
+    with box("A", tmp_path, full_image) as left, box("B", tmp_path, full_image) as right:
         for one, other in ((left, "B"), (right, "A")):
             one.configure({other: f"stick://{one.folder / 'usb'}"}, readings_max=50)
             one.start()
@@ -131,12 +121,12 @@ def test_a_visit_hands_over_everything(tmp_path: Path, small_firmware: Path) -> 
     assert all(one.right and one.expected == 100 for one in held.values()), held
 
 
-def test_rows_of_any_length_are_replayed_once(tmp_path: Path, small_firmware: Path) -> None:
+def test_rows_of_any_length_are_replayed_once(tmp_path: Path, full_image: Path) -> None:
     """Longer than a frame, longer than the heap has room for, and short; over a restart too."""
     texts = [
         json.dumps({"n": n, "x": "y" * size}) for n, size in enumerate((1, 900, 32_000, 2000))
     ]
-    with box("A", tmp_path, small_firmware) as board:
+    with box("A", tmp_path, full_image) as board:
         rows = board.folder / "rows.ndjson"
         rows.write_text("".join(f"{text}\n" for text in texts))
         board.configure({"B": f"stick://{tmp_path / 'none'}"}, rows=str(rows), readings_max=9)
@@ -167,9 +157,9 @@ def payloads(flash: Path) -> list[str]:
     return found
 
 
-def test_heap_low_water_stands_still(tmp_path: Path, small_firmware: Path) -> None:
+def test_heap_low_water_stands_still(tmp_path: Path, full_image: Path) -> None:
     """Sixty epochs fill what fills; the next sixty take nothing more."""
-    with box("A", tmp_path, small_firmware) as board:
+    with box("A", tmp_path, full_image) as board:
         board.configure({"host": f"stick://{tmp_path / 'none'}"})
         board.start()
         board.wait_for(board.own(60), "60 epochs")
@@ -190,8 +180,8 @@ def ended(firmware: Path, config: Path, stdin: bytes = b"") -> subprocess.Comple
     )  # fmt: skip
 
 
-def test_a_configuration_that_is_no_use(tmp_path: Path, small_firmware: Path) -> None:
-    one = Box("A", tmp_path / "A", small_firmware)
+def test_a_configuration_that_is_no_use(tmp_path: Path, full_image: Path) -> None:
+    one = Box("A", tmp_path / "A", full_image)
     config = tmp_path / "A" / "config.json"
     usb = {"host": f"stick://{tmp_path}"}
     cases: list[tuple[Callable[[], object], str]] = [
@@ -214,7 +204,7 @@ def test_a_configuration_that_is_no_use(tmp_path: Path, small_firmware: Path) ->
     ]
     for prepare, why in cases:
         prepare()
-        done = ended(small_firmware, config)
+        done = ended(full_image, config)
         lines = done.stderr.decode().splitlines()
         assert done.returncode == 1, (why, done)
         assert len(lines) == 1, lines
@@ -222,11 +212,11 @@ def test_a_configuration_that_is_no_use(tmp_path: Path, small_firmware: Path) ->
 
 
 @pytest.mark.parametrize("said", [b"", b"stop\n", b"flush\nstop\n", b"\xff\xfe\nwhat?\n", b"sto"])
-def test_the_end_of_input_ends_it(tmp_path: Path, small_firmware: Path, said: bytes) -> None:
-    one = Box("A", tmp_path / "A", small_firmware)
+def test_the_end_of_input_ends_it(tmp_path: Path, full_image: Path, said: bytes) -> None:
+    one = Box("A", tmp_path / "A", full_image)
     one.configure({"host": f"stick://{tmp_path / 'none'}"})
     begun = time.monotonic()
-    done = ended(small_firmware, one.folder / "config.json", said)
+    done = ended(full_image, one.folder / "config.json", said)
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - begun < 10
     events = [json.loads(line)["event"] for line in done.stdout.splitlines()]

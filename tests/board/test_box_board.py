@@ -4,12 +4,8 @@ import json
 import time
 from pathlib import Path
 
-import pytest
-
 from board_box import EPOCH_MS, box
 from drupelet.limits import EVENTS_PER_BLOCK
-from drupelet_tools.flash import rom
-from drupelet_tools.flash.sets import Choice, build_set
 from drupelet_tools.telemetry import inputs
 from drupelet_tools.telemetry.summary import read, summarise
 from telemetry.test_decode import damages_of, events_of
@@ -17,13 +13,6 @@ from telemetry.test_decode import damages_of, events_of
 WATCHDOG = 3
 DEEP_SLEEP = 4
 STOP_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("box-board")
-    build_set(target, "x86", Choice("full"))
-    return rom.write(target)
 
 
 def segments(flash: Path) -> list[bytes]:
@@ -37,9 +26,9 @@ def segments(flash: Path) -> list[bytes]:
 
 
 def test_a_killed_board_has_noted_everything_but_its_last_events(
-    tmp_path: Path, firmware: Path
+    tmp_path: Path, full_image: Path
 ) -> None:
-    with box("A", tmp_path, firmware) as board:
+    with box("A", tmp_path, full_image) as board:
         gauge = board.folder / "voltage_now"
         gauge.write_text("3912000\n")
         rows = board.folder / "rows.ndjson"
@@ -72,12 +61,12 @@ def test_a_killed_board_has_noted_everything_but_its_last_events(
 
 
 def test_wakes_from_deep_sleep_go_on_in_one_segment_or_say_so(
-    tmp_path: Path, firmware: Path
+    tmp_path: Path, full_image: Path
 ) -> None:
     """With RTC memory a segment grows over many wakes; without, each is a boot with its cause."""
     for rtc_size in (2048, 28):
         name = f"A{rtc_size}"
-        with box("A", tmp_path / name, firmware) as board:
+        with box("A", tmp_path / name, full_image) as board:
             sleep = {
                 "rtc": str(board.folder / "rtc"), "rtc_size": rtc_size, "period_ms": 3000,
                 "window_ms": 300, "contact_ms": 100,

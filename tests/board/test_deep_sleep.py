@@ -8,19 +8,10 @@ import pytest
 
 from board_box import IDS, Box, box
 from drupelet_tools.demo.cable import Cable
-from drupelet_tools.flash import rom
-from drupelet_tools.flash.sets import Choice, build_set
 
 READINGS = 3
 EPOCH_MS = 1500
 PERIOD_MS = 3000
-
-
-@pytest.fixture(scope="module")
-def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("deep-sleep")
-    build_set(target, "x86", Choice("full"))
-    return rom.write(target)
 
 
 def sleep_of(board: Box, rtc_size: int = 2048, **more: int) -> dict[str, object]:
@@ -44,12 +35,12 @@ def epochs(board: Box, peer: str) -> int:
 
 @pytest.mark.parametrize("rtc_size", [2048, 492, 28, 0])
 def test_readings_reach_a_peer_that_is_always_awake(
-    tmp_path: Path, firmware: Path, rtc_size: int
+    tmp_path: Path, full_image: Path, rtc_size: int
 ) -> None:
     """A snapshot with the black box, without it, the short form, and none at all."""
     cable = Cable()
     try:
-        with box("A", tmp_path, firmware) as sleeper, box("B", tmp_path, firmware) as other:
+        with box("A", tmp_path, full_image) as sleeper, box("B", tmp_path, full_image) as other:
             ends = [f"serial://{end}" for end in cable.ends]  # sealed
             sleeper.configure({"B": ends[0]}, **sleep_of(sleeper, rtc_size))
             other.configure({"A": ends[1]}, readings_max=0, epoch_ms=100)
@@ -70,11 +61,11 @@ def test_readings_reach_a_peer_that_is_always_awake(
 
 
 def test_two_sleepers_find_each_other_without_a_common_clock(
-    tmp_path: Path, firmware: Path
+    tmp_path: Path, full_image: Path
 ) -> None:
     cable = Cable()
     try:
-        with box("A", tmp_path, firmware) as left, box("B", tmp_path, firmware) as right:
+        with box("A", tmp_path, full_image) as left, box("B", tmp_path, full_image) as right:
             for board, end, peer in ((left, 0, "B"), (right, 1, "A")):
                 board.configure({peer: f"serial://{cable.ends[end]}?plain=1"}, **sleep_of(board))
                 board.change_peers(awake="plan")
@@ -91,10 +82,12 @@ def test_two_sleepers_find_each_other_without_a_common_clock(
         cable.close()
 
 
-def test_a_power_cut_empties_rtc_memory_and_loses_nothing(tmp_path: Path, firmware: Path) -> None:
+def test_a_power_cut_empties_rtc_memory_and_loses_nothing(
+    tmp_path: Path, full_image: Path
+) -> None:
     cable = Cable()
     try:
-        with box("A", tmp_path, firmware) as sleeper, box("B", tmp_path, firmware) as other:
+        with box("A", tmp_path, full_image) as sleeper, box("B", tmp_path, full_image) as other:
             ends = [f"serial://{end}?plain=1" for end in cable.ends]
             sleeper.configure({"B": ends[0]}, **sleep_of(sleeper))
             other.configure({"A": ends[1]}, readings_max=0, epoch_ms=100)

@@ -9,7 +9,6 @@ import pytest
 from drupelet_host.config import Peer
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
-from drupelet_tools.flash.sets import Choice, build_set
 from host.conftest import Cable, Home, wait_for
 
 BOARD = 0xA0000001
@@ -21,10 +20,8 @@ EPOCH_MS = 200
 
 @pytest.mark.parametrize("mode", ["batch", "interactive"])
 def test_an_agent_falls_back_to_what_a_board_speaks(
-    make_home: Callable[..., Home], cable: Cable, tmp_path: Path, mode: str
+    make_home: Callable[..., Home], cable: Cable, tmp_path: Path, full_image: Path, mode: str
 ) -> None:
-    firmware = tmp_path / "firmware"
-    build_set(firmware, "x86", Choice("full"))
     (tmp_path / "flash").mkdir()
     end = cable.url(0).replace("baud=115200&", "")
     settings = {
@@ -42,7 +39,7 @@ def test_an_agent_falls_back_to_what_a_board_speaks(
     said: list[Event] = []
     board = Child(
         "A",
-        rom.board_command(rom.write(firmware), 128, [str(tmp_path / "config.json")]),
+        rom.board_command(full_image, 128, [str(tmp_path / "config.json")]),
         tmp_path / "log", lambda _name, event: said.append(event),
     )  # fmt: skip
     try:

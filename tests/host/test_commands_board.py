@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from drupelet.clients_command import COMMANDS_CLIENT_ID
 from drupelet.hashes import group_id_into
 from drupelet.limits import ID_SIZE
@@ -14,19 +12,11 @@ from drupelet_host import database
 from drupelet_host.config import Peer
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
-from drupelet_tools.flash.sets import Choice, build_set
 from host.conftest import Cable, Home, wait_for
 
 BOARD = 0xA0000001
 HOST = 0x40000000
 HEAP_KB = 128
-
-
-@pytest.fixture(scope="module")
-def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("firmware")
-    build_set(target, "x86", Choice("full"))
-    return rom.write(target)
 
 
 def configure(folder: Path, url: str) -> Path:
@@ -72,14 +62,14 @@ def tell(home: Home, *words: str) -> None:
 class Board:
     """One board process after another on the same flash."""
 
-    def __init__(self, firmware: Path, config: Path, log: Path) -> None:
+    def __init__(self, full_image: Path, config: Path, log: Path) -> None:
         self.said: list[Event] = []
-        self._start = firmware, config, log
+        self._start = full_image, config, log
         self.child = self._boot()
 
     def _boot(self) -> Child:
-        firmware, config, log = self._start
-        command = rom.board_command(firmware, HEAP_KB, [str(config)])
+        full_image, config, log = self._start
+        command = rom.board_command(full_image, HEAP_KB, [str(config)])
         return Child("A", command, log, lambda _name, event: self.said.append(event))
 
     def again(self) -> None:
@@ -96,7 +86,7 @@ class Board:
 
 
 def test_a_board_does_what_its_host_says_and_each_once(
-    make_home: Callable[..., Home], cable: Cable, tmp_path: Path, firmware: Path
+    make_home: Callable[..., Home], cable: Cable, tmp_path: Path, full_image: Path
 ) -> None:
     url = cable.url(0).replace("baud=115200&", "")
     peer = Peer("A", BOARD.to_bytes(4), cable.url(1), "interactive", 50, board="board")
@@ -104,7 +94,7 @@ def test_a_board_does_what_its_host_says_and_each_once(
     (tmp_path / "flash").mkdir()
     assert home.run("command", "A", "--key-to", str(tmp_path / "flash")).returncode == 0
     home.start()
-    board = Board(firmware, configure(tmp_path, url), tmp_path / "log")
+    board = Board(full_image, configure(tmp_path, url), tmp_path / "log")
     try:
         wait_for(lambda: board.own >= 3 or not board.child.running, "readings")
         assert board.child.running, board.child.last_words()

@@ -3,13 +3,16 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from drupelet_host import config
+from drupelet_host import config, remote_log_home
 from drupelet_host.broker import Broker
 from drupelet_host.config import Config, Peer
 from drupelet_host.feed_root import FeedRoot
+from drupelet_host.feeds import Feed
+from drupelet_host.private import PrivateError
 from drupelet_host.remote_log import POLL_MS_MIN
 from host.conftest import Home, share_keys, wait_for
 
@@ -113,3 +116,33 @@ def test_the_root_changes_only_for_who_goes(tmp_path: Path) -> None:
     roots.told()
     assert roots.current(first) == first, "its own may be of an old backup"
     assert root_with(*peers) == second
+
+
+@pytest.mark.parametrize("revoked", [True, PrivateError("keys: others can get at it")])
+def test_a_feed_that_is_not_to_be_read_is_looked_at_seldom(
+    monkeypatch: pytest.MonkeyPatch, revoked: bool | PrivateError
+) -> None:
+    """Its keys are not looked up in each turn; keys that cannot be read do not end the agent."""
+    asked: list[bytes] = []
+
+    def is_revoked(_: Path, device: bytes) -> bool:
+        asked.append(device)
+        if isinstance(revoked, PrivateError):
+            raise revoked
+        return revoked
+
+    group = bytes(32)
+    monkeypatch.setattr(remote_log_home, "is_revoked", is_revoked)
+    monkeypatch.setattr(remote_log_home, "group_id_of", lambda *_: group)
+    feed = Feed(bytes(32), group, ("place",))
+    known = SimpleNamespace(feeds=SimpleNamespace(known=lambda: {b"cccc": feed}))
+    member = SimpleNamespace(
+        node=None, readings=0, numbers={b"cccc": 1}, config=SimpleNamespace(keys_path=Path("none"))
+    )
+    source = SimpleNamespace(period_s=0)  # whoever fetches from it fails
+    watch = remote_log_home.FeedWatch(member, known, lambda *_: source)  # type: ignore[arg-type]
+    for now_ms in range(0, 20_000, 100):
+        monkeypatch.setattr(remote_log_home.clock, "now_ms", lambda now_ms=now_ms: now_ms)
+        assert watch.turn(now_ms) == 0
+    assert 2 <= len(asked) <= 4
+    assert watch.failures == (0 if revoked is True else len(asked))

@@ -5,27 +5,17 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from drupelet_host import provision
 from drupelet_host.broker import Broker
 from drupelet_host.config import Peer
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
-from drupelet_tools.flash.sets import Choice, build_set
 from host.conftest import Home, share_keys, wait_for
 
 BOARD = 0xA0000001
 HOSTS = {"h": 0x40000001, "i": 0x40000002}
 READINGS = 6
 HEAP_KB = 192
-
-
-@pytest.fixture(scope="module")
-def firmware(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("firmware")
-    build_set(target, "x86", Choice("full"))
-    return rom.write(target)
 
 
 def configure(folder: Path, url: str, topic: str) -> Path:
@@ -48,7 +38,7 @@ class World:
     """Two hosts and a board, running, on one topic."""
 
     def __init__(
-        self, make_home: Callable[..., Home], folder: Path, firmware: Path, url: str, topic: str
+        self, make_home: Callable[..., Home], folder: Path, full_image: Path, url: str, topic: str
     ) -> None:
         path = configure(folder, url.replace("localhost", "127.0.0.1"), topic)
         self.flash = folder / "flash"
@@ -72,7 +62,7 @@ class World:
             home.start("--wait")
         self.said: list[Event] = []
         self.board = Child(
-            "A", rom.board_command(firmware, HEAP_KB, [str(path)]), folder / "log",
+            "A", rom.board_command(full_image, HEAP_KB, [str(path)]), folder / "log",
             lambda _name, event: self.said.append(event),
         )  # fmt: skip
 
@@ -100,13 +90,13 @@ class World:
 
 
 def test_multicast_goes_on_without_the_broker(
-    make_home: Callable[..., Home], broker: Broker, tmp_path: Path, firmware: Path
+    make_home: Callable[..., Home], broker: Broker, tmp_path: Path, full_image: Path
 ) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     topic = f"udp://239.77.1.7:{port}?interface=127.0.0.1"
-    world = World(make_home, tmp_path, firmware, broker.start() + "/t", topic)
+    world = World(make_home, tmp_path, full_image, broker.start() + "/t", topic)
     try:
         count = world.meet()
         broker.stop()
@@ -117,10 +107,10 @@ def test_multicast_goes_on_without_the_broker(
 
 
 def test_a_host_is_revoked_and_the_board_has_new_keys(
-    make_home: Callable[..., Home], broker: Broker, tmp_path: Path, firmware: Path
+    make_home: Callable[..., Home], broker: Broker, tmp_path: Path, full_image: Path
 ) -> None:
     url = broker.start() + "/t"
-    world = World(make_home, tmp_path, firmware, url, url)
+    world = World(make_home, tmp_path, full_image, url, url)
     h, i = world.homes
     try:
         count = world.meet()

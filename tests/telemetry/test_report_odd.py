@@ -6,7 +6,7 @@ from drupelet_tools.telemetry import codes, job, report
 from drupelet_tools.telemetry.analyses_plan import battery_plan
 from telemetry import box_writer as box
 
-A, B, C = (bytes.fromhex(text) for text in ("a0000001", "b0000002", "c0000003"))
+A, B = bytes.fromhex("a0000001"), bytes.fromhex("b0000002")
 WALL_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 PERIOD_MS = 900_000

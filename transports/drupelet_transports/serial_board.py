@@ -87,7 +87,8 @@ class SerialBoard(StreamBoard):
         StreamBoard.__init__(self, None, frame_size_max)
         self._path = path
         self._tried_ms = 0
-        self._open()
+        self.up = False
+        self.maintain(_RETRY_MS)
 
     def maintain(self, now_ms: int) -> None:
         """Open a line again that went away."""
@@ -95,44 +96,37 @@ class SerialBoard(StreamBoard):
             self.close()  # else what waits on it is woken for ever
             if not self.wait_ms(now_ms):
                 self._tried_ms = now_ms
-                self._open()
+                self._stream = self.poll_object = _open_terminal(self._path)
+                self.up = self._stream is not None
+                self._begun = False
 
     def wait_ms(self, now_ms: int) -> int:
         """How long `maintain` may wait."""
         waited_ms = elapsed_ms(now_ms, self._tried_ms)
         return WAIT_MS_MAX if self.up else max(0, _RETRY_MS - waited_ms)
 
-    def _open(self) -> None:
-        self._stream = self.poll_object = _open_terminal(self._path)
-        self.up = self._stream is not None
-        self._begun = False
-
 
 def _open_terminal(path: str) -> "Stream | None":
-    """The line, raw; None when it is not there, or no terminal."""
+    """The line, raw, and so that it never waits; None when it is not there, or no terminal."""
     import termios
+
+    import ffi  # type: ignore[import-not-found]
 
     stream = None
     try:
         os.stat(path)
         stream = open(path, "r+b")  # noqa: SIM115
-        termios.setraw(stream.fileno())  # type: ignore[attr-defined]
-        settings = termios.tcgetattr(stream.fileno())
+        descriptor = stream.fileno()
+        termios.setraw(descriptor)  # type: ignore[attr-defined]
+        settings = termios.tcgetattr(descriptor)
         settings[4] = settings[5] = termios.B115200
-        termios.tcsetattr(stream.fileno(), termios.TCSANOW, settings)
-        _never_wait(stream.fileno())
+        termios.tcsetattr(descriptor, termios.TCSANOW, settings)
+        # MicroPython has no call for O_NONBLOCK, and a full line must not stop the board.
+        fcntl = ffi.open(None).func("i", "fcntl", "iii")
+        if fcntl(descriptor, _F_SETFL, fcntl(descriptor, _F_GETFL, 0) | _O_NONBLOCK) < 0:
+            raise OSError
     except OSError:
         if stream is not None:
             stream.close()
         return None
     return stream  # type: ignore[return-value]
-
-
-def _never_wait(descriptor: int) -> None:
-    """Set O_NONBLOCK, for which MicroPython has no call: a full line must not stop the board."""
-    import ffi  # type: ignore[import-not-found]
-
-    fcntl = ffi.open(None).func("i", "fcntl", "iii")
-    flags = fcntl(descriptor, _F_GETFL, 0)
-    if flags < 0 or fcntl(descriptor, _F_SETFL, flags | _O_NONBLOCK) < 0:
-        raise OSError(flags)

@@ -19,7 +19,7 @@ from drupelet.blackbox import (
     BlackBox,
 )
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
-from drupelet.errors import E_PEER, OK
+from drupelet.errors import E_PEER, OK, DrupeletError
 from drupelet.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
 from drupelet.link import (
     AUTO,
@@ -35,7 +35,6 @@ from drupelet.node import Node
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.seal_row import ANEW, KID_AT
 from drupelet.store import FlashStore
-from drupelet_transports.base import TransportError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ class _Setup:
         except OSError:
             self.console.say('{"event":"absent","carrier":"%s","why":"plug the device in"}' % path)
             return
-        raise TransportError("serial " + path + " is no serial device: check the path")
+        raise DrupeletError("serial " + path + " is no serial device: check the path")
 
     def _wake(self, store: FlashStore) -> "Sleeper | None":
         """What this board's deep sleep needs, if its configuration has any."""

@@ -51,6 +51,7 @@ RESET_CAUSES = {1: "power on", 2: "reset", 3: "watchdog", 4: "deep sleep", 5: "s
 RESET_WATCHDOG = 3
 RESET_DEEP_SLEEP = 4
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff]")
+DEEP_SLEEP = 0  # of STATES
 STATE_UNKNOWN = -1  # time that neither a counter nor an event accounts for
 
 HEALTH_COUNTERS = {

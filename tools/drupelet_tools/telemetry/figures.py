@@ -37,7 +37,6 @@ Rows = dict[str, list[Row]]
 
 RESULT_KEYS = ("expected", "delivered", "created", "duplicates", "out_of_order")
 USED = ("segments", "state_time", "traffic", "health", "quarantine", "battery", "clocks")
-DEEP_SLEEP = 0  # a power state (docs/SPEC.md 6.2)
 BOOTS_MIN = 2  # fewer say nothing about how often a device starts
 _SUMS = (
     "messages_created", "messages_delivered", "duplicates", "retransmits", "refused",
@@ -193,9 +192,10 @@ def _charge(device: Row, own: Rows, row: Row) -> Row:
             "mah_per_day": None, "charge": [], "board_label": None,
         }  # fmt: skip
     board = energy.load_board(device["board"])
-    carriers = _carriers(device)
-    state_ms = _with_sleep(found)
-    charge = energy.charges(board, state_ms, carriers, found["operations"])
+    use = energy_life.Use(
+        device["device"], board, _carriers(device), _with_sleep(found), found["operations"]
+    )
+    charge = energy.charges(board, use.state_ms, use.carriers, use.counts)
     listed = [asdict(line) for line in charge]
     whole = math.fsum(line["mah"] for line in listed)
     return {
@@ -204,9 +204,7 @@ def _charge(device: Row, own: Rows, row: Row) -> Row:
         "mah_modelled": whole,
         "mah_modelled_low": math.fsum(line["low_mah"] for line in listed),
         "mah_modelled_high": math.fsum(line["high_mah"] for line in listed),
-        "mah_per_day": None
-        if slept_ms is None
-        else _per_day(board, state_ms, carriers, found["operations"]),
+        "mah_per_day": None if slept_ms is None else _per_day(use),
         "board_label": board.label,
         "board_source": board.source,
         "board_version": board.version,
@@ -241,19 +239,14 @@ def _with_sleep(row: Row) -> dict[int, int]:
     state_ms = dict(row["state_ms"])
     slept_ms = row["slept_between_ms"]
     if slept_ms:
-        state_ms[DEEP_SLEEP] = state_ms.get(DEEP_SLEEP, 0) + slept_ms
+        state_ms[codes.DEEP_SLEEP] = state_ms.get(codes.DEEP_SLEEP, 0) + slept_ms
     return state_ms
 
 
-def _per_day(
-    board: energy.Board, state_ms: Mapping[int, int], carriers: tuple[str, ...],
-    counts: Mapping[str, int] | None = None,
-) -> float | None:  # fmt: skip
-    """mAh a day over the time whose state is known: that of the rest is left out with it."""
-    known = {s: ms for s, ms in state_ms.items() if board.current(s, carriers) is not None}
-    charge = energy.charges(board, known, carriers, counts)
-    hours = sum(known.values()) / energy.MS_PER_HOUR
-    return _ratio(math.fsum(line.mah for line in charge) * 24, hours)
+def _per_day(use: energy_life.Use) -> float | None:
+    """mAh a day over the time whose state is known: the rest is left out with its charge."""
+    charge = energy.charges(use.board, dict(use.known()), use.carriers, use.counts)
+    return _ratio(math.fsum(line.mah for line in charge) * 24, use.hours)
 
 
 def _carriers(device: Row) -> tuple[str, ...]:
@@ -392,7 +385,8 @@ def _boots(own: Rows, device: Row) -> list[Row]:
         days = (last_ms or 0) / analyses_watch.MS_PER_DAY
         mah = None
         if board is not None and days > 0:
-            mah = _per_day(board, spent[boot], _carriers(device))
+            use = energy_life.Use(device["device"], board, _carriers(device), spent[boot])
+            mah = _per_day(use)
         known = boot in offsets and last_ms
         rows.append(
             {
