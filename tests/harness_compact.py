@@ -26,12 +26,13 @@ class Nobody:
         self.core = self.store = self.window = self
         self.members = Members(1, 1)
         self.members.add_peer(1)
-        self.slots = MessageSlots(1, 1, None)
+        self.slots = MessageSlots(1, 1, self)
         self.offers = OfferPool(1)
         self.clocks = Clocks(1)
         self.codec_row = 0
         self.cursors = [0]
         self.sticks = [0] * 8
+        self.ids = bytearray(64)
         self.boot = self.newest = self.unknown = self.peer = 0
         self.attention = False
         self.epoch = 0
@@ -41,9 +42,8 @@ class Nobody:
         """What a record would do to a node."""
         return 0
 
-    find = on_ack = on_offer = on_request = on_message = sees = sight = show_all = set_state = (
-        lose
-    ) = ignore
+    find = is_id = id_into = sees = sight = show_all = set_state = lose = ignore
+    on_ack = on_offer = on_request = on_message = acked = offered = requested = ignore
     count_record = ignore
 
 

@@ -168,6 +168,14 @@ class RamStore:
         found = [self.handles[known] for known in self.handles if known[:size] == wanted]
         return found[0] if found else 0
 
+    def is_id(self, handle, id, at, size):
+        return handle in self.rows and self.rows[handle]["id"][:size] == id[at : at + size]
+
+    def id_into(self, handle, buf, at):
+        if handle in self.rows:
+            buf[at : at + 32] = self.rows[handle]["id"]
+        return handle in self.rows
+
     def load(self, handle):
         row = self.rows.get(handle)
         if row is None:

@@ -22,7 +22,7 @@ from drupelet.members import (
 )
 from drupelet.memory import get_u16
 from drupelet.schedule import Clocks
-from drupelet.slots import MessageSlots, OfferPool
+from drupelet.slots import TAG_SIZE, MessageSlots, OfferPool
 
 PART_ROW = const(6)
 PART_SIZE = const(16)
@@ -68,7 +68,7 @@ class Core:
     ) -> None:  # fmt: skip
         self.store = store
         self.members = Members(groups_max, peers_max)
-        self.slots = MessageSlots(messages_max, peers_max, index)
+        self.slots = MessageSlots(messages_max, peers_max, store, index)
         self.offers = OfferPool(offers_max)
         self.clocks = Clocks(peers_max)
         self.window = Graph(store, self.members, self.slots, self.offers)
@@ -125,7 +125,7 @@ class Core:
     def trace(self, now_ms: int, code: int, peer: int, count: int, slot: int) -> None:
         """Log a step in a message's life, unless it is a black box itself."""
         if not self.is_box(self.slots.groups[slot]):
-            self.box.log_id(now_ms, code, peer, count, self.slots.ids, slot * ID_SIZE)
+            self.box.log_id(now_ms, code, peer, count, self.slots.tags, slot * TAG_SIZE)
 
     def free_part(self) -> int:
         """A part file that takes in nobody's content just now, or -1."""

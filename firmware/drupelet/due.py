@@ -127,7 +127,8 @@ class Dues(Pace):
             if state & ACK and not self._carried(slot):
                 after = step(state, DO_ACK)
                 core.window.set_state(slot, self.peer, after | ACKING if self.visits else after)
-                copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
+                if not slots.id_into(slot, buf, at):
+                    continue  # its record made room: who still has it sends it again
                 core.firm = True
                 core.taken = slot
                 return True
@@ -285,8 +286,7 @@ class Dues(Pace):
             queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
             queued = queued and not slots.flags[slot] & EPHEMERAL
             due = queued and self._cell_wait(cell) <= 0 and not self._carried(slot)
-            if due and self.sight(slot) == SHARED:
-                copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
+            if due and self.sight(slot) == SHARED and slots.id_into(slot, buf, at):
                 self._sent(slot, DO_OFFER, CODE_OFFERED)
                 core.firm = True  # the peer takes it that we hold what we offer
                 core.taken = slot

@@ -25,7 +25,7 @@ from drupelet.flashroll import Roll
 from drupelet.flashsegments import RECORD_EXTRA
 from drupelet.flashtables import has_file, is_pending
 from drupelet.limits import CONTENT_HEADER_SIZE, GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
-from drupelet.memory import copy, fill, get_u16_le, get_u32_le
+from drupelet.memory import copy, equal, fill, get_u16_le, get_u32_le
 from drupelet.parts import PART_HEAD_SIZE
 
 STATE_DELIVERED = const(1)
@@ -62,6 +62,17 @@ class Shelf(Roll):
             copy(self.id, 0, id, at, size)
             fill(self.id, size, ID_SIZE - size, 0)
         return found
+
+    def is_id(self, handle: int, id: "bytes | bytearray | memoryview", at: int, size: int) -> bool:
+        """True when the id of a message begins with these bytes; what `load` set stays."""
+        return self._look(handle) and equal(self._log.scratch, AT_ID, id, at, size)
+
+    def id_into(self, handle: int, buf: bytearray, at: int) -> bool:
+        """Copy the id of a message; False when it is not there. What `load` set stays."""
+        there = self._look(handle)
+        if there:
+            copy(buf, at, self._log.scratch, AT_ID, ID_SIZE)
+        return there
 
     def load(self, handle: int) -> int:
         """Set id, timestamp, group, source, size and state; E_STORAGE if there is none.

@@ -285,9 +285,10 @@ class Graph(Window):
         verdict = self._clients[group].validate(self.reader) if not missing else INVALID
         old = slots.handles[slot]
         if verdict == INVALID:
-            if self._bury(group, slots.ids, slot * ID_SIZE, old) == BURIED:
-                self.offers.drop_id(slots.ids, slot * ID_SIZE)
-                self.release(slot)
+            known = slots.id_into(slot, self.ids, 0)
+            if known and self._bury(group, self.ids, 0, old) == BURIED:
+                self.offers.drop_id(self.ids, 0)
+                self._let_go(slot)
             else:
                 self.left_out = True
             return False
@@ -313,10 +314,17 @@ class Graph(Window):
 
     def release(self, slot: int) -> None:
         """Free a slot; acknowledgements that are owed for it are owed without one."""
+        if self.slots.id_into(slot, self.ids, 0):
+            self._let_go(slot)
+        else:
+            self.reset_slot(slot)
+
+    def _let_go(self, slot: int) -> None:
+        """`ids` begins with the id of the message in the slot."""
         slots = self.slots
         for peer in range(self.members.peers):
             if slots.states[peer * slots.count + slot] & (ACK | ACKING):
-                self.offers.add(slots.ids, slot * ID_SIZE, peer, OWED, 0)
+                self.offers.add(self.ids, 0, peer, OWED, 0)
         self.reset_slot(slot)
 
     def ask_again(self, slot: int) -> None:

@@ -1,8 +1,8 @@
 """The slab tables: one preallocated bytearray per column, nothing grows.
 
-A message slot is 38 bytes (id 32, handle 4, group 1, flags 1); each peer adds 4 bytes to it
-(state, send count, send epoch). Bodies, their lengths, sources, timestamps and dependencies stay
-in the store. A free slot has an id of zeros.
+A message slot is 10 bytes (tag 4, handle 4, group 1, flags 1); each peer adds 4 bytes to it
+(state, send count, send epoch). The tag is how the id begins; the whole of it, bodies, their
+lengths, sources, timestamps and dependencies stay in the store. A free slot has a tag of zeros.
 """
 
 from drupelet._compat import const
@@ -13,7 +13,7 @@ from drupelet.states import HOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.ports import IndexPort
+    from drupelet.ports import IndexPort, StorePort
 
 USED = const(1)
 PENDING = const(2)  # some dependency is not delivered yet
@@ -28,6 +28,8 @@ OWED = const(4)  # an acknowledgement for a message that has no slot
 OWED_BUNDLING = const(5)  # the same, written into the bundle that is being made
 # A parent that did not come after so many requests may be forgotten for an offer.
 _WANTED_SENDS = const(8)
+
+TAG_SIZE = const(4)
 
 # A peer's row in `Window.sticks`: the highest bundle of its that was imported whole, the last one
 # that we wrote, up to which handle that holds the log; and up to which one the peer may have lost
@@ -47,9 +49,12 @@ class MessageSlots:
     # Our numbers of `compact-1`, 2 bytes per slot; zeros when free.
     numbers = bytearray(0)
 
-    def __init__(self, count: int, peers_max: int, index: "IndexPort | None") -> None:
+    def __init__(
+        self, count: int, peers_max: int, store: "StorePort", index: "IndexPort | None" = None
+    ) -> None:
+        self._store = store
         self.count = count
-        self.ids = bytearray(ID_SIZE * count)
+        self.tags = bytearray(TAG_SIZE * count)
         self.handles = [0] * count  # the store's; no longer than 4 bytes each on a board
         self.groups = bytearray(count)
         self.flags = bytearray(count)
@@ -68,15 +73,25 @@ class MessageSlots:
         return self.find_prefix(id, at, ID_SIZE)
 
     def find_prefix(self, id: "bytes | bytearray | memoryview", at: int, size: int) -> int:
-        """The slot whose id begins with `size` bytes of `id`, or -1."""
-        slot = find(self.ids, ID_SIZE, self.count, id, at, size)
-        # A peer may well ask for the zeros of a free slot.
-        return slot if self.flags[slot] else -1
+        """The slot whose id begins with `size` bytes of `id`, 4 to 32, or -1."""
+        tags = self.tags
+        slot = find(tags, TAG_SIZE, self.count, id, at, TAG_SIZE)
+        # Of others with the same tag, or free ones where it is zeros, there are few.
+        while 0 <= slot < self.count:
+            same = self.flags[slot] and equal(tags, slot * TAG_SIZE, id, at, TAG_SIZE)
+            if same and self._store.is_id(self.handles[slot], id, at, size):
+                return slot
+            slot += 1
+        return -1
+
+    def id_into(self, slot: int, buf: bytearray, at: int) -> bool:
+        """Copy the id of the message in a slot; False when the store does not have it."""
+        return self._store.id_into(self.handles[slot], buf, at)
 
     def take(self, slot: int, id: "bytes | bytearray", at: int, handle: int) -> None:
         """Fill a free slot; group and states are the caller's to set."""
         assert not self.flags[slot]
-        copy(self.ids, slot * ID_SIZE, id, at, ID_SIZE)
+        copy(self.tags, slot * TAG_SIZE, id, at, TAG_SIZE)
         self.handles[slot] = handle
         self.flags[slot] = USED
         for peer in range(len(self.states) // self.count):
@@ -89,8 +104,8 @@ class MessageSlots:
     def free(self, slot: int) -> None:
         """Empty a slot."""
         if self._index is not None:
-            self._index.drop(self.ids, slot * ID_SIZE)
-        fill(self.ids, slot * ID_SIZE, ID_SIZE, 0)
+            self._index.drop(slot)
+        fill(self.tags, slot * TAG_SIZE, TAG_SIZE, 0)
         if self.numbers:
             put_u16(self.numbers, slot * 2, 0)
         self.flags[slot] = 0

@@ -48,8 +48,14 @@ class Exchange(Dues):
             slot = core.slots.find(buf, at)
         if slot < 0 and core.store.next_kept(0):
             self._holds(buf, at)
-        if slot < 0 or not self.sight(slot):
+        if slot >= 0:
+            self.acked(slot)
+
+    def acked(self, slot: int) -> None:
+        """The peer holds the message in a slot."""
+        if not self.sight(slot):
             return
+        core = self.core
         cell = self._cell(slot)
         held = core.slots.states[cell] & HOLD
         self._step(slot, GOT_ACK)
@@ -69,13 +75,18 @@ class Exchange(Dues):
         self.attention = True
         slot = core.slots.find(buf, at)
         if slot >= 0 and self.sight(slot):
-            self._step(slot, GOT_OFFER)
-            self._came(True)
+            self.offered(slot)
         elif slot < 0 and self._holds(buf, at):
             core.offers.add(buf, at, self.peer, OWED, self.epoch)
             self._came(True)
         elif not self.begun(buf, at):
             core.offers.add(buf, at, self.peer, OFFERED, self.epoch)
+
+    def offered(self, slot: int) -> None:
+        """The peer holds and shares the message in a slot, whose group it sees."""
+        self.attention = True
+        self._step(slot, GOT_OFFER)
+        self._came(True)
 
     def _came(self, held: bool) -> None:
         """Tell the policy of a message or an offer that came in."""
@@ -108,7 +119,13 @@ class Exchange(Dues):
         if slot < 0:
             handle = core.store.find(buf, at)
             slot = core.window.fetch(handle, self.peer, True) if handle > 0 else -1
-        if slot < 0 or core.slots.flags[slot] & PENDING or self.sight(slot) != SHARED:
+        if slot >= 0:
+            self.requested(slot)
+
+    def requested(self, slot: int) -> None:
+        """The peer asks for the message in a slot."""
+        core = self.core
+        if core.slots.flags[slot] & PENDING or self.sight(slot) != SHARED:
             return
         self._step(slot, GOT_REQUEST)
         if self.policy is not None:

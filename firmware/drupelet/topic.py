@@ -242,8 +242,8 @@ class Topic:
         while self._ack_left:
             slot = (slots.oldest - self._ack_left) % slots.count
             self._ack_left -= 1
-            if slots.groups[slot] == self.group and self._settle(slot):
-                copy(buf, at, slots.ids, slot * ID_SIZE, ID_SIZE)
+            owed = slots.groups[slot] == self.group and self._settle(slot)
+            if owed and slots.id_into(slot, buf, at):
                 self._firm = True
                 return True
         offers = self.core.offers

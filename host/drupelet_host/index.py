@@ -9,6 +9,7 @@ class DictIndex:
 
     def __init__(self) -> None:
         self._slots: dict[bytes, int] = {}
+        self._ids: dict[int, bytes] = {}
 
     def find(self, id: Buffer, at: int) -> int:
         """The slot, or -1."""
@@ -16,8 +17,9 @@ class DictIndex:
 
     def put(self, id: Buffer, at: int, slot: int) -> None:
         """Note a taken slot."""
-        self._slots[bytes(id[at : at + ID_SIZE])] = slot
+        self._ids[slot] = bytes(id[at : at + ID_SIZE])
+        self._slots[self._ids[slot]] = slot
 
-    def drop(self, id: Buffer, at: int) -> None:
+    def drop(self, slot: int) -> None:
         """Forget a freed slot."""
-        self._slots.pop(bytes(id[at : at + ID_SIZE]), None)
+        self._slots.pop(self._ids.pop(slot, b""), None)

@@ -371,6 +371,19 @@ class SqliteStore(SqliteRoom):
         self.id[:] = ends[0]
         return GONE_HANDLE + row[0] + (_GONE_INVALID if row[1] == STATE_INVALID else 0)
 
+    def is_id(self, handle: int, id: Buffer, at: int, size: int) -> bool:
+        """True when the id of a message begins with these bytes; what `load` set stays."""
+        found = bytearray(ID_SIZE)
+        return self.id_into(handle, found, 0) and found[:size] == id[at : at + size]
+
+    def id_into(self, handle: int, buf: bytearray, at: int) -> bool:
+        """Copy the id of a message; False when it is not there. What `load` set stays."""
+        row = self._row("SELECT id FROM log WHERE handle = ?", handle)
+        if row is None:
+            return False
+        buf[at : at + ID_SIZE] = row[0]  # type: ignore[call-overload]
+        return True
+
     def load(self, handle: int) -> int:
         """Fill the attributes from a row; E_STORAGE when there is none.
 

@@ -178,7 +178,7 @@ def test_the_largest_of_everything() -> None:
 
 def state_of(member: Member) -> tuple:
     core = member.node.core
-    return len(core.slots.ids), len(core.offers.ids), len(core.window.cursors), core.members.peers
+    return len(core.slots.tags), len(core.offers.ids), len(core.window.cursors), core.members.peers
 
 
 def test_fuzz() -> None:

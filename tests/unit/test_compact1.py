@@ -22,6 +22,7 @@ from drupelet.node import (
 from drupelet.states import HOLD
 from drupelet.wire.hello import COMPACT, FULL, GREETING, IN_SYNC, PLAIN
 from drupelet.wire.numbering import _KNOWN
+from drupelet_tools.sim.world import id_in
 from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal
 from ram_store import RamStore
 
@@ -239,7 +240,22 @@ def collide(net: Network) -> tuple[bytes, bytes]:
     assert mine is not None and theirs is not None
     slots = b.node.core.slots
     slot = slots.find(theirs, 0)
-    slots.ids[slot * 32 : slot * 32 + 8] = mine[:8]
+    alike = mine[:8] + theirs[8:]
+    slots.tags[slot * 4 : slot * 4 + 4] = mine[:4]
+    store, handle = b.node.store, slots.handles[slot]
+    is_id, id_into = store.is_id, store.id_into
+
+    def is_alike(other: int, id: bytes, at: int, size: int) -> bool:
+        same = alike[:size] == bytes(id[at : at + size])
+        return same if other == handle else is_id(other, id, at, size)
+
+    def alike_into(other: int, buf: bytearray, at: int) -> bool:
+        there = id_into(other, buf, at)
+        if other == handle:
+            buf[at : at + 32] = alike
+        return there
+
+    store.is_id, store.id_into = is_alike, alike_into  # type: ignore[method-assign]
     return mine, theirs
 
 
@@ -458,7 +474,8 @@ def holds_are_true(net: Network, ever: dict[str, set[bytes]]) -> None:
     for member in net.members.values():
         slots = member.node.core.slots
         for slot in range(slots.count):
-            ever[member.name].add(bytes(slots.ids[slot * 32 : slot * 32 + 32]))
+            if slots.flags[slot]:
+                ever[member.name].add(id_in(slots, slot))
         ever[member.name].update(member.log())
     for member in net.members.values():
         slots = member.node.core.slots
@@ -466,7 +483,7 @@ def holds_are_true(net: Network, ever: dict[str, set[bytes]]) -> None:
             row = member.node.core.members.peer_slot(member.numbers[name])
             for slot in range(slots.count):
                 if slots.flags[slot] and slots.states[row * slots.count + slot] & HOLD:
-                    id = bytes(slots.ids[slot * 32 : slot * 32 + 32])
+                    id = id_in(slots, slot)
                     assert id in ever[name], "acknowledged what it never held"
 
 

@@ -122,7 +122,7 @@ class Target:
         for slot in range(slots.count):
             state = slots.states[slot]
             assert slots.flags[slot] or (
-                not state and not any(slots.ids[32 * slot : 32 * slot + 32])
+                not state and not any(slots.tags[4 * slot : 4 * slot + 4])
             )
             queued += state & 9 == 8  # QUEUED, not HOLD
         assert core.window.queued[0] == queued

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from drupelet.limits import ID_SIZE
 from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, WANTED, MessageSlots, OfferPool
 from drupelet_host.index import DictIndex
+from ram_store import RamStore
 
 KINDS = (OFFERED, WANTED, OWED)
 PEERS = 3
@@ -13,6 +14,13 @@ PEERS = 3
 
 def id_of(number: int) -> bytes:
     return bytes([number + 1]) * ID_SIZE
+
+
+def ids_of(known: dict[int, bytes]) -> RamStore:
+    """A store in which these handles have these ids."""
+    store = RamStore()
+    store.rows = {handle: {"id": id} for handle, id in known.items()}
+    return store
 
 
 def entries(pool: OfferPool) -> dict[tuple[int, bytes], int]:
@@ -110,7 +118,7 @@ def test_drops() -> None:
 
 def test_an_id_of_zeros_is_no_free_slot() -> None:
     for index in (None, DictIndex()):
-        slots = MessageSlots(3, 2, index)
+        slots = MessageSlots(3, 2, ids_of({77: id_of(5)}), index)
         assert slots.find(bytes(ID_SIZE), 0) == -1
         assert slots.find_prefix(bytes(8), 0, 8) == -1
         slots.take(1, id_of(5), 0, 77)
@@ -123,7 +131,7 @@ def test_an_id_of_zeros_is_no_free_slot() -> None:
 
 
 def test_taking_a_slot_forgets_what_was_there() -> None:
-    slots = MessageSlots(2, 2, None)
+    slots = MessageSlots(2, 2, ids_of({}))
     slots.take(0, id_of(1), 0, 1)
     slots.states[0] = slots.states[2] = 255
     slots.sent(2, 255, 9)

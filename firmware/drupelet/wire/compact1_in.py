@@ -159,16 +159,16 @@ class CompactReader(Contact):
     ) -> None:  # fmt: skip
         """A set of our own numbers counts if every message is here and their ids fold right."""
         cover = self._cover
-        ids = link.core.slots.ids
+        slots = link.core.slots
         cover.open(first, COMPACT_COVER_SIZE)
         folds_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
         for offset in range(count):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
                 slot = self.slot_of(first + offset, self._id)
-                if slot < 0:
+                if slot < 0 or not slots.id_into(slot, self._id, 0):
                     self.ignored += 1
                     return
-                cover.mix(ids, slot * ID_SIZE + folds_at)
+                cover.mix(self._id, folds_at)
         if not cover.folds_to(frame, fold_at):
             self.ignored += 1
             self.ask_whole_ids(link)
@@ -180,12 +180,11 @@ class CompactReader(Contact):
                     self._answer(link, slot, kind)
 
     def _answer(self, link: "LinkPort", slot: int, kind: int) -> None:
-        slots = link.core.slots
         if kind == REQUEST:
-            link.on_request(slots.ids, slot * ID_SIZE)
+            link.requested(slot)
             return
-        self.confirm(slots.groups[slot])
-        link.on_ack(slots.ids, slot * ID_SIZE)
+        self.confirm(link.core.slots.groups[slot])
+        link.acked(slot)
 
     def _whole_ids(
         self, link: "LinkPort", frame: bytearray, at: int, kind: int, form: int, count: int
@@ -200,7 +199,7 @@ class CompactReader(Contact):
             if form == FORM_PREFIXES:
                 slot = slots.find_prefix(frame, at, PREFIX_SIZE)
                 if slot >= 0:
-                    link.on_request(slots.ids, slot * ID_SIZE)
+                    link.requested(slot)
             elif kind == REQUEST:
                 link.on_request(frame, at)
             else:
@@ -243,7 +242,7 @@ class CompactReader(Contact):
         for _ in range(count):
             slot = slots.find_prefix(frame, at, size)
             if slot >= 0 and link.sight(slot):
-                link.on_offer(slots.ids, slot * ID_SIZE)
+                link.offered(slot)
                 slots.note_number(link.peer, slot, self._number)
             else:
                 self._whole_id(link, frame, at, size)

@@ -12,7 +12,6 @@ from drupelet.limits import (
     COMPACT_PROBE_EPOCHS_MAX,
     COMPACT_SILENT_EPOCHS,
     HELLO_SENDS_MAX,
-    ID_SIZE,
 )
 from drupelet.members import SHARED
 from drupelet.memory import fill, get_u16, put_u16
@@ -248,6 +247,7 @@ def outstanding_into(link: "LinkPort", out: bytearray) -> bool:
     """
     slots = link.core.slots
     window = link.core.window
+    id = window.ids  # scratch
     fill(out, 0, SUM_SIZE, 0)
     some = window.cursors[link.peer] != window.newest
     base = link.peer * slots.count
@@ -257,7 +257,7 @@ def outstanding_into(link: "LinkPort", out: bytearray) -> bool:
             continue
         if link.sight(slot) == SHARED:
             some = True
-            at = slot * ID_SIZE
-            for index in range(8):
-                out[index] ^= slots.ids[at + index]
+            if slots.id_into(slot, id, 0):
+                for index in range(SUM_SIZE):
+                    out[index] ^= id[index]
     return some

@@ -163,6 +163,16 @@ class LedgerStore:
         """Nothing goes for room here."""
         return OK
 
+    def is_id(self, handle: int, id: Buffer, at: int, size: int) -> bool:
+        """True when the id of a message begins with these bytes."""
+        return handle in self.rows and self.rows[handle][0][:size] == id[at : at + size]
+
+    def id_into(self, handle: int, buf: bytearray, at: int) -> bool:
+        """Copy the id of a message; False when it is not there."""
+        if handle in self.rows:
+            buf[at : at + 32] = self.rows[handle][0]
+        return handle in self.rows
+
     def next_kept(self, handle: int) -> int:  # noqa: ARG002 - the port's shape
         """Nothing goes for room here."""
         return 0

@@ -70,6 +70,15 @@ class SwiftStore(MemoryStore):
         """By a whole id or its first 8 bytes."""
         return self._handles.get(bytes(id[at : at + size]), 0)
 
+    def is_id(self, handle: int, id: Buffer, at: int, size: int) -> bool:
+        """As the port has it."""
+        return self._log[handle - 1][0][:size] == id[at : at + size]
+
+    def id_into(self, handle: int, buf: bytearray, at: int) -> bool:
+        """As the port has it."""
+        buf[at : at + ID_SIZE] = self._log[handle - 1][0]
+        return True
+
     def load(self, handle: int) -> int:
         """The attributes of a row."""
         if not 0 < handle <= len(self._log):

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from drupelet.bloom_sync import BloomSync
 from drupelet.errors import E_PEER, OK
-from drupelet.limits import ID_SIZE
 from drupelet.link import Link
 from drupelet.node import Node
 from drupelet.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
@@ -231,7 +230,7 @@ class SwiftBloom(BloomSync):
         if same:
             base = self._link.peer * slots.count
             for found in _OPEN.finditer(slots.states, base, base + len(rows)):
-                self._link.on_ack(slots.ids, (found.start() - base) * ID_SIZE)
+                self._link.acked(found.start() - base)
         elif not what.flags & SUM_ONLY:
             bits = np.unpackbits(np.frombuffer(what.filter.bits, np.uint8), bitorder="little")
             lacks: NDArray[np.bool_] = np.ones(len(rows), np.bool_)

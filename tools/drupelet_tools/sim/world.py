@@ -28,7 +28,7 @@ from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.link import BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK
 from drupelet.members import FAMILY_BSP
 from drupelet.profiles import PROFILE_BSP_1
-from drupelet.slots import PENDING
+from drupelet.slots import PENDING, MessageSlots
 from drupelet.states import HOLD
 from drupelet_tools.sim.carriers import BROKER_QUEUE_MAX, CLEAN, Rates, SimStick, Wire, mix
 from drupelet_tools.sim.device import SimNode, Spec
@@ -61,6 +61,13 @@ PROGRAMS_PER_EVENT = 2
 # more when the other one's epochs are longer, and its answer; sealed 15 more each, and a status.
 IN_SYNC_SIZE_MAX = 3 * 8
 IN_SYNC_SEALED_SIZE_MAX = 3 * (8 + 15 + 9)
+
+
+def id_in(slots: MessageSlots, slot: int) -> bytes:
+    """The id of the message in a slot; zeros when its record made room."""
+    id = bytearray(32)
+    slots.id_into(slot, id, 0)
+    return bytes(id)
 
 
 class World:
@@ -370,7 +377,7 @@ class World:
         slots = end.link.core.slots
         row = end.link.peer * slots.count
         return {
-            bytes(slots.ids[slot * 32 : slot * 32 + 32])
+            id_in(slots, slot)
             for slot, state in enumerate(slots.states[row : row + slots.count])
             if state & HOLD and slots.flags[slot]
         }
@@ -387,7 +394,7 @@ class World:
         row = end.link.peer * slots.count
         for slot in range(slots.count):
             if slots.flags[slot] and slots.states[row + slot] & HOLD:
-                id = bytes(slots.ids[slot * 32 : slot * 32 + 32])
+                id = id_in(slots, slot)
                 self.oracle.checks += 1
                 if id not in given and id in self.oracle.messages and not peer.finds(id):
                     text = f"{id.hex()[:12]} counts as held by {peer.name}, which has it not"

@@ -42,6 +42,11 @@ class Engine:
         self.left = 0
         self.seen = 0
         self.body = bytearray(config["body"] + 1)
+        slots = real.core.slots
+        self.ids = bytearray(32 * slots.count)
+        for slot in range(slots.count):
+            if slots.flags[slot]:
+                slots.id_into(slot, self.ids, slot * 32)
 
     def __getattr__(self, name: str) -> "object":
         return getattr(self.real, name)
@@ -51,7 +56,7 @@ class Engine:
             return False
         self.left -= 1
         self.core.taken = self.left
-        copy(buf, at, self.core.slots.ids, self.left * 32, 32)
+        copy(buf, at, self.ids, self.left * 32, 32)
         return True
 
     def take_ack(self, buf: "bytearray", at: int) -> bool:
