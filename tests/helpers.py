@@ -109,7 +109,7 @@ class Member:
         self.store.open()
         self.node = Node(
             self.store, lambda: self.draw(256), peers_max=4, groups_max=2,
-            messages_max=self.pool, offers_max=self.offers, index=self.make_index(),
+            messages_max=self.pool, offers_max=self.offers,
         )  # fmt: skip
         if self.family == FAMILY_BSP:
             self.group = self.node.join(READINGS_CLIENT_ID, b"test")
@@ -124,9 +124,6 @@ class Member:
     def make_store(self):
         """The store; a test may bring its own."""
         return FlashStore(self.files, **self._store)
-
-    def make_index(self):
-        """A test may bring its own; without one, slots are scanned."""
 
     def add(self, name):
         """Know a peer and share the group with it."""

@@ -11,7 +11,6 @@ from drupelet.clients_bsp0 import join
 from drupelet.members import FAMILY_BSP_0
 from drupelet.node import SHARED
 from drupelet.wire import bsp0
-from drupelet_host.index import DictIndex
 from helpers import Draw, Member, stamp
 
 CLIENT = "org.example.readings"
@@ -34,9 +33,6 @@ class Friend(Member):
         self.group = join(self.node, CLIENT, 1, b"test")
         for name in self.peers:
             self.node.share(self.group, self.numbers[name], SHARED)
-
-    def make_index(self) -> DictIndex:
-        return DictIndex()
 
     def group_id(self) -> bytes:
         row = self.node.core.members.group_slot(self.group)

@@ -31,7 +31,7 @@ PART_OWNER = const(8)  # behind the key
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.due import Dues
-    from drupelet.ports import BoxPort, ClientPort, CodecPort, HashPort, IndexPort, StorePort
+    from drupelet.ports import BoxPort, ClientPort, CodecPort, HashPort, StorePort
     from drupelet.wire.bsp0_link import Codecs
 
 
@@ -64,11 +64,11 @@ class Core:
 
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
-        offers_max: int, box: "BoxPort", index: "IndexPort | None", parts_max: int,
+        offers_max: int, box: "BoxPort", parts_max: int,
     ) -> None:  # fmt: skip
         self.store = store
         self.members = Members(groups_max, peers_max)
-        self.slots = MessageSlots(messages_max, peers_max, store, index)
+        self.slots = MessageSlots(messages_max, peers_max, store)
         self.offers = OfferPool(offers_max)
         self.clocks = Clocks(peers_max)
         self.window = Graph(store, self.members, self.slots, self.offers)

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from drupelet.blackbox import BlackBox
     from drupelet.channel import Channel, Settings
     from drupelet.channel_ports import KeeperPort
-    from drupelet.ports import ClientPort, IndexPort, StorePort
+    from drupelet.ports import ClientPort, StorePort
 
 EVENT_NONE = const(0)
 EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a crash
@@ -92,12 +92,11 @@ class Node(Publisher):
         self, store: "StorePort", random_byte: "Callable[[], int]", peers_max: int = PEERS_MAX,
         groups_max: int = GROUPS_MAX, messages_max: int = MESSAGES_MAX,
         offers_max: int = OFFERS_MAX, blackbox: "BlackBox | None" = None,
-        index: "IndexPort | None" = None, parts_max: int = PARTS_MAX,
+        parts_max: int = PARTS_MAX,
     ) -> None:  # fmt: skip
         self.core = Core(
-            store, peers_max, groups_max, messages_max, offers_max, blackbox or NO_BOX, index,
-            parts_max,
-        )  # fmt: skip
+            store, peers_max, groups_max, messages_max, offers_max, blackbox or NO_BOX, parts_max
+        )
         self.store = store
         self._random_byte = random_byte
         if blackbox is not None:

@@ -15,19 +15,6 @@ Buffer = bytes | bytearray | memoryview
 Cipher = Any
 
 
-class IndexPort(Protocol):
-    """In which slot a message is: a scan of tags on a board, a dict on a host."""
-
-    def find(self, id: Buffer, at: int) -> int:
-        """The slot, or -1."""
-
-    def put(self, id: Buffer, at: int, slot: int) -> None:
-        """Note a taken slot."""
-
-    def drop(self, slot: int) -> None:
-        """Forget a freed slot."""
-
-
 class HashPort(Protocol):
     """The id of a message of one family, in pieces; `start`, `update` …, `digest_into`."""
 

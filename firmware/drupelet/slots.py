@@ -13,7 +13,7 @@ from drupelet.states import HOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.ports import IndexPort, StorePort
+    from drupelet.ports import StorePort
 
 USED = const(1)
 PENDING = const(2)  # some dependency is not delivered yet
@@ -42,16 +42,12 @@ STICK_LOST = const(3)
 
 
 class MessageSlots:
-    """Messages on their way to or from some peer; `index` finds ids where scans are slow."""
+    """Messages on their way to or from some peer."""
 
-    # What few nodes have stands here, so that the others do not pay for it.
-    _index: "IndexPort | None" = None
     # Our numbers of `compact-1`, 2 bytes per slot; zeros when free.
     numbers = bytearray(0)
 
-    def __init__(
-        self, count: int, peers_max: int, store: "StorePort", index: "IndexPort | None" = None
-    ) -> None:
+    def __init__(self, count: int, peers_max: int, store: "StorePort") -> None:
         self._store = store
         self.count = count
         self.tags = bytearray(TAG_SIZE * count)
@@ -61,15 +57,11 @@ class MessageSlots:
         self.states = bytearray(peers_max * count)
         self.send_counts = bytearray(peers_max * count)
         self._send_epochs = bytearray(2 * peers_max * count)
-        if index is not None:
-            self._index = index
         # Slots are taken in a ring: slot order is log order, and a scan finds parents first.
         self.oldest = 0
 
     def find(self, id: "bytes | bytearray | memoryview", at: int) -> int:
         """The slot of a message id, or -1."""
-        if self._index is not None:
-            return self._index.find(id, at)
         return self.find_prefix(id, at, ID_SIZE)
 
     def find_prefix(self, id: "bytes | bytearray | memoryview", at: int, size: int) -> int:
@@ -98,13 +90,9 @@ class MessageSlots:
             self.states[peer * self.count + slot] = 0
             self.send_counts[peer * self.count + slot] = 0
         self.oldest = (slot + 1) % self.count
-        if self._index is not None:
-            self._index.put(id, at, slot)
 
     def free(self, slot: int) -> None:
         """Empty a slot."""
-        if self._index is not None:
-            self._index.drop(slot)
         fill(self.tags, slot * TAG_SIZE, TAG_SIZE, 0)
         if self.numbers:
             put_u16(self.numbers, slot * 2, 0)

@@ -26,7 +26,6 @@ from drupelet.slots import STICK_OUT, STICK_ROW
 from drupelet_host import clock, database, family, mailbox, restored
 from drupelet_host.clients.home import HomeGroups
 from drupelet_host.config import FAMILY_BSP_NAME, PEERS_CONFIGURED_MAX, Config, Peer
-from drupelet_host.index import DictIndex
 from drupelet_host.live import MODES, PROFILES, LiveLink
 from drupelet_host.parts_sqlite import PARTS_HOST_MAX
 from drupelet_host.sealing import Sealing
@@ -95,7 +94,7 @@ class Member:
         self.box = BlackBox(config.id, self.boot)
         self.node = Node(
             self.store, _random_byte, PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX, MESSAGES_HOST_MAX,
-            OFFERS_HOST_MAX, self.box, DictIndex(), PARTS_HOST_MAX,
+            OFFERS_HOST_MAX, self.box, PARTS_HOST_MAX,
         )  # fmt: skip
         descriptor = config.group.encode()
         self.readings = family.join(self.node, config)

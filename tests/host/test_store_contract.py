@@ -275,6 +275,32 @@ def test_a_composed_part_is_kept_to_the_byte(bench: Bench) -> None:
     assert store.part_open(3, b"blackbox", 0, 0) <= size
 
 
+def test_the_id_of_a_message_is_told_without_loading_it(bench: Bench) -> None:
+    handles = {
+        1: bench.put(1, b"one"),
+        2: bench.put(2, pending=True),
+        3: bench.put_as(3, STATE_PRIVATE),
+        4: bench.put(4),
+    }
+    assert bench.store.entomb(handles[4], b"\0", 1) == OK
+    bench.durable()
+    for number, handle in handles.items():
+        id = message_id(number)
+        state = bench.state(handles[1])
+        buf = bytearray(40)
+        assert bench.store.id_into(handle, buf, 4)
+        assert bytes(buf) == bytes(4) + id + bytes(4)
+        assert bench.store.is_id(handle, b"_" + id, 1, 32) and bench.store.is_id(handle, id, 0, 8)
+        for index in (0, 31):
+            other = bytearray(id)
+            other[index] ^= 1
+            assert not bench.store.is_id(handle, other, 0, 32)
+        assert (bytes(bench.store.id), bench.store.state) == (message_id(1), state)
+    for handle in (0, 99_999):
+        assert not bench.store.id_into(handle, bytearray(32), 0)
+        assert not bench.store.is_id(handle, bytes(32), 0, 32)
+
+
 def test_unknown_handles_and_ids(bench: Bench) -> None:
     store = bench.store
     assert store.find(message_id(1), 0) == 0

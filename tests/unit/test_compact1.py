@@ -475,7 +475,7 @@ def holds_are_true(net: Network, ever: dict[str, set[bytes]]) -> None:
         slots = member.node.core.slots
         for slot in range(slots.count):
             if slots.flags[slot]:
-                ever[member.name].add(id_in(slots, slot))
+                ever[member.name].add(id_in(slots, slot, {}))
         ever[member.name].update(member.log())
     for member in net.members.values():
         slots = member.node.core.slots
@@ -483,7 +483,7 @@ def holds_are_true(net: Network, ever: dict[str, set[bytes]]) -> None:
             row = member.node.core.members.peer_slot(member.numbers[name])
             for slot in range(slots.count):
                 if slots.flags[slot] and slots.states[row * slots.count + slot] & HOLD:
-                    id = id_in(slots, slot)
+                    id = id_in(slots, slot, {})
                     assert id in ever[name], "acknowledged what it never held"
 
 

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from drupelet.limits import ID_SIZE
 from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, WANTED, MessageSlots, OfferPool
-from drupelet_host.index import DictIndex
 from ram_store import RamStore
 
 KINDS = (OFFERED, WANTED, OWED)
@@ -117,17 +116,34 @@ def test_drops() -> None:
 
 
 def test_an_id_of_zeros_is_no_free_slot() -> None:
-    for index in (None, DictIndex()):
-        slots = MessageSlots(3, 2, ids_of({77: id_of(5)}), index)
-        assert slots.find(bytes(ID_SIZE), 0) == -1
-        assert slots.find_prefix(bytes(8), 0, 8) == -1
-        slots.take(1, id_of(5), 0, 77)
-        assert slots.find(bytes(ID_SIZE), 0) == -1
-        assert slots.find(b"__" + id_of(5), 2) == 1
-        assert slots.find_prefix(id_of(5)[:8], 0, 8) == 1
-        assert (slots.handles[1], slots.oldest) == (77, 2)
-        slots.free(1)
-        assert slots.find(id_of(5), 0) == -1
+    slots = MessageSlots(3, 2, ids_of({77: id_of(5)}))
+    assert slots.find(bytes(ID_SIZE), 0) == -1
+    assert slots.find_prefix(bytes(8), 0, 8) == -1
+    slots.take(1, id_of(5), 0, 77)
+    assert slots.find(bytes(ID_SIZE), 0) == -1
+    assert slots.find(b"__" + id_of(5), 2) == 1
+    assert slots.find_prefix(id_of(5)[:8], 0, 8) == 1
+    assert (slots.handles[1], slots.oldest) == (77, 2)
+    slots.free(1)
+    assert slots.find(id_of(5), 0) == -1
+
+
+def test_ids_that_begin_alike_are_told_apart() -> None:
+    """A slot has 4 bytes of an id; the store has the rest, and what made room is nobody's."""
+    ids = {7: b"like" + bytes(28), 8: b"like" + bytes(27) + b"1", 9: b"like" + b"2" * 28}
+    known = ids_of(ids)
+    slots = MessageSlots(4, 1, known)
+    for slot, handle in ((0, 9), (2, 7), (3, 8)):
+        slots.take(slot, ids[handle], 0, handle)
+    assert [slots.find(ids[handle], 0) for handle in (7, 8, 9)] == [2, 3, 0]
+    assert slots.find(b"like" + b"3" * 28, 0) == -1
+    assert slots.find_prefix(b"like2222", 0, 8) == 0
+    assert slots.find_prefix(b"like\0\0\0\0", 0, 8) == 2
+    buf = bytearray(34)
+    assert slots.id_into(3, buf, 2) and buf[2:] == ids[8]
+    known.rows.pop(7)
+    assert slots.find(ids[7], 0) == -1 and not slots.id_into(2, buf, 0)
+    assert slots.find(ids[8], 0) == 3
 
 
 def test_taking_a_slot_forgets_what_was_there() -> None:

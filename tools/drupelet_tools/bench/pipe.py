@@ -20,7 +20,6 @@ from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, SHARED, Node
 from drupelet.wire.compact1 import Compact1
 from drupelet.wire.recovery import Recovery
 from drupelet_host.config import PEERS_CONFIGURED_MAX
-from drupelet_host.index import DictIndex
 from drupelet_host.member import GROUPS_HOST_MAX, MESSAGES_HOST_MAX, OFFERS_HOST_MAX
 from drupelet_host.parts_sqlite import PARTS_HOST_MAX
 from drupelet_host.store_sqlite import SqliteStore
@@ -89,7 +88,7 @@ class End:
         self.store.next_boot()
         self.node = Node(
             self.store, lambda: draw.randrange(256), PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX,
-            MESSAGES_HOST_MAX, OFFERS_HOST_MAX, None, DictIndex(), PARTS_HOST_MAX,
+            MESSAGES_HOST_MAX, OFFERS_HOST_MAX, None, PARTS_HOST_MAX,
         )  # fmt: skip
         self.account = self.node.core.box = Account()
         if profile.family == FAMILY_BSP:

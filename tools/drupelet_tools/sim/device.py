@@ -19,7 +19,6 @@ from drupelet.node import Node
 from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.snapshot import Snapshot
 from drupelet.store import FlashStore
-from drupelet_host.index import DictIndex
 from drupelet_tools.sim.ends import End, Group, WorldPort
 from drupelet_tools.sim.flash import PowerCutError, SimFiles
 from drupelet_tools.sim.hoststore import MemoryStore
@@ -123,6 +122,7 @@ class SimNode:
         self.entered = 0
         self.frame = bytearray(1024)
         self.rtc = bytearray(WAKE_STATE_SIZE_MAX)
+        self.seen: dict[int, bytes] = {}  # ids that its slots had, by handle: for checks
         self.rtc_size = 0
         self.slept_at_ms = 0
         self._saved_ms = 0
@@ -168,7 +168,7 @@ class SimNode:
         self.box = BlackBox(self.id, 0, _BOX_BLOCKS) if spec.box else None
         self.node = node = Node(
             store, lambda: self.draw(256), spec.peers_max, spec.groups_max, spec.pool,
-            spec.offers, self.box, DictIndex(),
+            spec.offers, self.box,
         )  # fmt: skip
         self._join(node)
         snapshot = Snapshot(self.id)

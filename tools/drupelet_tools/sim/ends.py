@@ -154,6 +154,7 @@ class NodePort(Protocol):
     frame: bytearray
     draw: Callable[[int], int]
     token: int
+    seen: dict[int, bytes]
 
     @property
     def store_gen(self) -> int:

@@ -15,7 +15,6 @@ from drupelet.link import BATCH, CARRIER_MQTT, INTERACTIVE
 from drupelet.members import FAMILY_MVDS, SHARED
 from drupelet.node import Node
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
-from drupelet_host.index import DictIndex
 from drupelet_tools.sim.presence import Presence, There
 from drupelet_tools.sim.swift import RoomyWindow, SwiftLink, SwiftStore, hasten
 from drupelet_tools.sim.swift_topic import IdBook, SwiftBloom, SwiftTopic
@@ -165,10 +164,9 @@ class Person:
         self.node = Node(
             store, lambda: rng.randrange(256), count, 1, max(total, 8), max(total, 8),
             self.box,  # type: ignore[arg-type]  # what the engine tells one
-            DictIndex(),
         )  # fmt: skip
         self.node.core.window.__class__ = RoomyWindow
-        hasten(self.node.core.offers)
+        hasten(self.node.core)
         topic, blooms = setting.protocol == "topic", setting.protocol == "bloom"
         profile = PROFILES.get(setting.protocol.removesuffix("+offers"), PROFILE_COMPACT_1)
         if topic:

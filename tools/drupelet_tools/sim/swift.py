@@ -8,6 +8,7 @@ core's own code goes on.
 import gc
 import re
 
+from drupelet.core import Core
 from drupelet.errors import E_STORAGE, OK
 from drupelet.flashread import STATE_DELIVERED
 from drupelet.graph import Graph
@@ -16,7 +17,7 @@ from drupelet.link import Link
 from drupelet.members import FAMILY_BSP, SHARED
 from drupelet.memory import put_u16
 from drupelet.ports import Buffer
-from drupelet.slots import OFFERED, OWED, WANTED, OfferPool
+from drupelet.slots import OFFERED, OWED, WANTED, MessageSlots, OfferPool
 from drupelet.states import ACK, HOLD, QUEUED, REQUEST
 from drupelet_tools.sim.hoststore import MemoryStore
 
@@ -202,11 +203,33 @@ class SwiftOffers(OfferPool):
             found = self.ids.find(name[:_PREFIX], found + 1)
 
 
-def hasten(offers: OfferPool) -> None:
-    """Make a pool with nothing in it a swift one."""
-    offers.__class__ = SwiftOffers
-    assert isinstance(offers, SwiftOffers)
-    offers._entries = {}
+class SwiftSlots(MessageSlots):
+    """Slots that know where an id is; none is freed, for there is one for each message."""
+
+    _found: dict[bytes, int]
+
+    def find(self, id: Buffer, at: int) -> int:
+        """As `MessageSlots.find`."""
+        return self._found.get(bytes(id[at : at + ID_SIZE]), -1)
+
+    def take(self, slot: int, id: bytes | bytearray, at: int, handle: int) -> None:
+        """As `MessageSlots.take`."""
+        super().take(slot, id, at, handle)
+        self._found[bytes(id[at : at + ID_SIZE])] = slot
+
+    def free(self, slot: int) -> None:
+        """Not here."""
+        raise AssertionError(slot)
+
+
+def hasten(core: Core) -> None:
+    """Make the tables of a node swift, while there is nothing in them."""
+    core.offers.__class__ = SwiftOffers
+    core.slots.__class__ = SwiftSlots
+    assert isinstance(core.offers, SwiftOffers)
+    assert isinstance(core.slots, SwiftSlots)
+    core.offers._entries = {}
+    core.slots._found = {}
 
 
 class SwiftLink(Link):

@@ -63,11 +63,12 @@ IN_SYNC_SIZE_MAX = 3 * 8
 IN_SYNC_SEALED_SIZE_MAX = 3 * (8 + 15 + 9)
 
 
-def id_in(slots: MessageSlots, slot: int) -> bytes:
-    """The id of the message in a slot; zeros when its record made room."""
+def id_in(slots: MessageSlots, slot: int, seen: dict[int, bytes]) -> bytes:
+    """The id of the message in a slot. `seen`: by handle, for one whose record makes room."""
     id = bytearray(32)
-    slots.id_into(slot, id, 0)
-    return bytes(id)
+    if slots.id_into(slot, id, 0):
+        seen[slots.handles[slot]] = bytes(id)
+    return seen[slots.handles[slot]]
 
 
 class World:
@@ -377,7 +378,7 @@ class World:
         slots = end.link.core.slots
         row = end.link.peer * slots.count
         return {
-            id_in(slots, slot)
+            id_in(slots, slot, end.node.seen)
             for slot, state in enumerate(slots.states[row : row + slots.count])
             if state & HOLD and slots.flags[slot]
         }
@@ -394,7 +395,7 @@ class World:
         row = end.link.peer * slots.count
         for slot in range(slots.count):
             if slots.flags[slot] and slots.states[row + slot] & HOLD:
-                id = id_in(slots, slot)
+                id = id_in(slots, slot, end.node.seen)
                 self.oracle.checks += 1
                 if id not in given and id in self.oracle.messages and not peer.finds(id):
                     text = f"{id.hex()[:12]} counts as held by {peer.name}, which has it not"

@@ -18,7 +18,6 @@ from drupelet.wire.bsp0_session import Session
 from drupelet.wire.recovery import Recovery, shared_ids
 from drupelet.wire.sds_nim import Entry, Message, decode, encode, from_sds, read_filter, to_sds
 from drupelet.wire.sketch import Sketch, put_varint
-from drupelet_host.index import DictIndex
 from drupelet_host.remote_log import take_message
 from drupelet_host.remote_log_service import ADD, FETCH, GET, UPDATE, StoreService, frames_of
 from drupelet_host.remote_log_wire import (
@@ -48,7 +47,7 @@ class Bsp0Fuzz:
             fuzz_links.CountingFiles(1 << 20, 2048, 10), 1024, 4, 4, 2, 512
         )
         store.open()
-        self.node = Node(store, lambda: draw(256), 1, 1, 8, 8, index=DictIndex(), parts_max=1)
+        self.node = Node(store, lambda: draw(256), 1, 1, 8, 8, parts_max=1)
         group = join(self.node, "org.example.readings", 1, b"fuzz")
         number = self.node.add_peer(b"B___")
         self.node.share(group, number, SHARED)
