@@ -47,11 +47,15 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
     """The carrier of a topic; a broker that a peer is reached by, too, is one connection."""
     board = setup.board
     if url.startswith("udp:"):
-        from drupelet_transports.multicast import Multicast
+        from drupelet_transports.multicast import BoardMulticast
 
         host, port = url.split("://")[1].split("?")[0].split(":")
-        made = Multicast(host, int(port), (url + "?interface=").split("?interface=")[1])
-        board.waiter.add(made.poll_object)
+        made = BoardMulticast(host, int(port), (url + "?interface=").split("?interface=")[1])
+        if not made.up:
+            setup.console.say(
+                '{"event":"absent","carrier":"%s","why":"bring its network up"}' % url
+            )
+        board.served.append([made, made, None])
         return made
     urls = [peer["url"] for peer in setup.config["peers"]]
     found = url in urls

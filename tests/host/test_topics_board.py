@@ -124,3 +124,31 @@ def test_a_host_is_revoked_and_the_board_has_new_keys(
         assert len(i.log()) == count
     finally:
         world.board.stop()
+
+
+def test_a_board_goes_on_without_the_network_of_its_topic(
+    tmp_path: Path, full_image: Path
+) -> None:
+    topic = "udp://239.77.1.7:7447?interface=203.0.113.9"
+    path = configure(tmp_path, "mqtt://127.0.0.1:9/t", topic)
+    for id in HOSTS.values():
+        sides = (
+            provision.HomeKeys(tmp_path / f"{id:x}", id.to_bytes(4), BOARD.to_bytes(4)),
+            provision.FlashKeys(tmp_path / "flash", BOARD.to_bytes(4), id.to_bytes(4)),
+        )
+        provision.provision(*sides, 8, issuer=True)
+    said: list[Event] = []
+    board = Child(
+        "A", rom.board_command(full_image, HEAP_KB, [str(path)]), tmp_path / "log",
+        lambda _name, event: said.append(event),
+    )  # fmt: skip
+    try:
+        wait_for(
+            lambda: not board.running or any(event.get("own", 0) >= READINGS for event in said),
+            "readings",
+        )
+        assert board.running, board.last_words()
+        why = "bring its network up"
+        assert {"event": "absent", "carrier": topic, "why": why} in said
+    finally:
+        board.stop()

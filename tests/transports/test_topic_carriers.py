@@ -11,12 +11,12 @@ import pytest
 from drupelet.channel_seal import SenderKeys
 from drupelet.errors import E_STORAGE, OK
 from drupelet.handover import KIND_HANDOVER, RECORD_FRAME_SIZE, Handover
-from drupelet.limits import HANDOVER_MS, HANDOVER_MS_MAX
+from drupelet.limits import HANDOVER_MS, HANDOVER_MS_MAX, WAIT_MS_MAX
 from drupelet_host.aead import Aead
 from drupelet_transports.base import E_CLOSED, TransportError
 from drupelet_transports.handing import Handing
 from drupelet_transports.loop import pair as loop_pair
-from drupelet_transports.multicast import Multicast
+from drupelet_transports.multicast import BoardMulticast, Multicast
 from drupelet_transports.sealed_topic import SealedTopic
 from drupelet_transports.url import parse_url
 from seal_ends import A_ID, B_ID, Clock
@@ -119,6 +119,33 @@ def test_what_names_no_group(host: str, interface: str, why: str) -> None:
     with pytest.raises(TransportError, match=why) as caught:
         Multicast(host, 7447, interface)
     assert "\n" not in str(caught.value)
+
+
+def test_a_board_opens_it_when_its_network_is_up(port: int) -> None:
+    made = BoardMulticast(GROUP, port, "203.0.113.9")
+    try:
+        for now_ms in (100, 5000):
+            made.maintain(now_ms)
+            assert not made.up and made.poll_object is None
+            assert made.send(bytearray(1), 1) == E_CLOSED == take(made)
+        assert made.wait_ms(5000) == 100  # it was tried at 100
+        made._membership = socket.inet_aton(GROUP) + socket.inet_aton("127.0.0.1")
+        made.maintain(5099)
+        assert not made.up
+        for now_ms in (5100, 5101):
+            made.maintain(now_ms)
+            assert made.up and made.wait_ms(now_ms) == WAIT_MS_MAX
+            assert made.send(bytearray(b"x"), 1) == OK
+            arrived(made)
+            assert take(made) == b"x"
+        made._out.close()  # as a send sees a network that went away
+        assert made.send(bytearray(1), 1) == E_CLOSED and not made.up
+        made.maintain(5102 + 5000)
+        assert made.up and made.send(bytearray(b"y"), 1) == OK
+    finally:
+        made.close()
+    with pytest.raises(TransportError, match="not a multicast address"):
+        BoardMulticast("10.0.0.1", port)
 
 
 def test_the_url_of_a_group() -> None:

@@ -10,7 +10,8 @@ import socket
 
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
+from drupelet.schedule import elapsed_ms
 from drupelet_transports.base import E_CLOSED, Transport, TransportError
 from drupelet_transports.loopback import is_digits
 from drupelet_transports.sockets import read, write
@@ -28,6 +29,7 @@ _IP_MULTICAST_LOOP = const(34)
 _IP_ADD_MEMBERSHIP = const(35)
 # IP and UDP headers.
 _OVERHEAD = const(28)
+_RETRY_MS = const(5000)
 # Empty datagrams that one call reads past.
 _EMPTY_MAX = const(8)
 
@@ -58,15 +60,23 @@ class Multicast(Transport):
             )
         if not own:
             raise TransportError(interface + ": interface must be an IPv4 address of this device")
+        self._host = host
+        self._port = port
+        self._membership = group + own
+        self.begin()
+
+    def begin(self) -> None:
+        """Open it; raises TransportError."""
         self._in = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.poll_object = self._in
         try:
-            self._open(socket.getaddrinfo(host, port, 0, socket.SOCK_DGRAM)[0][-1], group + own)
+            found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_DGRAM)
+            self._open(found[0][-1], self._membership)
         except OSError as error:
             self.close()
             raise TransportError(
-                host + ": cannot be opened (" + str(error) + "); is the network up?"
+                self._host + ": cannot be opened (" + str(error) + "); is the network up?"
             ) from None
 
     def _open(self, where: "Any", membership: bytes) -> None:  # noqa: ANN401 - ports differ
@@ -115,3 +125,37 @@ class Multicast(Transport):
             self.poll_object = None
             self._in.close()
             self._out.close()
+
+
+class BoardMulticast(Multicast):
+    """One that is opened when the network is up, and again after it was not: a board goes on."""
+
+    _tried_ms = 0
+
+    def begin(self) -> None:
+        """Nothing is lost when there is no network yet."""
+        self.maintain(_RETRY_MS)
+
+    def maintain(self, now_ms: int) -> None:
+        """Open it again; a call waits for nothing."""
+        if self.poll_object is None and not self.wait_ms(now_ms):
+            self._tried_ms = now_ms
+            try:  # noqa: SIM105 - a board has no contextlib
+                Multicast.begin(self)
+            except TransportError:
+                pass  # there is no network; what the configuration says was looked at
+        self.up = self.poll_object is not None
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long `maintain` may wait."""
+        if self.poll_object is not None:
+            return WAIT_MS_MAX
+        return max(0, _RETRY_MS - elapsed_ms(now_ms, self._tried_ms))
+
+    def send(self, frame: bytearray, size: int) -> int:
+        """See Transport; on a network that is gone we are members of nothing any more."""
+        code = Multicast.send(self, frame, size)
+        if code == E_CLOSED:
+            self.close()
+            self.up = False
+        return code
