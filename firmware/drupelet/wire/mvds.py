@@ -13,7 +13,7 @@ bytes is skipped and counted, the rest of its list stands; so is any field not i
 
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_PEER
-from drupelet.memory import copy, fill
+from drupelet.memory import copy
 from drupelet.wire.protobuf import (
     BYTES,
     VARINT,
@@ -24,6 +24,8 @@ from drupelet.wire.protobuf import (
     put_le8,
     put_tag,
     put_varint,
+    size_before,
+    skip_varint,
     varint_size,
     varint_to_le8,
 )
@@ -61,225 +63,230 @@ _EPHEMERAL = const(2)
 _ID_SIZE = const(32)
 # Tag, length and id of an entry in a message within.
 _ENTRY_SIZE = const(34)
+# `flags` of a list that goes on: what is in it, above the flags of a message.
+_LIST_SHIFT = const(2)
+_LIST = const(4)
 _GO_ON = const(-100)
 
 
-class Decoder:
-    """Reads one payload: `open`, then `next` until it is not positive; allocates nothing.
+class Payload(Reader):
+    """Reads or writes one payload, after `open`; only `timestamp` allocates.
 
-    ACK, OFFER, REQUEST, GROUP_OFFER: the id is at buf[at]. GROUP: group_at, group_size.
-    MESSAGE: it begins at buf[at]; group_at, group_size, `timestamp` (8 bytes, little-endian),
-    body_at, body_size, `flags`; `next_parent` gives its parents. `skipped` counts ids of a wrong
-    size.
+    What is nested is read by the same reader, whose `end` is narrowed to it meanwhile: three would
+    be three times the heap. Reading and writing are never under way at once, and share all.
+
+    Reading: `next` until it is not positive. ACK, OFFER, REQUEST, GROUP_OFFER: the id is at
+    buf[at]. GROUP: group_at, group_size. MESSAGE: it begins at buf[at] before `next_parent` gives
+    its parents; group_at, group_size, `timestamp`, body_at, body_size, `flags`. The field read
+    last ends at buf[end]: what comes before is done with. `skipped` counts ids of a wrong size.
+
+    Writing: put_... in the order ACK to MESSAGE, GROUP last. What is in buf[.. at] is a whole
+    payload after every call; a call that does not fit returns E_CAPACITY and leaves no trace.
+    `start` is where it goes on, `size` that of the list or message begun last.
     """
 
+    # Eleven attributes have room for a twelfth: not taken before need be, since a full table of
+    # them is slower to search. So the first id that is skipped allocates nothing, either.
+    skipped = 0
+    buf: bytearray  # that of a payload which is read may be a constant
+
     def __init__(self, profile: "tuple[int, ...]") -> None:
+        Reader.__init__(self)
         self._fields = profile
-        self._outer = Reader()
-        self._inner = Reader()
-        self._part = Reader()
-        self._list = 0
-        self.at = 0
-        self.group_at = 0
-        self.group_size = 0
-        self.body_at = 0
-        self.body_size = 0
-        self.flags = 0
-        self.timestamp = bytearray(8)
-        self.skipped = 0
+        self._limit = 0
+        self._moment = 0  # where the timestamp is
+        self.group_at = self.body_at = 0  # 0: there is none
+        self.flags = 0  # or a list that goes on, or E_PEER
 
     @property
-    def end(self) -> int:
-        """Where the field ends that was read last: what comes before is done with."""
-        return self._outer.at
+    def at(self) -> int:
+        """Where what was read begins; where what was written ends."""
+        return self.start
 
     def open(self, buf: "bytes | bytearray | memoryview", at: int, end: int) -> None:
-        """Begin with the payload in buf[at:end]."""
-        self._outer.open(buf, at, end)
-        self._inner.open(buf, at, at)
-        self._part.open(buf, at, at)
-        self._list = 0
+        """Begin with the payload in buf[at:end], or an empty one that may get as long."""
+        Reader.open(self, buf, at, end)
+        self._limit = end
+        self.end = at
+        self.flags = 0
+
+    # --- in ---
+
+    @property
+    def group_size(self) -> int:
+        """Of the group id at group_at."""
+        return size_before(self.buf, self.group_at) if self.group_at else 0
+
+    @property
+    def body_size(self) -> int:
+        """Of the body at body_at."""
+        return size_before(self.buf, self.body_at) if self.body_at else 0
+
+    @property
+    def timestamp(self) -> bytearray:
+        """A message's, in a buffer of its own; see `timestamp_into`."""
+        out = bytearray(8)
+        self.timestamp_into(out, 0)
+        return out
+
+    def timestamp_into(self, out: bytearray, at: int) -> None:
+        """Store a message's timestamp as 8 bytes, little-endian, at out[at]."""
+        end = skip_varint(self.buf, self._moment, self.end)
+        varint_to_le8(self.buf, self._moment, end, out, at)
 
     def next(self) -> int:
         """Return what comes next, END, or E_PEER where the payload is malformed, for good."""
-        what = _GO_ON if self._list >= 0 else E_PEER
+        what = _GO_ON if self.flags >= 0 else E_PEER
         while what == _GO_ON:
-            what = self._next_id() if self._list else self._next_field()
+            what = self._next_id() if self.flags >= _LIST else self._next_field()
         if what < 0:
-            self._list = E_PEER
+            self.flags = E_PEER
         return what
 
     def next_parent(self) -> int:
         """Return the position of the next parent of the message just read, -1: no more."""
-        inner = self._inner
-        part = self._part
+        part_end = self.kind  # between two parents: where the metadata ends that they are in
         while True:
-            field = part.next()
+            inside = self.start + self.size < part_end
+            field = Reader.next(self)
             if field <= 0:
-                field = inner.next()
-                if field <= 0:
-                    return -1
-                if field == self._fields[_METADATA] and inner.kind == BYTES:
-                    part.open(inner.buf, inner.start, inner.start + inner.size)
-            elif field == _PARENT and part.kind == BYTES:
-                if part.size == _ID_SIZE:
-                    return part.start
+                return -1
+            if self.kind != BYTES:
+                continue
+            if not inside and field == self._fields[_METADATA]:
+                part_end = self.start + self.size
+                self.size = 0
+            elif inside and field == _PARENT:
+                if self.size == _ID_SIZE:
+                    self.kind = part_end
+                    return self.start
                 self.skipped += 1
 
     def _next_field(self) -> int:
-        outer = self._outer
-        field = outer.next()
+        self.start = self.end
+        self.size = 0
+        self.end = self._limit
+        field = Reader.next(self)
         if field <= 0:
             return field
-        if outer.kind != BYTES:
+        self.end = self.start + self.size
+        if self.kind != BYTES:
             return _GO_ON
         fields = self._fields
-        end = outer.start + outer.size
         if field == fields[MESSAGE]:
-            return self._message(outer.start, end)
+            return self._message()
         if field == fields[GROUP]:
-            return self._group(outer.start, end)
+            return self._group()
         for what in range(ACK, MESSAGE):
             if field == fields[what]:
-                if fields[_NESTED]:
-                    self._inner.open(outer.buf, outer.start, end)
-                    self._list = what
-                    return _GO_ON
-                return self._id(outer, what)
+                if not fields[_NESTED]:
+                    return self._id(what)
+                self.size = 0
+                self.flags = what << _LIST_SHIFT
         return _GO_ON
 
     def _next_id(self) -> int:
-        inner = self._inner
-        field = inner.next()
+        field = Reader.next(self)
         if field < 0:
             return field
+        what = self.flags >> _LIST_SHIFT
         if field == 0:
-            self._list = 0
-        wanted = _OFFER_ID if self._list == GROUP_OFFER else _LIST_ID
-        if field == wanted and inner.kind == BYTES:
-            return self._id(inner, self._list)
+            self.flags = 0
+        elif field == (_OFFER_ID if what == GROUP_OFFER else _LIST_ID) and self.kind == BYTES:
+            return self._id(what)
         return _GO_ON
 
-    def _id(self, reader: "Reader", what: int) -> int:
-        if reader.size != _ID_SIZE:
-            self.skipped += 1
-            return _GO_ON
-        self.at = reader.start
-        return what
+    def _id(self, what: int) -> int:
+        if self.size == _ID_SIZE:
+            return what
+        self.skipped += 1
+        return _GO_ON
 
-    def _group(self, at: int, end: int) -> int:
+    def _group(self) -> int:
         # Its group may stand behind the ids: read it all once for that.
-        inner = self._inner
-        inner.open(self._outer.buf, at, end)
-        self.group_at = at
-        self.group_size = 0
-        while inner.at < end:
-            field = inner.next()
-            if field < 0:
-                return field
-            if field == _OFFER_GROUP and inner.kind == BYTES:
-                self.group_at = inner.start
-                self.group_size = inner.size
-        inner.open(inner.buf, at, end)
-        self._list = GROUP_OFFER
-        return GROUP
+        at = self.start
+        self.group_at = self.size = 0
+        field = Reader.next(self)
+        while field > 0:
+            if field == _OFFER_GROUP and self.kind == BYTES:
+                self.group_at = self.start
+            field = Reader.next(self)
+        self.start = at
+        self.size = 0
+        self.flags = GROUP_OFFER << _LIST_SHIFT
+        return field or GROUP
 
-    def _message(self, at: int, end: int) -> int:
-        inner = self._inner
-        inner.open(self._outer.buf, at, end)
-        self.at = self.group_at = self.body_at = at
-        self.group_size = self.body_size = self.flags = 0
-        fill(self.timestamp, 0, 8, 0)
-        while inner.at < end:
-            field = inner.next()
-            if field < 0 or not self._message_field(field):
-                return E_PEER
-        inner.open(inner.buf, at, end)
-        self._part.open(inner.buf, at, at)
-        return MESSAGE
-
-    def _message_field(self, field: int) -> bool:
-        inner = self._inner
+    def _message(self) -> int:
         fields = self._fields
-        start = inner.start
-        if inner.kind == VARINT:
-            if field == fields[_TIMESTAMP]:
-                varint_to_le8(inner.buf, start, start + inner.size, self.timestamp, 0)
-        elif inner.kind == BYTES:
-            if field == fields[_GROUP_ID]:
-                self.group_at = start
-                self.group_size = inner.size
-            elif field == fields[_BODY]:
-                self.body_at = start
-                self.body_size = inner.size
-            elif field == fields[_METADATA]:
-                return self._metadata(start, start + inner.size)
-        return True
+        at = self.start
+        self._moment = self.end
+        self.group_at = self.body_at = self.flags = self.size = 0
+        field = Reader.next(self)
+        while field > 0:
+            if self.kind == VARINT:
+                if field == fields[_TIMESTAMP]:
+                    self._moment = self.start
+            elif self.kind == BYTES:
+                if field == fields[_GROUP_ID]:
+                    self.group_at = self.start
+                elif field == fields[_BODY]:
+                    self.body_at = self.start
+                elif field == fields[_METADATA] and self._metadata() < 0:
+                    return E_PEER
+            field = Reader.next(self)
+        self.start = at
+        self.size = self.kind = 0
+        return field or MESSAGE
 
-    def _metadata(self, at: int, end: int) -> bool:
-        part = self._part
-        part.open(self._inner.buf, at, end)
+    def _metadata(self) -> int:
+        end = self.end
+        self.end = self.start + self.size
+        self.size = 0
         self.flags |= METADATA
-        while part.at < end:
-            field = part.next()
-            if field < 0:
-                return False
-            if field == _EPHEMERAL and part.kind == VARINT:
-                self.flags = METADATA | EPHEMERAL if part.is_true() else METADATA
-        return True
+        field = Reader.next(self)
+        while field > 0:
+            if field == _EPHEMERAL and self.kind == VARINT:
+                self.flags = METADATA | EPHEMERAL if self.is_true() else METADATA
+            field = Reader.next(self)
+        self.end = end
+        return field
 
+    # --- out ---
 
-class Encoder:
-    """Writes one payload: `open`, then put_... in the order ACK to MESSAGE, GROUP last.
-
-    What is in buf[.. at] is a whole payload after every call; a call that does not fit returns
-    E_CAPACITY and leaves no trace. Allocates nothing.
-    """
-
-    def __init__(self, profile: "tuple[int, ...]") -> None:
-        self._fields = profile
-        self._buf = bytearray(0)
-        self._limit = 0
-        self._list = self._list_at = self._list_size = self.at = 0
-        # An id at the beginning of a list of its own, whose length then takes a byte more.
-        self.id_size_max = bytes_size(profile[OFFER], _ENTRY_SIZE) + 1
-
-    def open(self, buf: bytearray, at: int, limit: int) -> None:
-        """Begin an empty payload at buf[at]; it ends at buf[limit] at the latest."""
-        assert 0 <= at <= limit <= len(buf)
-        self._buf = buf
-        self._limit = limit
-        self._list = 0
-        self.at = at
+    @property
+    def id_size_max(self) -> int:
+        """Of an id at the beginning of a list of its own, whose length then takes a byte more."""
+        return bytes_size(self._fields[OFFER], _ENTRY_SIZE) + 1
 
     def put_id(self, what: int, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
         """Add an ACK, OFFER or REQUEST of ids[id_at:id_at+32]; the new end, or E_CAPACITY."""
         field = self._fields[what]
         nested = self._fields[_NESTED]
-        if nested and self._list == what:
+        if nested and self.flags == what << _LIST_SHIFT:
             return self._add(_LIST_ID, ids, id_at)
-        if self.at + bytes_size(field, _ENTRY_SIZE if nested else _ID_SIZE) > self._limit:
+        at = self.start
+        if at + bytes_size(field, _ENTRY_SIZE if nested else _ID_SIZE) > self._limit:
             return E_CAPACITY
         if nested:
             self._begin(what, 0)
             return self._add(_LIST_ID, ids, id_at)
-        self._list = 0
-        self.at = put_bytes(self._buf, self.at, field, ids, id_at, _ID_SIZE)
-        return self.at
+        self.flags = 0
+        self.start = put_bytes(self.buf, at, field, ids, id_at, _ID_SIZE)
+        return self.start
 
     def put_group(self, group: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         """Begin a group offer for group[at:at+size]; the new end, or E_CAPACITY."""
         inside = bytes_size(_OFFER_GROUP, size) if size else 0
-        if self.at + bytes_size(self._fields[GROUP], inside) > self._limit:
+        if self.start + bytes_size(self._fields[GROUP], inside) > self._limit:
             return E_CAPACITY
         self._begin(GROUP, inside)
         if size:
-            self.at = put_bytes(self._buf, self.at, _OFFER_GROUP, group, at, size)
-        return self.at
+            self.start = put_bytes(self.buf, self.start, _OFFER_GROUP, group, at, size)
+        return self.start
 
     def put_group_offer(self, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
         """Add ids[id_at:id_at+32] to the group offer just begun; the new end, or E_CAPACITY."""
-        assert self._list == GROUP
+        assert self.flags == GROUP << _LIST_SHIFT
         return self._add(_OFFER_ID, ids, id_at)
 
     def put_message(
@@ -313,17 +320,16 @@ class Encoder:
             size += varint_size(fields[_TIMESTAMP] << 3) + moment
         else:
             moment = 0
-        if self.at + bytes_size(fields[MESSAGE], size) > self._limit:
+        if self.start + bytes_size(fields[MESSAGE], size) > self._limit:
             return E_CAPACITY
-        self._begin(MESSAGE, size)
-        buf = self._buf
+        buf = self.buf
+        at = self._begin(MESSAGE, size)
         if group_size:
-            self.at = put_bytes(buf, self.at, fields[_GROUP_ID], group, group_at, group_size)
+            at = put_bytes(buf, at, fields[_GROUP_ID], group, group_at, group_size)
         if moment:
-            self.at = put_tag(buf, self.at, fields[_TIMESTAMP], VARINT)
-            self.at = put_le8(buf, self.at, timestamp, ts_at)
-        body_at = self._header(self.at, fields[_BODY], body_size) if body_size else self.at
-        self.at = body_at + body_size
+            at = put_le8(buf, put_tag(buf, at, fields[_TIMESTAMP], VARINT), timestamp, ts_at)
+        body_at = self._header(at, fields[_BODY], body_size) if body_size else at
+        self.start = body_at + body_size
         if flags:
             self._put_metadata(meta, parents, parents_count, flags)
         return body_at
@@ -331,33 +337,38 @@ class Encoder:
     def _put_metadata(
         self, size: int, parents: "bytes | bytearray | memoryview", count: int, flags: int
     ) -> None:
-        at = self._header(self.at, self._fields[_METADATA], size)
+        at = self._header(self.start, self._fields[_METADATA], size)
         for index in range(count):
-            at = put_bytes(self._buf, at, _PARENT, parents, index * 32, _ID_SIZE)
+            at = put_bytes(self.buf, at, _PARENT, parents, index * 32, _ID_SIZE)
         if flags & EPHEMERAL:
-            at = put_varint(self._buf, put_tag(self._buf, at, _EPHEMERAL, VARINT), 1)
-        self.at = at
+            at = put_varint(self.buf, put_tag(self.buf, at, _EPHEMERAL, VARINT), 1)
+        self.start = at
 
     def _header(self, at: int, field: int, size: int) -> int:
-        return put_varint(self._buf, put_tag(self._buf, at, field, BYTES), size)
+        return put_varint(self.buf, put_tag(self.buf, at, field, BYTES), size)
 
-    def _begin(self, what: int, size: int) -> None:
+    def _begin(self, what: int, size: int) -> int:
         # A message within: its tag and length; _add makes it longer.
-        self._list_at = put_tag(self._buf, self.at, self._fields[what], BYTES)
-        self.at = put_varint(self._buf, self._list_at, size)
-        self._list = what
-        self._list_size = size
+        self.flags = what << _LIST_SHIFT
+        self.size = size
+        self.start = self._header(self.start, self._fields[what], size)
+        return self.start
 
     def _add(self, field: int, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
-        size = self._list_size + _ENTRY_SIZE
-        old = self._list_at + varint_size(self._list_size)
-        new = self._list_at + varint_size(size)
-        if self.at + _ENTRY_SIZE + new - old > self._limit:
+        buf = self.buf
+        at = self.start
+        size = self.size
+        length = varint_size(size)
+        more = varint_size(size + _ENTRY_SIZE) - length
+        if at + more + _ENTRY_SIZE > self._limit:
             return E_CAPACITY
-        if new > old:
-            copy(self._buf, new, self._buf, old, self._list_size)
-            self.at += new - old
-        put_varint(self._buf, self._list_at, size)
-        self._list_size = size
-        self.at = put_bytes(self._buf, self.at, field, ids, id_at, _ID_SIZE)
-        return self.at
+        if more:
+            copy(buf, at - size + more, buf, at - size, size)
+        put_varint(buf, at - size - length, size + _ENTRY_SIZE)
+        self.size = size + _ENTRY_SIZE
+        self.start = put_bytes(buf, at + more, field, ids, id_at, _ID_SIZE)
+        return self.start
+
+
+# What it is for where only the one or the other is wanted.
+Decoder = Encoder = Payload

@@ -22,8 +22,7 @@ from drupelet.wire.mvds import (
     MVDS_NESTED,
     OFFER,
     REQUEST,
-    Decoder,
-    Encoder,
+    Payload,
 )
 
 TYPE_CHECKING = False
@@ -41,102 +40,99 @@ _COUNT_OFFER = const(2)
 _COUNT_REQUEST = const(3)
 
 
-class MvdsCodec:
+class MvdsCodec(Payload):
     """Reads and writes payloads; between two calls it remembers nothing, so links share it."""
 
     def __init__(self, profile: int) -> None:
-        self._has_metadata = profile != PROFILE_MVDS_NESTED
         table = MVDS_5001
         if profile == PROFILE_MVDS_1:
             table = MVDS_1
         elif profile == PROFILE_MVDS_NESTED:
             table = MVDS_NESTED
-        self._decoder = Decoder(table)
-        self._encoder = Encoder(table)
+        Payload.__init__(self, table)
 
     # --- in ---
 
     def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
         """Hand each record of a payload to the engine; OK, or E_PEER where it is malformed."""
-        decoder = self._decoder
-        decoder.open(frame, at, end)
+        self.open(frame, at, end)
         seen = False  # the group of the group offer that is being read
-        what = decoder.next()
+        what = self.next()
         while what > 0:
             kind = _COUNT_OFFER
             if what == ACK:
                 kind = _COUNT_ACK
-                link.on_ack(frame, decoder.at)
+                link.on_ack(frame, self.at)
             elif what == REQUEST:
                 kind = _COUNT_REQUEST
-                link.on_request(frame, decoder.at)
+                link.on_request(frame, self.at)
             elif what == MESSAGE:
                 kind = _COUNT_MESSAGE
-                self._message(link, frame)
+                self._take(link, frame)
             elif what == GROUP:
-                seen = decoder.group_size == ID_SIZE and link.sees_id(frame, decoder.group_at)
+                seen = self.group_size == ID_SIZE and link.sees_id(frame, self.group_at)
             elif what == OFFER or seen:
-                link.on_offer(frame, decoder.at)
+                link.on_offer(frame, self.at)
             if what != GROUP:
-                link.count_record(False, kind, decoder.end - at)
-                at = decoder.end
-            what = decoder.next()
+                link.count_record(False, kind, self.end - at)
+                at = self.end
+            what = self.next()
         return OK if what == OK else E_PEER
 
-    def _message(self, link: "LinkPort", frame: bytearray) -> None:
+    def _take(self, link: "LinkPort", frame: bytearray) -> None:
         """Bring a message into its stored form, in place: head and body are no longer than it."""
-        decoder = self._decoder
         core = link.core
-        if decoder.group_size != ID_SIZE:
+        if self.group_size != ID_SIZE:
             core.unknown += 1
             return
         parents = core.store.saved
+        start = self.at
         count = 0
-        at = decoder.next_parent()
+        at = self.next_parent()
         while at >= 0:
             if count == DEPENDENCIES_MAX:
                 core.graph.refused += 1
                 return
             copy(parents, count * ID_SIZE, frame, at, ID_SIZE)
             count += 1
-            at = decoder.next_parent()
+            at = self.next_parent()
         head = count
-        if decoder.flags & METADATA:
+        if self.flags & METADATA:
             head |= HEAD_METADATA
-        if decoder.flags & EPHEMERAL:
+        if self.flags & EPHEMERAL:
             head |= HEAD_EPHEMERAL
-        copy(core.graph.ids, 0, frame, decoder.group_at, ID_SIZE)
-        start = decoder.at
-        body_at = start + 1 + count * ID_SIZE
-        copy(frame, body_at, frame, decoder.body_at, decoder.body_size)
+        ids = core.graph.ids
+        copy(ids, 0, frame, self.group_at, ID_SIZE)
+        self.timestamp_into(ids, ID_SIZE)
+        size = self.body_size
+        copy(frame, start + 1 + count * ID_SIZE, frame, self.body_at, size)
         frame[start] = head
         copy(frame, start + 1, parents, 0, count * ID_SIZE)
-        size = 1 + count * ID_SIZE + decoder.body_size
-        link.on_message(core.graph.ids, 0, decoder.timestamp, 0, frame, start, size)
+        link.on_message(ids, 0, ids, ID_SIZE, frame, start, 1 + count * ID_SIZE + size)
 
     # --- out ---
 
     def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due as one payload; its end (`at`: nothing is due, no empty payload)."""
-        encoder = self._encoder
-        encoder.open(frame, at, limit)
+        self.open(frame, at, limit)
         self._put_ids(link, ACK, limit)
         self._put_ids(link, OFFER, limit)
         self._put_ids(link, REQUEST, limit)
         while link.next_message():
-            before = encoder.at
+            before = self.at
             if self._put_message(link, frame):
-                link.count_record(True, _COUNT_MESSAGE, encoder.at - before)
+                link.count_record(True, _COUNT_MESSAGE, self.at - before)
             elif before == at and limit == len(frame):
                 link.too_long()
             else:
                 break  # the next frame has room
-        return encoder.at
+        return self.at
 
     def _put_ids(self, link: "LinkPort", what: int, limit: int) -> None:
-        encoder = self._encoder
         id = link.core.graph.ids
-        while encoder.at + encoder.id_size_max <= limit:
+        at = self.at
+        room_for_one = limit - self.id_size_max
+        while at <= room_for_one:
             kind = _COUNT_OFFER
             if what == ACK:
                 kind = _COUNT_ACK
@@ -148,16 +144,15 @@ class MvdsCodec:
                 taken = link.take_offer(id, 0)
             if not taken:
                 return
-            before = encoder.at
-            encoder.put_id(what, id, 0)
-            link.count_record(True, kind, encoder.at - before)
+            end = self.put_id(what, id, 0)
+            link.count_record(True, kind, end - at)
+            at = end
 
     def _put_message(self, link: "LinkPort", frame: bytearray) -> bool:
         """Write the message that is due; False when there is no room for it."""
-        encoder = self._encoder
         core = link.core
         store = core.store
-        before = encoder.at
+        before = self.at
         parents = store.saved
         whole = link.body_into(parents, 0, 0, 1)
         head = parents[0]
@@ -167,12 +162,12 @@ class MvdsCodec:
         whole = whole and link.body_into(parents, 0, 1, count * ID_SIZE)
         body_size = store.size - 1 - count * ID_SIZE
         flags = 0
-        if self._has_metadata and head & HEAD_METADATA:
+        if self._fields is not MVDS_NESTED and head & HEAD_METADATA:
             flags = METADATA | EPHEMERAL if head & HEAD_EPHEMERAL else METADATA
         if not flags:
             count = 0
         ids = core.members.group_ids
-        body_at = encoder.put_message(
+        body_at = self.put_message(
             ids, core.message_group * ID_SIZE, ID_SIZE, store.timestamp, 0, body_size,
             parents, count, flags,
         )  # fmt: skip
@@ -180,6 +175,6 @@ class MvdsCodec:
             return False
         offset = store.size - body_size
         if not whole or not link.body_into(frame, body_at, offset, body_size):
-            encoder.at = before  # the flash did not give it: half a message has another id
+            self.start = before  # the flash did not give it: half a message has another id
         link.put_message()
         return True

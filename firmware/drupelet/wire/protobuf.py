@@ -53,6 +53,14 @@ def get_varint(buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
     return value
 
 
+def size_before(buf: "bytes | bytearray | memoryview", at: int) -> int:
+    """Return the size of a value of kind BYTES at `at`, whose tag and length stand before it."""
+    start = at - 1
+    while buf[start - 1] & 0x80:  # the last byte of the tag has no such bit
+        start -= 1
+    return get_varint(buf, start, at)
+
+
 def varint_to_le8(
     buf: "bytes | bytearray | memoryview", at: int, end: int, out: "bytearray", out_at: int
 ) -> None:
@@ -76,54 +84,52 @@ class Reader:
 
     def __init__(self) -> None:
         self.buf: "bytes | bytearray | memoryview" = b""
-        self.at = 0
-        self.end = 0
-        self.kind = 0
-        self.start = 0
-        self.size = 0
+        self.end = self.kind = self.start = self.size = 0
+
+    @property
+    def at(self) -> int:
+        """Behind the field, where the next one begins."""
+        return self.start + self.size
 
     def open(self, buf: "bytes | bytearray | memoryview", at: int, end: int) -> None:
         """Begin with the message in buf[at:end]."""
         assert 0 <= at <= end <= len(buf)
         self.buf = buf
-        self.at = at
+        self.start = at
+        self.size = 0
         self.end = end
 
     def next(self) -> int:
         """Return the next field's number, 0 at the end, E_PEER where it is malformed, for good."""
-        at = self.at
-        if at == self.end:
+        at = self.start + self.size
+        end = self.end
+        if at == end:
             return 0
         buf = self.buf
-        start = skip_varint(buf, at, self.end)
+        start = skip_varint(buf, at, end)
         if start < 0:
             return E_PEER
         rest = get_varint(buf, at + 1, start)
         if rest < 0 or rest > _FIELD_REST_MAX:
             return E_PEER
         kind = buf[at] & 7
-        size = self._size(kind, start)
-        if kind == BYTES and size >= 0:
-            start = skip_varint(buf, start, self.end)
+        if kind == FIXED64 or kind == FIXED32:  # noqa: SIM109 - a tuple is code
+            size = 8 if kind == FIXED64 else 4
+        else:
+            behind = skip_varint(buf, start, end)
+            if behind < 0 or kind not in (VARINT, BYTES):
+                return E_PEER
+            size = behind - start
+            if kind == BYTES:
+                size = get_varint(buf, start, behind)
+                start = behind
         field = rest << 4 | buf[at] >> 3 & 15
-        if field == 0 or size < 0 or size > self.end - start:
+        if field == 0 or size < 0 or size > end - start:
             return E_PEER
         self.kind = kind
         self.start = start
         self.size = size
-        self.at = start + size
         return field
-
-    def _size(self, kind: int, at: int) -> int:
-        # The size of a value of this kind, negative: malformed.
-        if kind == FIXED64:
-            return 8
-        if kind == FIXED32:
-            return 4
-        end = skip_varint(self.buf, at, self.end)
-        if end < 0 or kind not in (VARINT, BYTES):
-            return E_PEER
-        return end - at if kind == VARINT else get_varint(self.buf, at, end)
 
     def is_true(self) -> bool:
         """Whether the varint just read is not zero: a bool of proto3."""
