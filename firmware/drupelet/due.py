@@ -364,7 +364,7 @@ class Dues(Pace):
 
     def _entry_wait(self, entry: int) -> int:
         offers = self.core.offers
-        return self._wait(offers.send_counts[entry], offers.send_epoch(entry))
+        return self._wait(offers.send_count(entry), offers.send_epoch(entry))
 
     def next_due_epochs(self) -> int:
         """Epochs until the earliest resend, at least 1; 0 when nothing is outstanding."""

@@ -76,7 +76,7 @@ class Link(Bundles):
             codec.begin(self)  # type: ignore[attr-defined] # bytes that this profile alone keeps
         if not visits:
             self._train = FRAMES_PER_EPOCH_MAX
-            if epoch_ms != core.clocks.epochs_ms[peer]:
+            if epoch_ms != core.clocks.epoch_ms(peer):
                 self.own_epoch_ms = epoch_ms
         self.count_anew()
         self.set_mode(mode)
@@ -99,14 +99,14 @@ class Link(Bundles):
     @property
     def epoch_ms(self) -> int:
         """Of a live link; 0 on a stick."""
-        return 0 if self.visits else self.own_epoch_ms or self.core.clocks.epochs_ms[self.peer]
+        return 0 if self.visits else self.own_epoch_ms or self.core.clocks.epoch_ms(self.peer)
 
     def count_anew(self) -> None:
         """An epoch of the peer's clock begins, which may have another length than before."""
         self._began = self.epoch
         self.attention = True  # when something is due was counted by the clock before
         if not self.visits:
-            epoch_ms = self.core.clocks.epochs_ms[self.peer]
+            epoch_ms = self.core.clocks.epoch_ms(self.peer)
             every = (self.epoch_ms + epoch_ms - 1) // epoch_ms
             if every != self.every:
                 self.every = every if every < _EVERY_MAX else _EVERY_MAX

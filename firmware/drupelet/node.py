@@ -245,7 +245,7 @@ class Node(Publisher):
         others = [link for link in self.links if link.peer == slot and not link.visits]
         clocks = self.core.clocks
         live = carrier != CARRIER_STICK
-        if live and not (others and clocks.epochs_ms[slot] <= epoch_ms):
+        if live and not (others and clocks.epoch_ms(slot) <= epoch_ms):
             for other in others:
                 other.own_epoch_ms = other.epoch_ms
             clocks.begin(slot, epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)

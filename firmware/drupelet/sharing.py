@@ -42,5 +42,5 @@ class Sharing:
         if last[0] == clocks.epochs[peer]:
             return 0 if is_last else -1
         # Until the next epoch less half of one.
-        wait_ms = clocks.until_ms(peer, now_ms, 1) - (clocks.epochs_ms[peer] + 1) // 2
+        wait_ms = clocks.until_ms(peer, now_ms, 1) - (clocks.epoch_ms(peer) + 1) // 2
         return max(wait_ms, 0) if is_last else 0

@@ -141,8 +141,8 @@ class OfferPool:
         self.ids = bytearray(ID_SIZE * count)
         self.peers = bytearray(count)
         self.kinds = bytearray(count)
-        self.send_counts = bytearray(count)
-        self._epochs = bytearray(2 * count)  # when it was added, or last asked for
+        # How often it was asked for; then when it was added, or last asked for, 2 bytes each.
+        self._sends = bytearray(3 * count)
         self.quota = count
 
     def add(
@@ -167,8 +167,8 @@ class OfferPool:
         self.kinds[entry] = kind
         if self.numbers:
             put_u16(self.numbers, entry * 2, 0)
-        self.send_counts[entry] = 0
-        put_u16(self._epochs, entry * 2, epoch)
+        self._sends[entry] = 0
+        put_u16(self._sends, self.count + entry * 2, epoch)
         return entry
 
     def _room(self, peer: int, kind: int, epoch: int) -> int:
@@ -189,9 +189,9 @@ class OfferPool:
                 free = entry
             elif self.peers[entry] == peer:
                 held += 1
-                age = (epoch - get_u16(self._epochs, entry * 2)) & 0xFFFF
+                age = (epoch - self.send_epoch(entry)) & 0xFFFF
                 if before == WANTED:
-                    stays = self.send_counts[entry] < _WANTED_SENDS
+                    stays = self._sends[entry] < _WANTED_SENDS
                 elif before <= REQUESTED:
                     stays = kind == OFFERED and not age
                 else:
@@ -231,11 +231,15 @@ class OfferPool:
             if self.peers[entry] == peer:
                 self.kinds[entry] = 0
 
+    def send_count(self, entry: int) -> int:
+        """How often the entry's REQUEST was sent."""
+        return self._sends[entry]
+
     def send_epoch(self, entry: int) -> int:
-        """The epoch in which the entry's REQUEST was last sent."""
-        return get_u16(self._epochs, entry * 2)
+        """The epoch in which the entry's REQUEST was last sent, or it was added."""
+        return get_u16(self._sends, self.count + entry * 2)
 
     def sent(self, entry: int, epoch: int) -> None:
         """Note that the entry's REQUEST was sent in `epoch`."""
-        self.send_counts[entry] = counted(self.send_counts[entry])
-        put_u16(self._epochs, entry * 2, epoch)
+        self._sends[entry] = counted(self._sends[entry])
+        put_u16(self._sends, self.count + entry * 2, epoch)

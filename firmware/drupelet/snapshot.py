@@ -135,7 +135,7 @@ class Snapshot:
                 epoch = core.clocks.advance(peer, now_ms)
                 if link.heard_epoch >= 0:
                     put_u16(buf, at + 4, epochs_since(epoch, link.heard_epoch))
-                put_u32(buf, at + 10, elapsed_ms(now_ms, core.clocks.starts_ms[peer]))
+                put_u32(buf, at + 10, elapsed_ms(now_ms, core.clocks.start_ms(peer)))
                 self._put_back_off(buf, at, core, peer, epoch)
                 break
 
@@ -238,7 +238,7 @@ class Snapshot:
             if begun < 0:  # live links to one peer share it
                 begun = link.epoch
                 start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 10))
-                core.clocks.starts_ms[peer] = start_ms
+                core.clocks.set_start(peer, start_ms)
                 if buf[at + 1]:
                     self._take_back_off(buf, at, core, peer, begun)
             link.count_anew()

@@ -155,7 +155,7 @@ def test_all_counters_wrap_in_the_middle_of_an_exchange(mode: int) -> None:
     for member in net.members.values():
         for link in member.links.values():
             clocks = link.core.clocks
-            clocks.starts_ms[link.peer] = MODULUS_MS - 5000
+            clocks.set_start(link.peer, MODULUS_MS - 5000)
             clocks.epochs[link.peer] = 0xFFFA
             link.count_anew()
             slots = member.node.core.slots

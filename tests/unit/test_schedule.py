@@ -47,7 +47,7 @@ def test_epochs_number_time(now: int, epoch_ms: int, phase: int, steps: list[int
         full = (passed + epoch_ms - phase_ms) // epoch_ms
         assert clock.epochs[1] == (1 + full) & 0xFFFF
         into = (passed + epoch_ms - phase_ms) % epoch_ms
-        assert elapsed_ms(later_ms(now, passed), clock.starts_ms[1]) == into
+        assert elapsed_ms(later_ms(now, passed), clock.start_ms(1)) == into
         assert clock.until_ms(1, later_ms(now, passed), 1) == epoch_ms - into
         assert clock.until_ms(1, later_ms(now, passed), 3) == 3 * epoch_ms - into
 
@@ -68,7 +68,7 @@ def test_a_clock_that_went_back_is_not_followed() -> None:
     assert clock.epochs[1] == epoch
     assert clock.until_ms(1, 8000, 1) == 1000
     clock.advance(1, 10_000)
-    assert clock.epochs == [1, epoch + 1, 1], "the others stand still"
+    assert clock.epochs[:3] == [1, epoch + 1, 1], "the others stand still"
 
 
 def test_the_longest_epoch_and_the_longest_wait() -> None:

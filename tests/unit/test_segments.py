@@ -251,10 +251,10 @@ def test_lines_of_two_carriers_count_by_one_clock() -> None:
     a = net.members["A"]
     slow = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_MQTT, 3500, BATCH, 0)
     fast = a.links["B"]
-    assert a.node.core.clocks.epochs_ms[fast.peer] == EPOCH_MS
+    assert a.node.core.clocks.epoch_ms(fast.peer) == EPOCH_MS
     assert (fast.every, slow.every) == (1, 4)
     faster = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 100, BATCH, 0)
-    assert a.node.core.clocks.epochs_ms[fast.peer] == 100
+    assert a.node.core.clocks.epoch_ms(fast.peer) == 100
     assert (fast.every, slow.every, faster.every) == (10, 35, 1)
     slowest = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 1 << 28, BATCH, 0)
     assert slowest.every == 511

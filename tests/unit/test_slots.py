@@ -92,10 +92,10 @@ def test_a_wanted_parent_gives_way_after_eight_requests_in_vain() -> None:
         assert pool.add(id_of(2), 0, 0, OFFERED, 100) == -1
     pool.sent(entry, 7)
     assert pool.add(id_of(2), 0, 0, OFFERED, 1) == entry
-    assert pool.send_counts[entry] == 0
+    assert pool.send_count(entry) == 0
     for epoch in range(300):
         pool.sent(entry, epoch)
-        assert 1 <= pool.send_counts[entry] <= 255
+        assert 1 <= pool.send_count(entry) <= 255
 
 
 def test_drops() -> None:

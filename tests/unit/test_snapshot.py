@@ -162,14 +162,14 @@ def test_clocks_and_the_wake_plan_go_on() -> None:
         network.round()
     clocks, peer = network.a.node.core.clocks, network.links()[0].peer
     assert network.links()[0].heard_epoch >= 0
-    start, wakes = clocks.starts_ms[peer], plan.next_wake_ms(network.now_ms)
+    start, wakes = clocks.start_ms(peer), plan.next_wake_ms(network.now_ms)
     silent = (clocks.epochs[peer] - network.links()[0].heard_epoch) % 65536
     network.sleep(plan)
     after = WakePlan(60_000, 3_000, 600, 1, DEVICE, 0, 1)
     after.seek(0, b"B___", 0)
     assert network.wake(700, after) == OK
     clocks, peer = network.a.node.core.clocks, network.links()[0].peer
-    assert (clocks.starts_ms[peer] - start) % EPOCH_MS == 0
+    assert (clocks.start_ms(peer) - start) % EPOCH_MS == 0
     assert after.next_wake_ms(network.now_ms) == wakes - 700
     assert after.probe == plan.probe and network.links()[0].heard_epoch >= 0
     clocks.advance(peer, network.now_ms)

@@ -11,6 +11,7 @@ from typing import Any
 
 from drupelet.limits import SEND_COUNT_NONE
 from drupelet.link import Link
+from drupelet.memory import put_u16
 from drupelet.node import Node
 from drupelet.slots import MessageSlots
 from drupelet.states import HOLD
@@ -35,7 +36,7 @@ _AWAKE_EPOCHS = 4
 # Classes without state between two calls.
 SCRATCH_CLASSES = {
     "Blake2s", "MessageHash", "MvdsMessageHash", "BodyReader", "DefaultClient", "NoBox",
-    "Decoder", "Encoder", "MvdsCodec", "Stamps", "Cover", "Publisher",
+    "MvdsCodec", "Stamps", "Cover", "Publisher",
 }  # fmt: skip
 # Fields without state between two calls; counters that nothing decides by; what never changes.
 SCRATCH = {
@@ -45,7 +46,7 @@ SCRATCH = {
     "Graph": "ids slot handle ephemeral refused invalid _private",
     "Node": "event_handle event_again",
     "OfferPool": "replaced",
-    "Clocks": "epochs starts_ms",  # kept by themselves
+    "Clocks": "epochs",  # kept by itself
     "Link": "long_handle logged policy",
     "Compact1": "ignored peer _contact _row _announced _hint _frame_generation _number _size _end "
     "_id _whole_at _whole_from _base_bytes _lone_at",
@@ -53,7 +54,7 @@ SCRATCH = {
 EPOCHS = {
     "epoch", "heard_epoch", "_began", "_due_epoch",
 }  # fmt: skip
-EPOCH_SLABS = {"_send_epochs", "_epochs", "_contacts"}
+EPOCH_SLABS = {"_send_epochs", "_sends", "_contacts"}
 # What of a contact's row is an epoch, as 16-bit numbers, and how many of these it has.
 _CONTACT_EPOCHS = (_SENT_EPOCH // 2, _WAITS_FROM // 2, _PROBE_EPOCH // 2)
 _CONTACT_NUMBERS = _ROW_SIZE // 2
@@ -157,7 +158,8 @@ class Probe:
         scalars = [fields[name] for fields, name in self._scalars]
         for fields, name in self._epochs:  # below 0: none
             scalars.append((fields[name] - epoch) & 0xFFFF if fields[name] >= 0 else fields[name])
-        scalars += [(start_ms - now_ms) & 0x3FFFFFFF for start_ms in clocks.starts_ms]
+        for peer in range(len(clocks.epochs) // 3):
+            scalars.append((clocks.start_ms(peer) - now_ms) & 0x3FFFFFFF)
         slabs = b"".join(self._slabs)
         for slab in self._epoch_slabs:
             slabs += self._shifted(slab, slab, -epoch)
@@ -212,8 +214,8 @@ class Probe:
                 offers.peers[entry] = 0
                 if offers.numbers:
                     offers.numbers[2 * entry : 2 * entry + 2] = b"\0\0"
-                offers.send_counts[entry] = 0
-                offers._epochs[2 * entry : 2 * entry + 2] = epoch.to_bytes(2, "big")
+                offers._sends[entry] = 0
+                put_u16(offers._sends, offers.count + entry * 2, epoch)
 
     def _tidy_contact(self, codec: Compact1, link: Link, epoch: int) -> None:
         codec.use(link)
@@ -238,8 +240,8 @@ class Probe:
             owner[name] = (scalars[at] + EPOCH) & 0xFFFF if scalars[at] >= 0 else scalars[at]
             at += 1
         clocks = self.node.core.clocks
-        for peer in range(len(clocks.epochs)):
-            clocks.starts_ms[peer] = (scalars[at] + NOW_MS) & 0x3FFFFFFF
+        for peer in range(len(clocks.epochs) // 3):
+            clocks.set_start(peer, (scalars[at] + NOW_MS) & 0x3FFFFFFF)
             clocks.epochs[peer] = EPOCH
             at += 1
         at = 0
@@ -255,8 +257,12 @@ class Probe:
     def _shifted(self, slab: bytearray, content: bytes | bytearray, by: int) -> bytes:
         """What is to stand in a slab when all that is an epoch in it changes by as much."""
         slots = self.node.core.slots
-        pool = self.node.core.offers._epochs
+        offers = self.node.core.offers
+        pool = offers._sends
         made = bytearray()
+        if slab is pool:
+            made += content[: offers.count]
+            content = content[offers.count :]
         for at in range(len(content) // 2):
             number = int.from_bytes(content[2 * at : 2 * at + 2], "big")
             if slab is slots._send_epochs:

@@ -171,10 +171,10 @@ class SwiftOffers(OfferPool):
         self.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE] = name[1]
         self.peers[entry] = peer
         self.kinds[entry] = kind
-        self.send_counts[entry] = 0
+        self._sends[entry] = 0
         if self.numbers:
             put_u16(self.numbers, entry * 2, 0)
-        put_u16(self._epochs, entry * 2, epoch)
+        put_u16(self._sends, self.count + entry * 2, epoch)
         self._entries[name] = entry
         return entry
 
