@@ -217,6 +217,19 @@ def test_an_index_that_the_peer_forgot_is_told_and_announced_again() -> None:
     assert b.log() == a.log()
 
 
+def test_who_lost_its_numbers_lost_our_indices() -> None:
+    """Though it holds messages of the group: the index may have been told before, and lost."""
+    net = network()
+    net.members["A"].publish(b"1")
+    net.run(lambda: net.complete(1), 50)
+    codec = codec_of(net).codec
+    codec.begin_frame()
+    assert codec.is_announced(0)
+    codec.hear(codec.peer_generation() + 1)
+    codec.confirm(0)
+    assert not codec.is_announced(0)
+
+
 def test_numbers_that_run_out_begin_a_new_generation() -> None:
     net = network()
     a = net.members["A"]

@@ -196,11 +196,11 @@ class Numbering:
         if generation == self.peer_generation():
             return False
         rows = self._rows
+        # It may have lost what we announced, unless that is how we met.
+        fill(rows, self._row + _KNOWN, 6 if rows[self._row + _HEARD] else 4, 0)
         rows[self._row + _HEARD] = 1
         put_u16(rows, self._row + _PEER_GENERATION, generation)
         rows[self._row + _UNKNOWN] = 0
-        # It may have lost what we announced.
-        fill(rows, self._row + _KNOWN, 4, 0)
         fill(rows, self._row + _OURS + self._groups, self._groups, 0)
         peer = self._row // self._row_size
         self._core.slots.forget_numbers(peer)
