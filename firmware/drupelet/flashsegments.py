@@ -16,7 +16,7 @@ can be taken for records of ours where a damaged head lets the scan run into it.
 """
 
 from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, OK
+from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.limits import SCRATCH_SIZE
 from drupelet.memory import crc32_into, equal, get_u16_le, get_u32_le, put_u16_le, put_u32_le
 
@@ -75,8 +75,8 @@ class Segments:
     # --- recovery ---
 
     def open(self, names: "list[str]", salt: int) -> int:
-        """Find the segments; OK, or E_CAPACITY for more than segments_max. Then `step` through
-        all of them, which checks every record, and `resume`.
+        """Find the segments; OK, E_CAPACITY for more than segments_max, or E_STORAGE. Then `step`
+        through all of them, which checks every record, and `resume`.
 
         `salt`: of a log that is begun with this.
         """
@@ -103,18 +103,22 @@ class Segments:
             self.count += 1
             self._newest = number
         for index in range(self.count - 1, -1, -1):
-            self._find_head(index)
+            if not self._find_head(index):
+                return E_STORAGE
         return OK
 
-    def _find_head(self, index: int) -> None:
-        """Check a HEAD, the newest first: it may say that the segment before it is closed."""
+    def _find_head(self, index: int) -> bool:
+        """Check a HEAD, the newest first: it may say that the segment before it is closed.
+
+        False when the flash does not say how long the segment is: what is there is not to go.
+        """
         number = self.number(index)
         scratch = self.scratch
         newest = number == self._newest
         size = min(self.files.size(self.name(number)), self.segment_size)
         self._torn = self._torn or newest
         if size <= 0:
-            return
+            return size == 0
         self.set_end(index, size)
         whole = self.read_into(number * self.segment_size, 0, scratch, 0, HEAD_SIZE) == HEAD_SIZE
         crc32_into(self._crc, 0, scratch, 0, 12, True)
@@ -136,6 +140,7 @@ class Segments:
                     self._rows[index * SEGMENT_ROW - 1] |= _FAILED
             if newest:
                 self._torn = version != VERSION  # nothing new goes behind what is older
+        return True
 
     def resume(self) -> None:
         """Once all is scanned: go on in the last segment if it is whole."""

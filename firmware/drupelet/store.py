@@ -101,7 +101,10 @@ class FlashStore(Shelf):
         return self._log.damaged + self._gone.damaged
 
     def open(self) -> int:
-        """Recover by one scan; the count of damaged places, or E_CAPACITY for too many files."""
+        """Recover by one scan; the count of damaged places, or a code: then it is not to be used.
+
+        E_CAPACITY for too many files, E_STORAGE when the flash does not say what it has.
+        """
         names = self._files.names()
         if self._new_salt and not [name for name in names if name.endswith(".LOG")]:
             for name in names:

@@ -211,6 +211,28 @@ def test_a_configuration_that_is_no_use(tmp_path: Path, full_image: Path) -> Non
         assert why in lines[0]
 
 
+def test_a_log_that_the_flash_does_not_give_is_not_begun_anew(
+    tmp_path: Path, full_image: Path
+) -> None:
+    one = Box("A", tmp_path / "A", full_image)
+    one.configure({"host": f"stick://{tmp_path / 'none'}"})
+    config = one.folder / "config.json"
+    assert ended(full_image, config).returncode == 0
+    segment = next(one.flash.glob("S*.LOG"))
+    kept = segment.rename(tmp_path / "kept")
+    segment.symlink_to(segment)
+    before = sorted(path.name for path in one.flash.iterdir())
+    done = ended(full_image, config)
+    assert done.returncode == 1
+    assert (
+        done.stderr.decode() == f"board A: {one.flash}: the log cannot be read: check the flash\n"
+    )
+    assert sorted(path.name for path in one.flash.iterdir()) == before
+    segment.unlink()
+    kept.rename(segment)
+    assert ended(full_image, config).returncode == 0
+
+
 @pytest.mark.parametrize("said", [b"", b"stop\n", b"flush\nstop\n", b"\xff\xfe\nwhat?\n", b"sto"])
 def test_the_end_of_input_ends_it(tmp_path: Path, full_image: Path, said: bytes) -> None:
     one = Box("A", tmp_path / "A", full_image)

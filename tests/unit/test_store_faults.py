@@ -57,6 +57,30 @@ def test_a_refusal_at_every_step(scenario: str, refusals: Callable[[int], Callab
         go_on(run, run.store, run.files)
 
 
+class Silent(RamFiles):
+    """Does not say how long one file is."""
+
+    silent = ""
+
+    def size(self, name: str) -> int:
+        return E_STORAGE if name == self.silent else RamFiles.size(self, name)
+
+
+def test_a_segment_of_unknown_length_is_not_taken_for_empty() -> None:
+    """Else it would be the first to make room."""
+    files = Silent()
+    store = FlashStore(files, segment_size=1024)
+    assert store.open() == 0
+    handles = [put(store, number) for number in range(20)]
+    assert store.barrier() == OK and min(handles) > 0
+    for name in files.names():
+        if name.endswith(".LOG"):
+            files.silent = name
+            assert FlashStore(files, segment_size=1024).open() == E_STORAGE
+    files.silent = ""
+    assert log_of(reboot(files, segment_size=1024)) == handles
+
+
 # --- damage ---
 
 

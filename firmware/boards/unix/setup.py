@@ -98,7 +98,8 @@ class _Setup:
             BoardFiles(config["flash"]), SEGMENT_SIZE, SEGMENTS_MAX, config["messages_max"],
             _BODY_FILES, config["filter_size"], int.from_bytes(os.urandom(4), "big") | 1,
         )  # fmt: skip
-        store.open()
+        if store.open() < 0:
+            raise DrupeletError(config["flash"] + ": the log cannot be read: check the flash")
         if self.keys:
             self.context.store_gen = store.store_gen.to_bytes(4, "big")
         self.sleeper = self._wake(store)
