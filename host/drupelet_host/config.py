@@ -551,8 +551,7 @@ def create(config: Config) -> Path:
 
     What `load` would refuse is refused before anything is made.
     """
-    path = config.home / CONFIG_NAME
-    text = render(config)
+    path, text = config.home / CONFIG_NAME, render(config)
     _config(config.home, Table(path, "", tomllib.loads(text)))
     if len(text.encode()) > CONFIG_SIZE_MAX:
         raise ConfigError(f"{path}: would be longer than {CONFIG_SIZE_MAX} bytes; say less")
@@ -563,7 +562,8 @@ def create(config: Config) -> Path:
             made = True
             file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{path}: is there already; choose another --home") from None
+        what = path if config.home.is_dir() else config.home
+        raise ConfigError(f"{what}: is there already; choose another --home") from None
     except OSError as error:
         if made:  # a piece of it would be in the way of the next try
             path.unlink(missing_ok=True)

@@ -62,8 +62,19 @@ def test_init_put_log_status(tmp_path: Path) -> None:
     assert (status["running"], status["delivered"]) == (False, 0)
     assert "agent not running" in run("status", *home).stdout
     assert_refused(run("init", *home, "--name", "b", "--group", "g"), "is there already")
+    file = tmp_path / "file"
+    file.touch()
+    refused = run("init", "--home", str(file), "--name", "b", "--group", "g")
+    assert_refused(refused, f"{file}: is there already")
     assert_refused(run("init", "--home", str(tmp_path / "x"), "--name", "b c", "--group", "g"))
     assert not (tmp_path / "x" / "drupelet.toml").exists()
+
+
+def test_firmware_is_not_built_into_a_folder_without_a_name(tmp_path: Path) -> None:
+    for more in ([""], [str(tmp_path / "x"), "--config", ""]):
+        done = run("flash", "build", "--arch", "x86", *more)
+        assert done.returncode == 2 and "is empty" in done.stderr
+    assert not (tmp_path / "x").exists()
 
 
 def test_what_a_member_tells_of_itself(make_home: MakeHome) -> None:

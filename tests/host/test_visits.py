@@ -148,6 +148,9 @@ def test_a_place_that_cannot_be_looked_at_is_not_there(
         for kind in ("push", "pull"):
             assert "plug the stick in" in agent.remote_log(kind, str(usb))["error"]
         assert "no stick there" in agent.visit(usb)["error"]
+    (usb / "DRUPELET").mkdir(exist_ok=True)
+    said = agent.visit(usb / "DRUPELET")["error"]
+    assert "DRUPELET: name the stick, which is the folder that DRUPELET is in" in said
 
 
 def test_the_key_of_a_feed_that_cannot_be_made_is_one_line(

@@ -6,12 +6,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drupelet_host.commands import path
 from drupelet_tools.flash.errors import BuildError
 
 if TYPE_CHECKING:
     from drupelet_tools.flash.sets import Built, Choice
 
 app = typer.Typer(help="Firmware for boards.", no_args_is_help=True, add_completion=False)
+
+
+Target = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR", parser=path, help="Module path of the board.", show_default=False
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", parser=path, help="Take profiles and carriers from it."
+    ),
+]
 
 
 @app.callback()
@@ -21,7 +36,7 @@ def flash() -> None:
 
 @app.command()
 def build(
-    target: Annotated[Path, typer.Argument(metavar="DIR", help="Module path of the board.")],
+    target: Target,
     arch: Annotated[str, typer.Option("--arch", help="Processor: x86, armv6m, bytecode …")],
     name: Annotated[str, typer.Option("--set", help="micro, small or full.")] = "full",
     profile: Annotated[
@@ -30,10 +45,7 @@ def build(
     carrier: Annotated[
         list[str] | None, typer.Option("--carrier", help="serial, mqtt or stick.")
     ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", metavar="FILE", help="Take profiles and carriers from it."),
-    ] = None,
+    config: ConfigFile = None,
     keep: Annotated[
         list[str] | None,
         typer.Option("--keep", metavar="NAME", help="A function that a program of yours calls."),
