@@ -86,10 +86,7 @@ def _number(name: str) -> int:
 
 def _put(file: "BinaryIO", buf: "bytes | bytearray", size: int) -> None:
     """Write `buf[:size]` or raise OSError."""
-    if ON_BOARD:
-        count = file.write(buf, size)  # type: ignore[call-overload]
-    else:
-        count = file.write(memoryview(buf)[:size])
+    count = file.write(buf, size) if ON_BOARD else file.write(memoryview(buf)[:size])  # type: ignore[call-overload]
     if count != size:
         raise OSError(_FULL[1])
 
@@ -114,10 +111,9 @@ def _sync(file: "BinaryIO") -> None:
 
 def _sync_folder(path: str) -> None:
     """Make names in a folder durable: fsync where there is one, else the port's sync."""
-    if not _SYNC:
-        return
     if ON_BOARD:
-        os.sync()
+        if _SYNC:
+            os.sync()
         return
     folder = os.open(path, os.O_RDONLY)
     try:
@@ -318,18 +314,22 @@ class Stick:
 
     def _names(self, depth: int) -> "Iterator[str]":
         """Names in a folder, at most _NAMES_MAX; none when it cannot be read."""
+        count = 0
         try:
             names = iter((os.ilistdir if ON_BOARD else os.listdir)(self.folder(depth)))  # type: ignore[attr-defined]
-            for _ in range(_NAMES_MAX):
+            while count <= _NAMES_MAX:
                 try:
-                    entry = next(names)
+                    for entry in names:
+                        count += 1
+                        if count > _NAMES_MAX:
+                            self.crowded += 1
+                            return
+                        yield entry[0] if ON_BOARD else entry
+                    return
                 except UnicodeError:
-                    continue  # a damaged entry, which a board cannot even name
-                yield entry[0] if ON_BOARD else entry
-            next(names)
-            self.crowded += 1
-        except (OSError, StopIteration, UnicodeError):
-            return  # that is all; or there is no such folder yet, or the stick is gone
+                    count += 1  # a damaged entry, which a board cannot even name
+        except OSError:
+            return  # there is no such folder yet, or the stick is gone
 
 
 class BundleWriter:
