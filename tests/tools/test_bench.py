@@ -118,15 +118,16 @@ def test_ram_figures_are_plausible(ram_rows: list[dict[str, object]]) -> None:
     for row in ram_rows:
         figure = {name: int(str(row[name])) for name in RAM_COLUMNS[3:]}
         # The tables alone: ids, per-peer state, offered ids, the frame.
-        assert figure["core_state"] > 36 * config.messages + 32 * config.offers + config.buffer
+        slabs = (10 + 4 * config.peers) * config.messages + 32 * config.offers
+        assert figure["core_state"] > slabs + config.buffer
         assert 1024 <= figure["largest_slab"] <= figure["heap"] // 4
         taken = figure["code_bytes"] + figure["core_state"] + figure["free_after_boot"]
         assert 0.8 * figure["heap"] < taken < figure["heap"]
-        assert 0 < figure["alloc_per_segment"] <= 400
-        assert 0 < figure["alloc_per_connect"] <= 1024
-        assert figure["alloc_per_stick_visit"] > 0
+        for name in ("alloc_per_segment", "alloc_per_connect", "alloc_per_stick_visit"):
+            assert figure[name] > 0
         over = [name for name, limit in row["limits"].items() if row[name] > limit]
         assert row["over"] == over
+        assert set(over) <= {"heap", "code_lines"}, "what DESIGN 5 has of a node's state holds"
         assert row["limits"]["core_state"] == config.core_state_max
 
 
