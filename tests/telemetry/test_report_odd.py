@@ -116,3 +116,23 @@ def test_two_devices_of_one_name_have_a_bar_each(tmp_path):
     report.write_report(tmp_path / "lake", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "A (a0000001) · serial" in page and "A (b0000002) · serial" in page
+
+
+def test_a_clock_that_is_far_ahead_makes_nobody_else_silent(tmp_path):
+    """It is told as wrong; that of a whole fleet in the future is the fleet's own."""
+
+    def hours(id, wall_ms):
+        events = [box.state(0, 2), box.counter(HOUR_MS, 2, HOUR_MS)]
+        return [box.segment(id, 1, n, [events], wall_ms=wall_ms + n * HOUR_MS) for n in range(9)]
+
+    def complaints(name, logs):
+        lake = lake_of(tmp_path / name, [data for log in logs for data in log])
+        found = report.build(lake)
+        return found["now_ms"], {(line["device"], line["kind"]) for line in found["attention"]}
+
+    ahead_ms = 4_000_000_000_000  # in 2096
+    now_ms, told = complaints("one", [hours(A, WALL_MS), hours(B, ahead_ms)])
+    assert WALL_MS < now_ms < WALL_MS + 10 * HOUR_MS
+    assert (B.hex(), "clock") in told and not any(kind == "silent" for _, kind in told)
+    now_ms, told = complaints("all", [hours(A, ahead_ms), hours(B, ahead_ms)])
+    assert now_ms > ahead_ms and not any(kind in ("clock", "silent") for _, kind in told)

@@ -31,8 +31,8 @@ ATTENTION_MAX = 200  # lines; a fleet with more has one cause, not two hundred
 
 # Kinds of complaint in the order of their weight.
 KINDS = (
-    "expected", "silent", "battery", "life", "refused", "errors", "watchdog", "undelivered",
-    "missing", "memory", "away", "misfit", "damaged", "events lost", "outlier",
+    "expected", "silent", "battery", "life", "clock", "refused", "errors", "watchdog",
+    "undelivered", "missing", "memory", "away", "misfit", "damaged", "events lost", "outlier",
 )  # fmt: skip
 
 # What devices are compared by: (name, text, unit).
@@ -139,6 +139,9 @@ def _presence(row: Row) -> list[Complaint]:
         usual = f"its schedule is {span(seen['period_ms'])} ({seen['period_source']})"
         quiet = seen["silent_ms"]
         lines.append((URGENT, "silent", quiet, f"silent for {span(quiet)}; {usual}"))
+    if row["clock_ahead"]:
+        what = "its clock is wrong: its log ends in the future"
+        lines.append((SOON, "clock", seen["last_wall_ms"], what))
     if seen["outages"] and (seen["out_share"] or 0) >= OUT_SHARE:
         longest = span(seen["outage_list"][0]["ms"])
         share = f"{seen['out_share']:.0%} of its time"

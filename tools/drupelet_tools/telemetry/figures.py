@@ -12,6 +12,7 @@ a key; `comparison` puts the two beside each other.
 from __future__ import annotations
 
 import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -56,6 +57,7 @@ class _Fleet:
     waits: analyses_latency.Waits
     plan: FleetPlan
     now_ms: float | None
+    ahead_ms: float  # a log that ends later has a clock that is ahead
     seed: int
 
 
@@ -76,7 +78,8 @@ def figures(
             counted by whoever ran the devices; without it `delivered` is the devices' own
             counter and nothing is known to be expected.
         plan: batteries and schedules; without it no life is modelled.
-        now_ms: when it is now, to tell who is silent; without it, the newest time in the lake.
+        now_ms: when it is now, to tell who is silent; without it, the newest time in the lake
+            of a clock that is not ahead.
         seed: of the Monte-Carlo intervals.
         advance: called with the number of devices done since the last call.
     """
@@ -108,13 +111,18 @@ def _read(lake: Lake, plan: FleetPlan, now_ms: float | None, seed: int) -> _Flee
     tables = {table: by_device(rows_of(lake, table)) for table in USED}
     told = messages(lake)
     ends = log_ends_ms(told.devices, tables["segments"])
+    newest = log_ends_ms(list(tables["segments"]), tables["segments"]).tolist()
+    known = [end for end in newest if not math.isnan(end)]
+    # No log ends after it is read. A fleet of which all do is a simulated one.
+    ahead_ms = time.time() * 1000 + analyses_watch.MS_PER_DAY
+    past = [end for end in known if end <= ahead_ms]
     if now_ms is None:
-        newest = log_ends_ms(list(tables["segments"]), tables["segments"])
-        now_ms = max((end for end in newest.tolist() if not math.isnan(end)), default=None)
+        now_ms = max(past or known, default=None)
+    ahead_ms = ahead_ms if past else math.inf
     places = {device: at for at, device in enumerate(told.devices)}
     groups = analyses_groups.find(told)
     waits = analyses_latency.waits(told, ends, groups)
-    return _Fleet(tables, told, groups, places, waits, plan, now_ms, seed)
+    return _Fleet(tables, told, groups, places, waits, plan, now_ms, ahead_ms, seed)
 
 
 def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
@@ -139,6 +147,8 @@ def _device(device: Row, fleet: _Fleet, given: Mapping[str, int]) -> Row:
     row["presence"] = analyses_watch.presence(
         own["segments"], plan.period_ms, fleet.now_ms, row["health"]["epoch_ms"]
     )
+    ends_ms = row["presence"]["last_wall_ms"]
+    row["clock_ahead"] = ends_ms is not None and ends_ms > fleet.ahead_ms
     row["integrity"] = analyses_watch.integrity(
         own["segments"], own["health"], len(own["quarantine"])
     )
