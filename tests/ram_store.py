@@ -152,6 +152,10 @@ class RamStore:
         row["edges"] = bytes(edges[:size])
         return OK
 
+    def unsettle(self):
+        self.settled_handle = 0
+        self.settled[:] = [0] * 8
+
     def keep(self, handle, missing):  # noqa: ARG002 - a port's
         return OK
 

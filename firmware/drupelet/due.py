@@ -286,7 +286,11 @@ class Dues(Pace):
             queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
             queued = queued and not slots.flags[slot] & EPHEMERAL
             due = queued and self._cell_wait(cell) <= 0 and not self._carried(slot)
-            if due and self.sight(slot) == SHARED and slots.id_into(slot, buf, at):
+            due = due and self.sight(slot) == SHARED
+            if due and not slots.id_into(slot, buf, at):
+                # The flash does not give it: it is looked at again as if it had gone.
+                slots.sent(cell, counted(slots.send_counts[cell]), self.epoch)
+            elif due:
                 self._sent(slot, DO_OFFER, CODE_OFFERED)
                 core.firm = True  # the peer takes it that we hold what we offer
                 core.taken = slot

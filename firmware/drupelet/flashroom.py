@@ -38,6 +38,14 @@ class Room(Tables):
         """Make everything that was put before survive a power cut; free when there is nothing."""
         return self._log.flush()
 
+    def unsettle(self) -> None:
+        """Nothing is settled until the owner says so again: somebody needs what nobody did."""
+        self.settled_handle = 0
+        for row in range(len(self.settled)):
+            self.settled[row] = 0
+        for index in range(self._log.count):
+            self._log.set_groups(index, 0xFF)
+
     def reclaim(self) -> int:
         """Remove the oldest segment that nobody needs; OK, or E_CAPACITY when there is none."""
         log = self._log

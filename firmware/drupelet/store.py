@@ -307,6 +307,8 @@ class FlashStore(Shelf):
         if place < 0:
             return place
         self._apply(place)
+        if self._look(handle):
+            self._log.pin(self._log.at)  # its segment may be one that nobody needed
         return OK
 
     # --- records of messages ---

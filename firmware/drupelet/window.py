@@ -56,9 +56,7 @@ class Window:
 
     def show_all(self, peer: int) -> None:
         """Walk the whole log again for a peer that shares more than it did."""
-        self.store.settled_handle = 0  # until the next `pack`, nothing goes
-        for row in range(len(self.store.settled)):
-            self.store.settled[row] = 0
+        self.store.unsettle()  # until the next `pack`, nothing goes
         self.dirty = self.dirty or self.boot != 0
         self.cursors[peer] = self.sticks[peer * STICK_ROW + STICK_HOLDS] = 0
         self.changed(peer)

@@ -77,6 +77,11 @@ class SqliteRoom(SqliteParts):
             return True
         return self.reclaim(group) == OK and self._held[group & 7] < quota
 
+    def unsettle(self) -> None:
+        """Nothing is settled until the owner says so again."""
+        self.settled_handle = 0
+        self.settled[:] = [0] * GROUPS
+
     def reclaim(self, group: int = -1) -> int:
         """Remove the oldest settled messages, of one group or of all; E_CAPACITY when none is."""
         marks = [max(self.settled_handle, mark) for mark in self.settled]

@@ -148,6 +148,28 @@ def test_a_board_opens_it_when_its_network_is_up(port: int) -> None:
         BoardMulticast("10.0.0.1", port)
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_board_without_sockets_goes_on(
+    port: int, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, opened = socket.socket, []
+
+    def few(*args: int) -> socket.socket:
+        if len(opened) == left:
+            raise OSError(24, "Too many open files")
+        opened.append(real(*args))
+        return opened[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", few)
+        made = BoardMulticast(GROUP, port, "127.0.0.1")
+        assert not made.up and made.poll_object is None
+        assert [one.fileno() for one in opened] == [-1] * left
+    made.maintain(99_000)
+    assert made.up
+    made.close()
+
+
 def test_the_url_of_a_group() -> None:
     url = parse_url("udp://239.0.0.1:7447?interface=192.168.1.5")
     assert (url.host, url.port, url.options) == ("239.0.0.1", 7447, {"interface": "192.168.1.5"})

@@ -389,3 +389,39 @@ def test_a_restored_host_goes_on_with_a_board_that_knows_no_sketches() -> None:
         now_ms += 500
         frames += swap(host.link, board.link, now_ms)
     assert len(log(board.node)) == 11 and frames < 60
+
+
+@pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1])
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+def test_what_is_shared_again_does_not_make_room(profile: int, mode: int) -> None:
+    """Its segments may have been found to be needed by nobody while sharing paused."""
+    draw = Draw(3)
+    a = Member("A", draw, pool=8, offers=8, segment_size=1024, segments_max=8)
+    members = [a, Member("B", draw, pool=32), Member("C", draw, pool=32)]
+    net = Network(draw, members, ["AB", "AC", "CB"], mode, profile=profile)
+    lines = net.lines["A", "B"], net.lines["B", "A"]
+
+    def readings(count: int) -> int:
+        taken = 0
+        for _ in range(count):
+            now_ms = net.now_ms
+            body = b"\0%060d" % now_ms
+            taken += a.node.publish(a.group, body, len(body), stamp(now_ms), now_ms) > 0
+            a.node.save(now_ms)
+            for _round in range(6):
+                net.round()
+        return taken
+
+    a.node.share(a.group, a.numbers["B"], VISIBLE)
+    while a.store.erases < 2:
+        readings(1)
+    for line in lines:
+        line.loss = 1000
+    a.node.share(a.group, a.numbers["B"], SHARED)
+    readings(30)  # B has them from C
+    for line in lines:
+        line.loss = 0
+    for _ in range(600):
+        net.round()
+    assert a.node.outstanding(a.numbers["B"]) == 0
+    assert readings(40) >= 39

@@ -67,10 +67,10 @@ class Multicast(Transport):
 
     def begin(self) -> None:
         """Open it; raises TransportError."""
-        self._in = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.poll_object = self._in
         try:
+            self._out = self._in = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.poll_object = self._in
+            self._out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_DGRAM)
             self._open(found[0][-1], self._membership)
         except OSError as error:

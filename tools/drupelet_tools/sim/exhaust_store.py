@@ -159,6 +159,9 @@ class LedgerStore:
         self.rows[handle] = (*row[:3], state, False, *row[5:])
         return OK
 
+    def unsettle(self) -> None:
+        """Nothing goes for room here."""
+
     def keep(self, handle: int, missing: int) -> int:  # noqa: ARG002 - the port's shape
         """Nothing goes for room here."""
         return OK
