@@ -118,8 +118,8 @@ class BoxPort(Protocol):
 class LinkPort(Protocol):
     """What a wire profile asks of the link that it encodes for (docs/DESIGN.md 3).
 
-    In: `on_...` for what was read; `on_message` reads the group id before all else, which may
-    stand in the core's `scratch`. Out: `take_...` writes a 32-byte id that is due; a message is
+    In: `on_...` for what was read; `on_message` reads group id and timestamp before all else: they
+    may stand in the graph's `ids`. Out: `take_...` writes a 32-byte id that is due; a message is
     looked at with `next_message`, copied with `body_into`, and `put_message` says that it is in
     the frame, `too_long` that it fits none.
     """

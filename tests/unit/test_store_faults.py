@@ -8,7 +8,13 @@ import pytest
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.files import RamFiles
-from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_GONE, STATE_PENDING
+from drupelet.flashread import (
+    STATE_DELETED,
+    STATE_DELIVERED,
+    STATE_GONE,
+    STATE_PENDING,
+    STATE_PRIVATE,
+)
 from drupelet.limits import KEPT_MAX
 from drupelet.store import FlashStore
 from unit.cut_files import CutFiles
@@ -291,6 +297,28 @@ def test_a_group_that_waits_takes_no_room_from_another() -> None:
     assert put(store, 9000, group=2) == E_CAPACITY
     store.settled[2] = SETTLED
     assert put(store, 9000, group=2) > 0
+
+
+@pytest.mark.parametrize("by", ["opened", "unsettled"])
+def test_what_is_needed_again_makes_no_room(by: str) -> None:
+    """Its segment was found to be needed by nobody, when a quota was counted."""
+    store = reboot(RamFiles(), **SMALL)
+    store.quotas[1] = 6
+    first = put(store, 0, state=STATE_PRIVATE)
+    store.settled_handle = SETTLED
+    for number in range(1, 20):
+        assert put(store, number) > 0
+    assert not store.erases and not store._log.groups(0)
+    store.quotas[1] = 0
+    if by == "opened":
+        assert store.open_up(first) == OK
+        store.settled_handle = first
+    else:
+        store.unsettle()
+    taken = [put(store, number) for number in range(1000, 1100)]
+    assert taken[0] > 0 and taken[-1] == E_CAPACITY
+    assert store.find(message_id(0), 0) == first and store.load(first) == OK
+    assert store.state == (STATE_DELIVERED if by == "opened" else STATE_PRIVATE)
 
 
 def test_what_is_about_a_message_does_not_go_before_it() -> None:
