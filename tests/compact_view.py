@@ -33,7 +33,7 @@ class Spoken:
 
     @generation.setter
     def generation(self, value: int) -> None:
-        put_u16(self.codec._rows, self.codec._row, value)
+        put_u16(self.codec._slab, self.codec._row, value)
 
     @property
     def peer_generation(self) -> int:

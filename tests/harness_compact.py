@@ -10,6 +10,7 @@ from drupelet.members import Members
 from drupelet.schedule import Clocks
 from drupelet.slots import MessageSlots, OfferPool
 from drupelet.wire.compact1_in import CompactReader
+from drupelet.wire.numbering import STAMP_AT
 from harness_values import pieces, to_hex, unhex
 
 NAMES = ("ACK", "MESSAGE", "OFFER", "REQUEST", "HELLO", "BASE", "GROUP")
@@ -31,7 +32,7 @@ class Nobody:
         self.clocks = Clocks(1)
         self.codec_row = 0
         self.cursors = [0]
-        self.sticks = [0] * 8
+        self.rows = [0] * 8
         self.ids = bytearray(64)
         self.boot = self.newest = self.unknown = self.peer = 0
         self.attention = False
@@ -56,20 +57,23 @@ class Feed(CompactReader):
         self.begin(self.link)
         self.records = []
         self.groups = {}
-        self._stamps.begin()
 
     def judge(self, held, at, end, keep):
         """The size of the record at held[at], or E_PEER; `keep`: go on behind it."""
         kept = (self._frame_generation, self._number, self._size)
-        before = bytes(self._stamps.stamp)
+        before = self.stamp()
         self._end = end
         behind = self._record(self.link, held, at + 1, held[at] >> 5, held[at] & 31)
         size = behind - at if behind >= 0 else E_PEER
         if size < 0 or not keep:
             self._frame_generation, self._number, self._size = kept
             for index in range(8):
-                self._stamps.stamp[index] = before[index]
+                self._slab[STAMP_AT + index] = before[index]
         return size
+
+    def stamp(self):
+        """The timestamp that was read last."""
+        return bytes(self._slab[STAMP_AT : STAMP_AT + 8])
 
     def may_go_on(self, held):
         """True when the beginning of a record is legal so far."""
@@ -130,7 +134,7 @@ class Feed(CompactReader):
         if index == 7:
             index = record[varint(record, 3)[1] if flags & 17 == 17 else 1]
         group = self.groups.get(index)
-        stamp = bytes(self._stamps.stamp[:8])
+        stamp = self.stamp()
         id = None
         if group is not None:
             hashed = MessageHash()

@@ -151,7 +151,7 @@ class Sleeper:
         for transport, link in device.live:
             if transport.pending_size and elapsed_ms(now_ms, self._woke_ms) < self._window_ms:
                 return 0
-            if link.plan is None and device.node.core.window.queued[link.peer]:
+            if link.plan is None and device.node.core.window.queued(link.peer):
                 outstanding = True
         if self.awake(now_ms, outstanding):
             return 0

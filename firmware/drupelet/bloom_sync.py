@@ -113,7 +113,7 @@ class BloomSync:
         if self._link.sees(self._group) != SHARED:
             return []
         store = self._core.store
-        number = self._core.members.group_numbers[self._group]
+        number = self._core.members.group_number(self._group)
         handle = store.next(self._known_to)
         while handle:
             known = store.load(handle) == OK and store.state == STATE_DELIVERED

@@ -7,7 +7,7 @@ acknowledged as acknowledged, only once the bundle is on the stick, whole and du
 from drupelet._compat import const
 from drupelet.limits import FRAMES_PER_EPOCH_MAX
 from drupelet.segments import SegmentExchange
-from drupelet.slots import OWED, OWED_BUNDLING, STICK_HOLDS, STICK_IN, STICK_OUT, STICK_ROW
+from drupelet.slots import OWED, OWED_BUNDLING, PEER_ROW, STICK_HOLDS, STICK_IN, STICK_OUT
 from drupelet.states import ACK, ACKING, BUNDLED, BUNDLING
 
 TYPE_CHECKING = False
@@ -57,24 +57,26 @@ class Bundles(SegmentExchange):
 
     def _is_shown(self) -> bool:
         """Whether all that the window queued for the peer was looked at."""
-        return self._way >> _SEEN_SHIFT & 255 == self.core.window.changes[self.peer]
+        changes = self.core.window.rows[self.peer * PEER_ROW + PEER_ROW - 1]
+        return self._way >> _SEEN_SHIFT & 255 == changes
 
     def _look_again(self) -> None:
-        changes = self.core.window.changes
-        changes[self.peer] = (changes[self.peer] + 1) & 0xFE  # as it is, if others looked
-        self._way = self._way & ~(255 << _SEEN_SHIFT) | changes[self.peer] << _SEEN_SHIFT
+        rows = self.core.window.rows
+        last = self.peer * PEER_ROW + PEER_ROW - 1
+        rows[last] = changes = (rows[last] + 1) & 0xFE  # as it is, if others looked
+        self._way = self._way & ~(255 << _SEEN_SHIFT) | changes << _SEEN_SHIFT
         self.attention = True
         self._rewind()
 
     @property
     def bundle_in(self) -> int:
         """The highest bundle of the peer's that was imported whole."""
-        return self.core.window.sticks[self.peer * STICK_ROW + STICK_IN]
+        return self.core.window.rows[self.peer * PEER_ROW + STICK_IN]
 
     @property
     def bundle_out(self) -> int:
         """The number of the last bundle that we wrote."""
-        return self.core.window.sticks[self.peer * STICK_ROW + STICK_OUT]
+        return self.core.window.rows[self.peer * PEER_ROW + STICK_OUT]
 
     def visit(self, now_ms: int, fresh: bool) -> None:
         """Begin a bundle; `fresh`: our last one is not on this stick, so write everything."""
@@ -85,7 +87,7 @@ class Bundles(SegmentExchange):
             self._unbundle()
         window.refill(self.peer)
         self.logged = max(
-            window.cursors[self.peer], window.sticks[self.peer * STICK_ROW + STICK_HOLDS]
+            window.cursors[self.peer], window.rows[self.peer * PEER_ROW + STICK_HOLDS]
         )
         self._train = FRAMES_PER_EPOCH_MAX
         self._look_again()
@@ -93,7 +95,7 @@ class Bundles(SegmentExchange):
     def _unbundle(self) -> None:
         """Nothing that we wrote is on a stick any more."""
         self._mark(BUNDLED, 0)
-        self.core.window.sticks[self.peer * STICK_ROW + STICK_HOLDS] = 0
+        self.core.window.rows[self.peer * PEER_ROW + STICK_HOLDS] = 0
 
     def commit(self, now_ms: int, number: int = 0) -> None:
         """The bundle is on the stick, whole and durable, under `number` (0: the next one)."""
@@ -102,9 +104,9 @@ class Bundles(SegmentExchange):
         self._mark(ACKING, 0)
         self._owed(True)
         window = self.core.window
-        row = self.peer * STICK_ROW
-        window.sticks[row + STICK_HOLDS] = self.logged
-        window.sticks[row + STICK_OUT] = number or self.bundle_out + 1
+        row = self.peer * PEER_ROW
+        window.rows[row + STICK_HOLDS] = self.logged
+        window.rows[row + STICK_OUT] = number or self.bundle_out + 1
         window.dirty = True
         self._train = 0
 
@@ -124,7 +126,7 @@ class Bundles(SegmentExchange):
         if seen > self.peer_seen:
             self.peer_seen = seen
         if number > self.bundle_in:
-            window.sticks[self.peer * STICK_ROW + STICK_IN] = number
+            window.rows[self.peer * PEER_ROW + STICK_IN] = number
             window.dirty = True
             # It had what we wrote: what is still not acknowledged was refused, lost or torn.
             self._unbundle()
@@ -141,5 +143,5 @@ class Bundles(SegmentExchange):
     def _owed(self, written: bool) -> None:
         offers = self.core.offers
         for entry in range(offers.count):
-            if offers.kinds[entry] == OWED_BUNDLING and offers.peers[entry] == self.peer:
+            if offers.kinds[entry] == OWED_BUNDLING and offers.peer_of(entry) == self.peer:
                 offers.kinds[entry] = 0 if written else OWED

@@ -45,6 +45,6 @@ def _climb(graph: "Graph", reader: BodyReader, group: int, id: bytearray) -> boo
             if equal(parent, 0, id, 0, ID_SIZE):
                 return True
             slot = slots.find(parent, 0)
-            if slot >= 0 and slots.flags[slot] & PENDING and slots.groups[slot] == group:
+            if slot >= 0 and slots.flags[slot] & PENDING and slots.group(slot) == group:
                 slots.flags[slot] |= MARKED
     return False

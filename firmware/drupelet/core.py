@@ -4,7 +4,7 @@ to take in, whatever brought it."""
 from drupelet._compat import const
 from drupelet.blackbox import CODE_CREATED, CODE_DELIVERED, COUNT_CREATED, COUNT_DELIVERED
 from drupelet.errors import E_PEER, E_STORAGE, OK
-from drupelet.graph import Graph
+from drupelet.graph import ONCE, Graph
 from drupelet.limits import (
     CONTENT_HEADER_SIZE,
     DEPENDENCIES_MAX,
@@ -74,8 +74,7 @@ class Core:
         self.window = Graph(store, self.members, self.slots, self.offers)
         # By family: each brings its own with its first group.
         self._hashes: "list[HashPort | None]" = [None] * FAMILIES
-        # Of the copy that was identified last; behind it, whether that is ephemeral (else 0).
-        self.id = bytearray(ID_SIZE + 1)
+        self.id = bytearray(ID_SIZE)  # of the copy that was identified last
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
         self.box = box
         # What is taken in and given out in pieces, PART_SIZE bytes each: first by part file, whose
@@ -124,7 +123,7 @@ class Core:
 
     def trace(self, now_ms: int, code: int, peer: int, count: int, slot: int) -> None:
         """Log a step in a message's life, unless it is a black box itself."""
-        if not self.is_box(self.slots.groups[slot]):
+        if not self.is_box(self.slots.group(slot)):
             self.box.log_id(now_ms, code, peer, count, self.slots.tags, slot * TAG_SIZE)
 
     def free_part(self) -> int:
@@ -164,10 +163,10 @@ class Core:
         `stamp` is the timestamp's: below zero is none (BSP v1 3), though segments may bring it.
         Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
         """
-        self.id[ID_SIZE] = 0
+        self.window.todo &= ~ONCE
         if self.members.family(group) != FAMILY_MVDS:
             return E_PEER if stamp & 0x80 else 0
-        self.id[ID_SIZE] = first & HEAD_EPHEMERAL
+        self.window.todo |= ONCE if first & HEAD_EPHEMERAL else 0
         count = first & HEAD_PARENTS
         head = 1 + count * ID_SIZE
         return head if count <= DEPENDENCIES_MAX and head <= size else E_PEER

@@ -109,7 +109,7 @@ class Dues(Pace):
 
     def sight(self, slot: int) -> int:
         """What the peer sees of the message in `slot`: INVISIBLE, VISIBLE or SHARED."""
-        return self.sees(self.core.slots.groups[slot])
+        return self.sees(self.core.slots.group(slot))
 
     def _carried(self, slot: int) -> bool:
         return self.topic is not None and self.topic.carries(self.peer, slot)
@@ -136,7 +136,7 @@ class Dues(Pace):
         while core.owed_at < offers.count:
             entry = core.owed_at
             core.owed_at += 1
-            if offers.kinds[entry] == OWED and offers.peers[entry] == self.peer:
+            if offers.kinds[entry] == OWED and offers.peer_of(entry) == self.peer:
                 core.taken = ~entry
                 copy(buf, at, offers.ids, entry * ID_SIZE, ID_SIZE)
                 offers.kinds[entry] = OWED_BUNDLING if self.visits else 0
@@ -153,7 +153,7 @@ class Dues(Pace):
             entry = core.request_at
             core.request_at += 1
             kind = offers.kinds[entry]
-            if offers.peers[entry] != self.peer:
+            if offers.peer_of(entry) != self.peer:
                 continue
             if kind == OFFERED:
                 # MVDS keeps a REQUEST until the message comes; BSP is offered it again.
@@ -232,9 +232,7 @@ class Dues(Pace):
         if self.visits:
             self.offset = 0
 
-    def content_into(
-        self, frame: bytearray, at: int, offset: int, size: int, group: int
-    ) -> None:  # fmt: skip
+    def content_into(self, frame: bytearray, at: int, offset: int, size: int, group: int) -> None:
         """Copy bytes of the content of `long_handle`, which the store has loaded."""
         core = self.core
         head = CONTENT_HEADER_SIZE - offset
@@ -382,6 +380,6 @@ class Dues(Pace):
         offers = self.core.offers
         for entry in range(offers.count):
             asks = REQUESTED <= offers.kinds[entry] <= WANTED
-            if asks and offers.peers[entry] == self.peer:
+            if asks and offers.peer_of(entry) == self.peer:
                 soonest = min(soonest, self._entry_wait(entry))
         return 0 if soonest == _NEVER else max(soonest, 1)

@@ -18,7 +18,7 @@ from drupelet.limits import ID_SIZE, SCRATCH_SIZE
 from drupelet.members import FAMILY_MVDS, GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.reader import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
-from drupelet.slots import EPHEMERAL, OWED, PENDING, STICK_LOST, STICK_ROW, USED, WANTED
+from drupelet.slots import EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_LOST, USED, WANTED
 from drupelet.states import ACK, ACKING
 from drupelet.window import Window
 
@@ -38,7 +38,13 @@ _DEFAULT = DefaultClient()
 # Dependencies in front of the body: the MVDS family, and what a deleted message leaves.
 HEADED = DefaultClient(HEAD_PARENTS)
 
+# What there is to do (`Graph.todo`), and what the last message was.
+_LEFT_OUT = const(1)  # a pending message has no slot yet, or no room to enter the log
 SHORT = const(2)  # something came when there was no room, and is asked for no more
+_PROMOTED = const(4)  # some message entered the log: call `promote` again
+_PENDS = const(8)  # some slot may be pending: else there is no need to look
+_PRIVATE = const(16)  # some dependency that was met, just now, is not shared
+ONCE = const(32)  # the copy that was identified last is ephemeral
 _FROM_BUFFER = const(-1)
 # What `missing` says of a message that depends on an invalid one.
 _POISONED = const(-100)
@@ -57,13 +63,8 @@ class Graph(Window):
         self.ids = bytearray(SCRATCH_SIZE)
         self.slot = -1  # of the message that was last taken in, -1 when it has none
         self.handle = 0
-        self.ephemeral = False  # the message that was last taken in is not acknowledged
         self.refused = 0
-        self.promoted = False  # some message entered the log: call `promote` again
-        self._private = False  # some dependency that was met is not shared
-        # Not 0: a pending message has no slot yet, or no room to enter the log; or SHORT.
-        self.left_out = 0
-        self.waiting = False  # some slot may be pending: else there is no need to look
+        self.todo = _LEFT_OUT | _PROMOTED  # the store's have no slot yet
 
     def use_client(self, group: int, client: "ClientPort | None") -> None:
         """Let a client look after a group (row); None: the default one."""
@@ -111,10 +112,9 @@ class Graph(Window):
         verdict = SHARE
         if missing == 0:
             verdict = self._clients[group].validate(self.reader)
-        self.ephemeral = self._is_ephemeral(group)
         if missing < 0 or verdict == INVALID:
             return self._bury(group, id, 0, 0) if source else E_PEER
-        if verdict == SHARE and self.ephemeral and source:
+        if verdict == SHARE and self.todo & ONCE and source:
             verdict = KEEP  # it goes no further
         handle = self._put(group, id, where, body, at, missing, verdict)
         if handle < 0:
@@ -124,11 +124,11 @@ class Graph(Window):
         if missing:
             self.slot = self.admit(id, 0, handle, group, source, True)
             assert self.slot >= 0  # there was room before the message was stored
-            self.waiting = True
+            self.todo |= _PENDS
             return WAITING
         if verdict == SHARE:
             self.slot = self.admit(id, 0, handle, group, source, False)
-        if self.slot >= 0 and self.ephemeral:
+        if self.slot >= 0 and self.todo & ONCE:
             self.slots.flags[self.slot] |= EPHEMERAL
         self._enter(self.slot, handle, group, verdict)
         return ENTERED
@@ -143,7 +143,7 @@ class Graph(Window):
         if state < 0:
             return state
         reader = self.reader
-        number = self.members.group_numbers[group]
+        number = self.members.group_number(group)
         if where == _FROM_BUFFER:
             return self.store.put(
                 number, reader.source, id, 0, reader.timestamp, 0, body, at, reader.size, state
@@ -153,7 +153,7 @@ class Graph(Window):
     def _enter(self, slot: int, handle: int, group: int, verdict: int) -> None:
         """A message is in the log: follow up what its client said."""
         self.entered(slot, handle)
-        self.promoted = True
+        self.todo |= _PROMOTED
         if verdict == DELETE:
             from drupelet.manage import delete
 
@@ -167,7 +167,7 @@ class Graph(Window):
         """
         if verdict != SHARE:
             return STATE_PRIVATE
-        if self._private:
+        if self.todo & _PRIVATE:
             from drupelet.manage import share
 
             code = share(self, group, 0)
@@ -183,12 +183,12 @@ class Graph(Window):
     def _bury(self, group: int, ids: bytearray, at: int, handle: int) -> int:
         """Keep only the id of an invalid message; BURIED, or REFUSED when there is no room."""
         reader = self.reader
-        number = self.members.group_numbers[group]
+        number = self.members.group_number(group)
         buried = self.store.bury(number, reader.source, ids, at, reader.timestamp, 0, handle)
         if buried < 0:
             self.refused += 1
             return REFUSED
-        self.promoted = True  # what depends on it is invalid, too
+        self.todo |= _PROMOTED  # what depends on it is invalid, too
         return BURIED
 
     # --- dependencies ---
@@ -201,7 +201,7 @@ class Graph(Window):
         client = self.finder(group, self.reader)
         count = client.dependencies(self.reader)
         missing = 0
-        self._private = False
+        self.todo &= ~_PRIVATE
         for row in range(count):
             if not client.dependency_into(self.reader, row, self.ids):
                 return E_PEER
@@ -220,19 +220,19 @@ class Graph(Window):
         id = self.ids
         slot = self.slots.find(id, 0)
         if slot >= 0:
-            met = self.slots.groups[slot] == group and not self.slots.flags[slot] & PENDING
+            met = self.slots.group(slot) == group and not self.slots.flags[slot] & PENDING
             return STATE_DELIVERED if met else STATE_PENDING
         handle = self.store.find(id, 0)
         if handle <= 0 or self.store.load(handle) != OK:
             return STATE_PENDING
-        if self.store.group != self.members.group_numbers[group]:
+        if self.store.group != self.members.group_number(group):
             return STATE_PENDING
-        self._private |= self.store.private
+        self.todo |= _PRIVATE if self.store.private else 0
         return self.store.state
 
     def want_parents(self, slot: int, peer: int, epoch: int) -> None:
         """Ask the peer for the missing parents of the pending message in `slot`."""
-        group = self.slots.groups[slot]
+        group = self.slots.group(slot)
         if not self.reader.open_stored(group, self.slots.handles[slot]):
             return
         client = self.finder(group, self.reader)
@@ -250,38 +250,42 @@ class Graph(Window):
         Call until it returns False: each call is a pass over the slots, and buries what depends
         on an invalid message.
         """
-        if not self.promoted:
+        if not self.todo & _PROMOTED:
             return False
-        short = self.left_out & SHORT
-        self.left_out &= ~SHORT
-        if self.left_out:
+        short = self.todo & SHORT
+        self.todo ^= short
+        if self.todo & _LEFT_OUT:
             from drupelet.readmit import readmit
 
-            readmit(self)
+            self.todo |= _PENDS
+            if readmit(self):
+                self.todo ^= _LEFT_OUT
         slots = self.slots
-        while self.promoted and self.waiting:
-            self.promoted = self.waiting = False
-            for step in range(slots.count):
+        while self.todo & _PROMOTED:
+            steps = slots.count if self.todo & _PENDS else 0
+            self.todo &= ~(_PROMOTED | _PENDS)
+            for step in range(steps):
                 slot = (slots.oldest + step) % slots.count
                 if not slots.flags[slot] & PENDING:
                     continue
-                self.waiting = True
-                if not self.reader.open_stored(slots.groups[slot], slots.handles[slot]):
+                self.todo |= _PENDS
+                if not self.reader.open_stored(slots.group(slot), slots.handles[slot]):
                     continue
-                missing = self.missing(slots.groups[slot])
+                missing = self.missing(slots.group(slot))
                 if missing > 0 and short:
                     self.ask_again(slot)  # what it lacks may have come when there was no room
                 elif missing <= 0 and self._settle(slot, missing):
-                    self.left_out |= short  # the rest of them in the next call
+                    self.todo |= short  # the rest of them in the next call
                     return True
             # Once more when something was buried: what depends on it may come before it.
-        self.promoted = self.left_out != 0  # tried again in the next epoch
+        if self.todo & (_LEFT_OUT | SHORT):
+            self.todo |= _PROMOTED  # tried again in the next epoch
         return False
 
     def _settle(self, slot: int, missing: int) -> bool:
         """A pending message waits no longer: True when it entered the log, else it is buried."""
         slots = self.slots
-        group = slots.groups[slot]
+        group = slots.group(slot)
         verdict = self._clients[group].validate(self.reader) if not missing else INVALID
         old = slots.handles[slot]
         if verdict == INVALID:
@@ -290,7 +294,7 @@ class Graph(Window):
                 self.offers.drop_id(self.ids, 0)
                 self._let_go(slot)
             else:
-                self.left_out = True
+                self.todo |= _LEFT_OUT
             return False
         if verdict == SHARE and self.reader.source and self._is_ephemeral(group):
             verdict = KEEP
@@ -298,13 +302,13 @@ class Graph(Window):
         if handle > 0:
             handle = self.store.promote(old, handle)
         if handle < 0:
-            self.left_out = True  # a full log may have room in the next epoch
+            self.todo |= _LEFT_OUT  # a full log may have room in the next epoch
             return False
         self.handle = handle
         # A peer that lost what waited here lacks it under its new handle, too. (No peer: below 0.)
-        lost = self.members.peer_slot(self.reader.source) * STICK_ROW + STICK_LOST
-        if lost >= 0 and self.sticks[lost] >= old:
-            self.sticks[lost] = handle
+        lost = self.members.peer_slot(self.reader.source) * PEER_ROW + STICK_LOST
+        if lost >= 0 and self.rows[lost] >= old:
+            self.rows[lost] = handle
         slots.handles[slot] = handle
         slots.flags[slot] = USED
         self._enter(slot if verdict == SHARE else -1, handle, group, verdict)
@@ -330,7 +334,7 @@ class Graph(Window):
     def ask_again(self, slot: int) -> None:
         """Ask for a pending message's parents: its source, or another if that is gone."""
         members = self.members
-        group = self.slots.groups[slot]
+        group = self.slots.group(slot)
         known = self.store.load(self.slots.handles[slot]) == OK
         peer = members.peer_slot(self.store.source) if known else -1
         for row in range(members.peers):
@@ -338,6 +342,11 @@ class Graph(Window):
                 peer = row
         if peer >= 0 and members.visibility(group, peer):
             self.want_parents(slot, peer, 0)
+
+    def waits(self, peer: int) -> bool:
+        """True while the log goes on beyond the slots that the peer may have, or may itself."""
+        goes_on = self.cursors[peer] != self.newest and self._has_share(peer)
+        return goes_on or self.todo & _PROMOTED != 0
 
     def pending_count(self) -> int:
         """Messages that wait for a parent."""

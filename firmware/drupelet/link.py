@@ -362,7 +362,6 @@ class Link(Bundles):
         return min(left, self._due_ms(now_ms)) if plan.there(self.peer, now_ms) else left
 
     def _due_ms(self, now_ms: int) -> int:
-        window = self.core.window
         clocks = self.core.clocks
         epoch = self.epoch
         left = self.every - epochs_since(epoch, self._began)
@@ -374,7 +373,7 @@ class Link(Bundles):
                 if turn_ms >= 0:
                     return turn_ms
                 left = 1
-        elif not (window.waits(self.peer) or self.core.graph.promoted):
+        elif not self.core.graph.waits(self.peer):
             if self._due_epoch < 0:
                 return WAIT_MS_MAX
             left = epochs_since(self._due_epoch, epoch)

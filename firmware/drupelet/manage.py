@@ -14,7 +14,7 @@ from drupelet.limits import DEPENDENCIES_MAX, GONE_HANDLE, ID_SIZE
 from drupelet.members import FAMILY_MVDS
 from drupelet.memory import copy
 from drupelet.reader import BodyReader
-from drupelet.slots import PENDING, STICK_HOLDS, STICK_ROW
+from drupelet.slots import PEER_ROW, PENDING, STICK_HOLDS, STICK_LOST
 from drupelet.states import ACK, ACKING, HOLD
 
 TYPE_CHECKING = False
@@ -77,7 +77,7 @@ def _show(window: "Window", handle: int) -> None:
     store = window.store
     window.dirty = True
     for peer in range(window.members.peers):
-        window.sticks[peer * STICK_ROW + STICK_HOLDS] = 0  # our bundle went without it
+        window.rows[peer * PEER_ROW + STICK_HOLDS] = 0  # our bundle went without it
         # Else the cursor comes to it; where there is no room, it goes back to what is before.
         if handle <= window.cursors[peer] and window.take_up(handle, peer) == -1:
             window.cursors[peer] = 0
@@ -112,7 +112,7 @@ def _private_parent(
                 0 < parent < last
                 and store.load(parent) == OK
                 and store.private
-                and store.group == members.group_numbers[group]
+                and store.group == members.group_number(group)
             ):
                 return parent
     return 0
@@ -194,7 +194,7 @@ def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
     kept = HOLD | ACK | ACKING if visibility else HOLD
     slots = core.slots
     for slot in range(slots.count):
-        if slots.groups[slot] == group:
+        if slots.group(slot) == group:
             core.window.set_state(slot, peer, slots.states[peer * slots.count + slot] & kept)
     if not visibility:
         _forget(core, peer)
@@ -207,12 +207,12 @@ def leave(core: "Core", group: int) -> int:
     When the store does not take it, nothing has changed.
     """
     members = core.members
-    code = core.store.dismiss(_MEMBER_GROUP, members.group_numbers[group])
+    code = core.store.dismiss(_MEMBER_GROUP, members.group_number(group))
     if code != OK:
         return code
     slots = core.slots
     for slot in range(slots.count):
-        if slots.flags[slot] and slots.groups[slot] == group:
+        if slots.flags[slot] and slots.group(slot) == group:
             core.window.reset_slot(slot)
     members.drop_group(group)
     core.regroup(group, None)
@@ -248,8 +248,8 @@ def remove_peer(core: "Core", peer: int) -> int:
     for slot in range(core.slots.count):
         window.set_state(slot, peer, 0)
     window.cursors[peer] = 0
-    for row in range(STICK_ROW):
-        window.sticks[peer * STICK_ROW + row] = 0
+    for row in range(STICK_LOST + 1):
+        window.rows[peer * PEER_ROW + row] = 0
     core.drop_parts(peer)
     # It may come back in another row, and must not take our numbers for those of this one.
     core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF

@@ -32,11 +32,11 @@ class Members:
 
     def __init__(self, groups_max: int, peers_max: int) -> None:
         self.group_ids = bytearray(ID_SIZE * groups_max)
-        # Three columns: the numbers, then the flags, then the families.
-        self.group_numbers = bytearray(3 * groups_max)
         self.groups = 0
-        # The numbers, then a row for each group: what it is to each peer.
-        self.peer_numbers = bytearray(peers_max * (1 + groups_max))
+        # The numbers; a row for each group: what it is to each peer; then the columns of the
+        # groups: their numbers, flags, families.
+        self.peer_numbers = bytearray(peers_max * (1 + groups_max) + 3 * groups_max)
+        self._groups_at = peers_max * (1 + groups_max)
         self.peers_max = peers_max
         self.peers = 0
 
@@ -44,33 +44,38 @@ class Members:
         """Take a group in; returns its slot or E_CAPACITY."""
         slot = self.group_slot(number)
         if slot < 0:
-            slot = _row(self.group_numbers, self.groups, 0)  # one that was left
+            slot = self._row(self._groups_at, self.groups, 0)  # one that was left
         if slot < 0:
             if self.groups == self.groups_max():
                 return E_CAPACITY
             slot = self.groups
             self.groups += 1
-        self.group_numbers[slot] = number
-        self.group_numbers[self.groups_max() + slot] = flags
-        self.group_numbers[2 * self.groups_max() + slot] = family
+        at = self._groups_at + slot
+        self.peer_numbers[at] = number
+        self.peer_numbers[at + self.groups_max()] = flags
+        self.peer_numbers[at + 2 * self.groups_max()] = family
         copy(self.group_ids, slot * ID_SIZE, id, 0, ID_SIZE)
         return slot
 
     def groups_max(self) -> int:
         """How many groups there is room for."""
-        return len(self.group_numbers) // 3
+        return len(self.group_ids) // ID_SIZE
+
+    def group_number(self, group: int) -> int:
+        """The number of the group in a row; 0: there is none."""
+        return self.peer_numbers[self._groups_at + group]
 
     def flags(self, group: int) -> int:
         """GROUP_TELEMETRY, GROUP_UNORDERED of a row."""
-        return self.group_numbers[self.groups_max() + group]
+        return self.peer_numbers[self._groups_at + self.groups_max() + group]
 
     def family(self, group: int) -> int:
         """The family of a row."""
-        return self.group_numbers[2 * self.groups_max() + group]
+        return self.peer_numbers[self._groups_at + 2 * self.groups_max() + group]
 
     def drop_group(self, slot: int) -> None:
         """Empty a group's row: to every peer it does not exist any more."""
-        self.group_numbers[slot] = 0
+        self.peer_numbers[self._groups_at + slot] = 0
         fill(self.group_ids, slot * ID_SIZE, ID_SIZE, 0)
         fill(self.peer_numbers, (slot + 1) * self.peers_max, self.peers_max, INVISIBLE)
 
@@ -78,7 +83,7 @@ class Members:
         """Take a peer in; returns its slot or E_CAPACITY."""
         slot = self.peer_slot(number)
         if slot < 0:
-            slot = _row(self.peer_numbers, self.peers, 0)  # one whose peer was removed
+            slot = self._row(0, self.peers, 0)  # one whose peer was removed
         if slot < 0:
             if self.peers == self.peers_max:
                 return E_CAPACITY
@@ -95,17 +100,17 @@ class Members:
 
     def group_slot(self, number: int) -> int:
         """The row of a group number, or -1."""
-        return _row(self.group_numbers, self.groups, number) if number else -1
+        return self._row(self._groups_at, self.groups, number) if number else -1
 
     def group_of(self, id: "bytes | bytearray | memoryview", at: int) -> int:
         """The row of a group id, or -1."""
         slot = find(self.group_ids, ID_SIZE, self.groups, id, at, ID_SIZE)
         # A peer may well name the zeros of a row that was left.
-        return slot if slot >= 0 and self.group_numbers[slot] else -1
+        return slot if slot >= 0 and self.group_number(slot) else -1
 
     def peer_slot(self, number: int) -> int:
         """The row of a peer number, or -1 (0 is ourselves)."""
-        return _row(self.peer_numbers, self.peers, number) if number else -1
+        return self._row(0, self.peers, number) if number else -1
 
     def set_visibility(self, group: int, peer: int, visibility: int) -> None:
         """Show a group to a peer, or hide it; both are rows."""
@@ -120,12 +125,11 @@ class Members:
         mask = 0
         for group in range(self.groups):
             if self.visibility(group, peer) == SHARED:
-                mask |= 1 << self.group_numbers[group] % 8
+                mask |= 1 << self.group_number(group) % 8
         return mask
 
-
-def _row(numbers: bytearray, rows: int, number: int) -> int:
-    for row in range(rows):
-        if numbers[row] == number:
-            return row
-    return -1
+    def _row(self, at: int, rows: int, number: int) -> int:
+        for row in range(rows):
+            if self.peer_numbers[at + row] == number:
+                return row
+        return -1

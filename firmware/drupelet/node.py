@@ -381,4 +381,4 @@ class Node(Publisher):
 
     def outstanding(self, peer: int) -> int:
         """Messages in slots that a peer (number) is not known to hold."""
-        return self.core.window.queued[self.core.members.peer_slot(peer)]
+        return self.core.window.queued(self.core.members.peer_slot(peer))

@@ -22,6 +22,7 @@ DELETE = const(3)  # valid, but not kept
 
 _IN_BUFFER = const(-1)
 _IN_STORE = const(-2)
+_EDGES = const(-3)  # of a deleted message in the store
 
 
 class BodyReader:
@@ -29,12 +30,10 @@ class BodyReader:
 
     def __init__(self, store: "StorePort") -> None:
         self._store = store
-        self._where = _IN_STORE
-        self._handle = 0
+        self._where = _IN_STORE  # else the part file
         self._buf: "bytes | bytearray" = b""
-        self._at = 0
+        self._at = 0  # where the body begins in the buffer, or its handle in the store
         self.size = 0
-        self.bare = False  # a deleted message: only its edges are left
         self.group = 0  # row
         self.source = 0  # peer number; 0: ourselves
         self.timestamp = bytearray(TIMESTAMP_SIZE)
@@ -62,17 +61,21 @@ class BodyReader:
         if store.load(handle) != OK:
             return False
         self._where = _IN_STORE
-        self._handle = handle
+        self._at = handle
         self._set(group, store.source, store.size, store.timestamp, 0)
         if store.state == STATE_DELETED:
-            self.bare = True
+            self._where = _EDGES
             self.size = store.edges_size
         return True
+
+    @property
+    def bare(self) -> bool:
+        """True of a deleted message: only its edges are left."""
+        return self._where == _EDGES
 
     def _set(
         self, group: int, source: int, size: int, stamp: "bytes | bytearray", at: int
     ) -> None:
-        self.bare = False
         self.group = group
         self.source = source
         self.size = size
@@ -87,8 +90,8 @@ class BodyReader:
         if self._where == _IN_BUFFER:
             copy(buf, at, self._buf, self._at + offset, size)
             return size
-        if self._where == _IN_STORE:
-            return self._store.read_into(self._handle, offset, buf, at, size)
+        if self._where < 0:
+            return self._store.read_into(self._at, offset, buf, at, size)
         return self._store.part_read_into(self._where, CONTENT_HEADER_SIZE + offset, buf, at, size)
 
 

@@ -303,7 +303,7 @@ class SegmentExchange(Exchange):
             return OK
         slot = core.slots.find_prefix(frame, 1, _KEY_SIZE)
         if slot >= 0:
-            core.telemetry = core.is_box(core.slots.groups[slot])
+            core.telemetry = core.is_box(core.slots.group(slot))
             if self.sight(slot):
                 self._step(slot, GOT_MESSAGE)
             return OK

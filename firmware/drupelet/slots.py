@@ -31,10 +31,11 @@ _WANTED_SENDS = const(8)
 
 TAG_SIZE = const(4)
 
-# A peer's row in `Window.sticks`: the highest bundle of its that was imported whole, the last one
-# that we wrote, up to which handle that holds the log; and up to which one the peer may have lost
-# even what came from it.
-STICK_ROW = const(4)
+# A peer's row in `Window.rows`: the highest bundle of its that was imported whole, the last one
+# that we wrote, up to which handle that holds the log; up to which one the peer may have lost
+# even what came from it; messages in slots that the peer is not known to hold; and last a number
+# that is odd when something was queued: the peer's links compare.
+PEER_ROW = const(6)
 STICK_IN = const(0)
 STICK_OUT = const(1)
 STICK_HOLDS = const(2)
@@ -52,11 +53,9 @@ class MessageSlots:
         self.count = count
         self.tags = bytearray(TAG_SIZE * count)
         self.handles = [0] * count  # the store's; no longer than 4 bytes each on a board
-        self.groups = bytearray(count)
-        self.flags = bytearray(count)
+        self.flags = bytearray(2 * count)  # behind them the groups' rows
         self.states = bytearray(peers_max * count)
-        self.send_counts = bytearray(peers_max * count)
-        self._send_epochs = bytearray(2 * peers_max * count)
+        self.send_counts = bytearray(3 * peers_max * count)  # behind them the epochs, 2 bytes each
         # Slots are taken in a ring: slot order is log order, and a scan finds parents first.
         self.oldest = 0
 
@@ -80,12 +79,17 @@ class MessageSlots:
         """Copy the id of the message in a slot; False when the store does not have it."""
         return self._store.id_into(self.handles[slot], buf, at)
 
-    def take(self, slot: int, id: "bytes | bytearray", at: int, handle: int) -> None:
-        """Fill a free slot; group and states are the caller's to set."""
+    def group(self, slot: int) -> int:
+        """The row of the group of the message in a slot."""
+        return self.flags[self.count + slot]
+
+    def take(self, slot: int, id: "bytes | bytearray", at: int, handle: int, group: int) -> None:
+        """Fill a free slot; states are the caller's to set."""
         assert not self.flags[slot]
         copy(self.tags, slot * TAG_SIZE, id, at, TAG_SIZE)
         self.handles[slot] = handle
         self.flags[slot] = USED
+        self.flags[self.count + slot] = group
         for peer in range(len(self.states) // self.count):
             self.states[peer * self.count + slot] = 0
             self.send_counts[peer * self.count + slot] = 0
@@ -100,12 +104,12 @@ class MessageSlots:
 
     def send_epoch(self, cell: int) -> int:
         """The epoch of the last send; `cell` = peer * count + slot."""
-        return get_u16(self._send_epochs, cell * 2)
+        return get_u16(self.send_counts, len(self.states) + cell * 2)
 
     def sent(self, cell: int, send_count: int, epoch: int) -> None:
         """Note a send: how many there were, and when the last one was."""
         self.send_counts[cell] = send_count
-        put_u16(self._send_epochs, cell * 2, epoch)
+        put_u16(self.send_counts, len(self.states) + cell * 2, epoch)
 
     # A peer's number of `compact-1` for a message that it holds: such a cell has no other epoch.
 
@@ -134,15 +138,13 @@ class OfferPool:
     (BSP v1 section 4.1): that only delays, for the peer offers again.
     """
 
-    numbers = bytearray(0)  # the peers', of `compact-1`; zeros when added
-
     def __init__(self, count: int) -> None:
         self.count = count
         self.ids = bytearray(ID_SIZE * count)
-        self.peers = bytearray(count)
-        self.kinds = bytearray(count)
-        # How often it was asked for; then when it was added, or last asked for, 2 bytes each.
-        self._sends = bytearray(3 * count)
+        # Columns: the kinds; whose they are; how often they were asked for; when they were added,
+        # or last asked for, 2 bytes each; the peers' numbers of `compact-1`, if there are some,
+        # likewise.
+        self.kinds = bytearray(5 * count)
         self.quota = count
 
     def add(
@@ -153,7 +155,7 @@ class OfferPool:
         A WANTED parent is not overwritten by an offer of the same id.
         """
         for entry in range(self.count):
-            before = self.kinds[entry] if self.peers[entry] == peer else 0
+            before = self.kinds[entry] if self.peer_of(entry) == peer else 0
             if before and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
                 # An offer of what was asked for already changes nothing.
                 if kind != OFFERED or before > WANTED:
@@ -163,13 +165,22 @@ class OfferPool:
         if entry < 0:
             return -1
         copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
-        self.peers[entry] = peer
-        self.kinds[entry] = kind
-        if self.numbers:
-            put_u16(self.numbers, entry * 2, 0)
-        self._sends[entry] = 0
-        put_u16(self._sends, self.count + entry * 2, epoch)
+        self.put(entry, peer, kind, epoch)
         return entry
+
+    def put(self, entry: int, peer: int, kind: int, epoch: int) -> None:
+        """Note what the id in an entry is, which was not asked for yet."""
+        count = self.count
+        self.kinds[entry] = kind
+        self.kinds[count + entry] = peer
+        self.kinds[2 * count + entry] = 0
+        put_u16(self.kinds, 3 * count + entry * 2, epoch)
+        if len(self.kinds) > 5 * count:
+            put_u16(self.kinds, 5 * count + entry * 2, 0)
+
+    def peer_of(self, entry: int) -> int:
+        """The row of the peer of an entry."""
+        return self.kinds[self.count + entry]
 
     def _room(self, peer: int, kind: int, epoch: int) -> int:
         """A free entry within the peer's quota, else the oldest that may give way; or -1.
@@ -187,11 +198,11 @@ class OfferPool:
             before = self.kinds[entry]
             if not before:
                 free = entry
-            elif self.peers[entry] == peer:
+            elif self.peer_of(entry) == peer:
                 held += 1
                 age = (epoch - self.send_epoch(entry)) & 0xFFFF
                 if before == WANTED:
-                    stays = self._sends[entry] < _WANTED_SENDS
+                    stays = self.send_count(entry) < _WANTED_SENDS
                 elif before <= REQUESTED:
                     stays = kind == OFFERED and not age
                 else:
@@ -210,7 +221,7 @@ class OfferPool:
         """
         count = 0
         for entry in range(self.count):
-            count += self.kinds[entry] == WANTED and self.peers[entry] == peer
+            count += self.kinds[entry] == WANTED and self.peer_of(entry) == peer
         return count
 
     def drop_id(self, id: "bytes | bytearray | memoryview", at: int) -> None:
@@ -228,18 +239,18 @@ class OfferPool:
     def drop_peer(self, peer: int) -> None:
         """Empty all entries of a peer; what mattered comes again."""
         for entry in range(self.count):
-            if self.peers[entry] == peer:
+            if self.peer_of(entry) == peer:
                 self.kinds[entry] = 0
 
     def send_count(self, entry: int) -> int:
         """How often the entry's REQUEST was sent."""
-        return self._sends[entry]
+        return self.kinds[2 * self.count + entry]
 
     def send_epoch(self, entry: int) -> int:
         """The epoch in which the entry's REQUEST was last sent, or it was added."""
-        return get_u16(self._sends, self.count + entry * 2)
+        return get_u16(self.kinds, 3 * self.count + entry * 2)
 
     def sent(self, entry: int, epoch: int) -> None:
         """Note that the entry's REQUEST was sent in `epoch`."""
-        self._sends[entry] = counted(self._sends[entry])
-        put_u16(self._sends, self.count + entry * 2, epoch)
+        self.kinds[2 * self.count + entry] = counted(self.send_count(entry))
+        put_u16(self.kinds, 3 * self.count + entry * 2, epoch)

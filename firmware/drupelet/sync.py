@@ -14,7 +14,7 @@ from drupelet.blackbox import (
 )
 from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
-from drupelet.graph import ENTERED, REFUSED, SHORT, TOO_EARLY, WAITING
+from drupelet.graph import ENTERED, ONCE, REFUSED, SHORT, TOO_EARLY, WAITING
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy
@@ -194,7 +194,7 @@ class Exchange(Dues):
         core = self.core
         slot = core.slots.find(id, at)
         core.message_slot = slot
-        ephemeral = core.id[ID_SIZE]
+        ephemeral = core.graph.todo & ONCE
         if slot >= 0:
             if not ephemeral:
                 self._step(slot, GOT_MESSAGE)
@@ -221,18 +221,17 @@ class Exchange(Dues):
         offers.drop_id(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
-            core.graph.left_out |= SHORT
+            core.graph.todo |= SHORT
             if outcome == TOO_EARLY and core.slots.find(core.graph.ids, ID_SIZE) < 0:
                 offers.add(core.graph.ids, ID_SIZE, self.peer, WANTED, self.epoch)
             return
         slot = core.graph.slot
         core.message_slot = slot
-        if core.graph.ephemeral:
-            pass  # nobody waits for its acknowledgement
-        elif slot >= 0:
+        once = core.graph.todo & ONCE  # nobody waits for its acknowledgement
+        if slot >= 0 and not once:
             self._step(slot, GOT_MESSAGE)
             core.trace(core.now_ms, CODE_RECEIVED, self._number(), 0, slot)
-        else:
+        elif not once:
             offers.add(core.id, 0, self.peer, OWED, self.epoch)
         if outcome == WAITING:
             core.graph.want_parents(slot, self.peer, self.epoch)

@@ -21,7 +21,7 @@ from drupelet.limits import (
 from drupelet.members import SHARED
 from drupelet.memory import copy, find
 from drupelet.schedule import epochs_since
-from drupelet.slots import OWED, PENDING, USED
+from drupelet.slots import OWED, PEER_ROW, PENDING, USED
 from drupelet.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ class Topic:
         Not one that is too long, and not for ever: who hears us may not be heard here.
         """
         slots = self.core.slots
-        if not self.up or slots.groups[slot] != self.group or self._long[slot]:
+        if not self.up or slots.group(slot) != self.group or self._long[slot]:
             return False
         for link in self.links:
             if link.peer == peer:
@@ -242,7 +242,7 @@ class Topic:
         while self._ack_left:
             slot = (slots.oldest - self._ack_left) % slots.count
             self._ack_left -= 1
-            owed = slots.groups[slot] == self.group and self._settle(slot)
+            owed = slots.group(slot) == self.group and self._settle(slot)
             if owed and slots.id_into(slot, buf, at):
                 self._firm = True
                 return True
@@ -250,7 +250,7 @@ class Topic:
         while self._owed_at < offers.count:
             entry = self._owed_at
             self._owed_at += 1
-            if offers.kinds[entry] == OWED and self._listens(offers.peers[entry]):
+            if offers.kinds[entry] == OWED and self._listens(offers.peer_of(entry)):
                 copy(buf, at, offers.ids, entry * ID_SIZE, ID_SIZE)
                 offers.kinds[entry] = 0
                 self._firm = True
@@ -275,11 +275,11 @@ class Topic:
         for link in self.links:
             base = link.peer * slots.count
             for slot in range(slots.count):
-                if slots.states[base + slot] & ACK and slots.groups[slot] == self.group:
+                if slots.states[base + slot] & ACK and slots.group(slot) == self.group:
                     return True
         offers = core.offers
         for entry in range(offers.count):
-            if offers.kinds[entry] == OWED and self._listens(offers.peers[entry]):
+            if offers.kinds[entry] == OWED and self._listens(offers.peer_of(entry)):
                 return True
         return False
 
@@ -320,7 +320,7 @@ class Topic:
         while self._message_left:
             slot = (slots.oldest - self._message_left) % slots.count
             ready = slots.flags[slot] & (USED | PENDING) == USED and not self._waits(slot)
-            if ready and slots.groups[slot] == self.group:
+            if ready and slots.group(slot) == self.group:
                 for link in self.links:
                     due = self._is_there(link) and link.message_due(slot)
                     if due and core.store.load(slots.handles[slot]) == OK:
@@ -386,7 +386,7 @@ class Topic:
         """Moves whenever something new is due to some listener."""
         total = 0
         for link in self.links:
-            total += self.core.window.changes[link.peer]
+            total += self.core.window.rows[link.peer * PEER_ROW + PEER_ROW - 1]
         return total & 0x3FFFFFFF
 
     def wake_ms(self, now_ms: int) -> int:

@@ -8,8 +8,7 @@ from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import GENERATIONS_APART, GONE_HANDLE
 from drupelet.members import SHARED
 from drupelet.memory import get_u16, get_u32
-from drupelet.readmit import readmit
-from drupelet.slots import OWED, STICK_LOST, STICK_OUT, STICK_ROW
+from drupelet.slots import OWED, PEER_ROW, STICK_LOST, STICK_OUT
 from drupelet.states import ACK, HOLD, REQUEST
 from drupelet.window import STATE_FORM, STATE_HEAD_SIZE, STATE_LOST, STATE_PEER_SIZE, STATE_SHIFT
 
@@ -23,7 +22,6 @@ def wake(core: "Core", now_ms: int, generation: int) -> None:
     """Take up where the store left off: in a new boot, or from the snapshot of a `generation`."""
     window = core.window
     restore(window)
-    readmit(core.graph)
     core.promote(now_ms)
     if generation < 0:
         window.boot = (window.boot + 1) & 0xFFFF or 1
@@ -47,17 +45,17 @@ def restore(window: "Window") -> None:
         at = STATE_HEAD_SIZE + row * STATE_PEER_SIZE
         peer = window.members.peer_slot(saved[at])
         if peer >= 0:
-            window.sticks[peer * STICK_ROW] = get_u32(saved, at + 5)
-            window.sticks[peer * STICK_ROW + STICK_OUT] = get_u32(saved, at + 9)
+            window.rows[peer * PEER_ROW] = get_u32(saved, at + 5)
+            window.rows[peer * PEER_ROW + STICK_OUT] = get_u32(saved, at + 9)
             lost = saved[at + 1] & STATE_LOST
             saved[at + 1] -= lost
             if not window.members.shares(peer) & ~saved[at + 13]:
                 window.cursors[peer] = get_u32(saved, at + 1)
-            window.sticks[peer * STICK_ROW + STICK_LOST] = GONE_HANDLE if lost else 0
+            window.rows[peer * PEER_ROW + STICK_LOST] = GONE_HANDLE if lost else 0
     _restore_rows(window, saved, peers, STATE_HEAD_SIZE + peers * STATE_PEER_SIZE, size)
     _walk(window)
     for peer in range(window.members.peers):
-        if window.sticks[peer * STICK_ROW + STICK_LOST]:
+        if window.rows[peer * PEER_ROW + STICK_LOST]:
             window.lose(peer)
 
 

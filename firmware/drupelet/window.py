@@ -12,7 +12,7 @@ from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import GONE_HANDLE, ID_SIZE, RESERVED_SLOTS
 from drupelet.members import FAMILY_MVDS, GROUP_TELEMETRY, HEAD_EPHEMERAL, SHARED
 from drupelet.memory import fill, put_u16, put_u32
-from drupelet.slots import EPHEMERAL, OWED, PENDING, STICK_HOLDS, STICK_LOST, STICK_OUT, STICK_ROW
+from drupelet.slots import EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_HOLDS, STICK_LOST, STICK_OUT
 from drupelet.states import ACK, ACKING, BUNDLED, HOLD, QUEUED, REQUEST
 
 TYPE_CHECKING = False
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from drupelet.ports import StorePort
     from drupelet.slots import MessageSlots, OfferPool
 
+_ROW_QUEUED = const(4)
+_ROW_CHANGES = const(5)
 _BUSY = ACK | ACKING | REQUEST
 # What is saved before sleep (docs/SPEC.md 5): version, boot, consumed handle, peer rows, messages.
 STATE_FORM = const(2)
@@ -46,9 +48,7 @@ class Window:
         self.offers = offers
         peers_max = members.peers_max
         self.cursors = [0] * peers_max  # the handle up to which the log is queued for the peer
-        self.queued = [0] * peers_max  # messages in slots that the peer is not known to hold
-        self.changes = bytearray(peers_max)  # odd: something was queued; the peer's links compare
-        self.sticks = [0] * (STICK_ROW * peers_max)
+        self.rows = [0] * (PEER_ROW * peers_max)
         self.newest = 0
         self.consumed = 0
         self.boot = 0
@@ -58,16 +58,16 @@ class Window:
         """Walk the whole log again for a peer that shares more than it did."""
         self.store.unsettle()  # until the next `pack`, nothing goes
         self.dirty = self.dirty or self.boot != 0
-        self.cursors[peer] = self.sticks[peer * STICK_ROW + STICK_HOLDS] = 0
+        self.cursors[peer] = self.rows[peer * PEER_ROW + STICK_HOLDS] = 0
         self.changed(peer)
 
     def changed(self, peer: int) -> None:
         """The peer's links have to look again."""
-        self.changes[peer] |= 1
+        self.rows[peer * PEER_ROW + _ROW_CHANGES] |= 1
 
-    def waits(self, peer: int) -> bool:
-        """True while the log goes on for the peer beyond its slots, and only room is missing."""
-        return self.cursors[peer] != self.newest and self.queued[peer] < self._share()
+    def queued(self, peer: int) -> int:
+        """Messages in slots that the peer is not known to hold."""
+        return self.rows[peer * PEER_ROW + _ROW_QUEUED]
 
     def set_state(self, slot: int, peer: int, state: int) -> None:
         """Store a state byte and keep the peer's queue count and the group's clean-up right."""
@@ -79,7 +79,7 @@ class Window:
         was = before & (QUEUED | HOLD) == QUEUED
         now = state & (QUEUED | HOLD) == QUEUED
         if was != now:
-            self.queued[peer] += 1 if now else -1
+            self.rows[peer * PEER_ROW + _ROW_QUEUED] += 1 if now else -1
         if (before ^ state) & (HOLD | ACK):
             self.dirty = True
             if before & ~state & HOLD:
@@ -130,12 +130,11 @@ class Window:
         slot = self.room(pending)
         if slot < 0:
             return -1
-        self.slots.take(slot, id, at, handle)
-        self.slots.groups[slot] = group
+        self.slots.take(slot, id, at, handle, group)
         if pending:
             self.slots.flags[slot] |= PENDING
         peer = self.members.peer_slot(source)
-        if peer >= 0 and handle > self.sticks[peer * STICK_ROW + STICK_LOST]:
+        if peer >= 0 and handle > self.rows[peer * PEER_ROW + STICK_LOST]:
             self.set_state(slot, peer, HOLD)
         return slot
 
@@ -144,26 +143,26 @@ class Window:
         before = self.newest
         self.newest = handle
         for peer in range(self.members.peers if slot >= 0 else 0):
-            if self.cursors[peer] == before and self.queued[peer] < self._share():
+            if self.cursors[peer] == before and self._has_share(peer):
                 self._queue(slot, peer)
                 self.cursors[peer] = handle
 
     def _queue(self, slot: int, peer: int) -> None:
-        if self.members.visibility(self.slots.groups[slot], peer) == SHARED:
+        if self.members.visibility(self.slots.group(slot), peer) == SHARED:
             state = self.slots.states[peer * self.slots.count + slot]
-            if self.slots.handles[slot] <= self.sticks[peer * STICK_ROW + STICK_HOLDS]:
+            if self.slots.handles[slot] <= self.rows[peer * PEER_ROW + STICK_HOLDS]:
                 state |= BUNDLED
             self.set_state(slot, peer, state | QUEUED)
             self.changed(peer)
 
-    def _share(self) -> int:
-        """Slots that one peer's queue may fill: one that never comes by starves no other."""
-        return self.slots.count // self.members.peers or 1
+    def _has_share(self, peer: int) -> bool:
+        """True while its queue may fill more slots: a peer that never comes starves no other."""
+        return self.queued(peer) < (self.slots.count // self.members.peers or 1)
 
     def refill(self, peer: int) -> bool:
         """Walk the peer's cursor on while there is room; True when something was queued."""
         moved = False
-        while self.waits(peer):
+        while self.cursors[peer] != self.newest and self._has_share(peer):
             handle = self.store.next(self.cursors[peer]) or self.newest
             slot = self.take_up(handle, peer)
             if slot == -1:
@@ -174,7 +173,7 @@ class Window:
 
     def take_up(self, handle: int, peer: int) -> int:
         """Queue a log message for a peer; its slot, -1: no room, -2: it is not for this peer."""
-        slot = self.fetch(handle, peer) if self.queued[peer] < self._share() else -1
+        slot = self.fetch(handle, peer) if self._has_share(peer) else -1
         if slot >= 0:
             self._queue(slot, peer)
         return slot
@@ -182,7 +181,7 @@ class Window:
     def gave(self, peer: int, handle: int) -> bool:
         """True if the message that was loaded came from a peer, which has not lost it since."""
         came = self.members.peer_slot(self.store.source) == peer
-        return came and handle > self.sticks[peer * STICK_ROW + STICK_LOST]
+        return came and handle > self.rows[peer * PEER_ROW + STICK_LOST]
 
     def look(self, handle: int) -> int:
         """Load a message of the log that is delivered; its group's row, or -1."""
@@ -212,7 +211,7 @@ class Window:
 
     def clean(self, slot: int) -> bool:
         """Delete a black box, or what is sent once, when nobody needs it any more."""
-        group = self.slots.groups[slot]
+        group = self.slots.group(slot)
         passing = self.members.flags(group) & GROUP_TELEMETRY
         passing |= self.slots.flags[slot] & EPHEMERAL
         if not passing or not self.settled(slot, 0):
@@ -254,11 +253,11 @@ class Window:
             lowest = min(low, lowest)
             state[at] = members.peer_numbers[peer]
             put_u32(state, at + 1, low)
-            lost = self.sticks[peer * STICK_ROW + STICK_LOST]
+            lost = self.rows[peer * PEER_ROW + STICK_LOST]
             if lost and (lost >= low or 0 < self.store.next_pending(0) <= lost):
                 state[at + 1] |= STATE_LOST
-            put_u32(state, at + 5, self.sticks[peer * STICK_ROW])
-            put_u32(state, at + 9, self.sticks[peer * STICK_ROW + STICK_OUT])
+            put_u32(state, at + 5, self.rows[peer * PEER_ROW])
+            put_u32(state, at + 9, self.rows[peer * PEER_ROW + STICK_OUT])
             state[at + 13] = members.shares(peer)
             at += STATE_PEER_SIZE
         self.store.settled_handle = lowest
@@ -271,7 +270,7 @@ class Window:
         for row in range(len(settled)):
             settled[row] = 0
         for group in range(members.groups):
-            number = members.group_numbers[group]
+            number = members.group_number(group)
             if number:
                 low = self.consumed + 1
                 for peer in range(members.peers):
@@ -289,7 +288,7 @@ class Window:
             if slots.states[peer * slots.count + slot] & (QUEUED | HOLD) == QUEUED:
                 handle = slots.handles[slot]
                 low = min(low, handle)
-                row = self.members.group_numbers[slots.groups[slot]] & 7
+                row = self.members.group_number(slots.group(slot)) & 7
                 settled[row] = min(settled[row], handle)
         return low
 
@@ -300,7 +299,7 @@ class Window:
             if offers.kinds[entry] == OWED:
                 handle = self.store.find(offers.ids, entry * ID_SIZE)
                 if 0 < handle < GONE_HANDLE:
-                    at = self._save_row(state, at, at, handle, offers.peers[entry], ACK, limit)
+                    at = self._save_row(state, at, at, handle, offers.peer_of(entry), ACK, limit)
         states = slots.states
         kinds = 0
         for cell_state in states:
@@ -338,4 +337,4 @@ class Window:
         mark = self.newest
         while self.store.next_pending(mark):
             mark = self.store.next_pending(mark)
-        self.sticks[peer * STICK_ROW + STICK_LOST] = mark
+        self.rows[peer * PEER_ROW + STICK_LOST] = mark

@@ -96,7 +96,7 @@ class LiveLink:
         """True when the peer is known to hold all that it was shown anew."""
         window = self.link.core.window
         peer = self.link.peer
-        return window.cursors[peer] == window.newest and not window.queued[peer]
+        return window.cursors[peer] == window.newest and not window.queued(peer)
 
     def begin(self) -> None:
         """The carrier came up."""

@@ -22,7 +22,7 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet.slots import STICK_OUT, STICK_ROW
+from drupelet.slots import PEER_ROW, STICK_OUT
 from drupelet_host import clock, database, family, mailbox, restored
 from drupelet_host.clients.home import HomeGroups
 from drupelet_host.config import FAMILY_BSP_NAME, PEERS_CONFIGURED_MAX, Config, Peer
@@ -147,8 +147,8 @@ class Member:
     def _skip_bundles(self) -> None:
         """After a loss no bundle may have a number that a peer has read already."""
         window = self.node.core.window
-        for row in range(STICK_OUT, len(window.sticks), STICK_ROW):
-            window.sticks[row] += BUNDLES_SKIPPED
+        for row in range(STICK_OUT, len(window.rows), PEER_ROW):
+            window.rows[row] += BUNDLES_SKIPPED
         window.dirty = True
 
     def _recover_author(self) -> None:

@@ -92,7 +92,7 @@ def test_offers_that_are_never_served_keep_nobody_out(wire: type) -> None:
     for _ in range(200):
         device.hear("B", offers=[rng.randbytes(32) for _ in range(20)])
     offers = device.node.core.offers
-    held = sum(1 for at in range(offers.count) if offers.kinds[at] and offers.peers[at] == 0)
+    held = sum(1 for at in range(offers.count) if offers.kinds[at] and offers.peer_of(at) == 0)
     assert 0 < held <= offers.quota == 4
     real = device.id_of(b"\0real")
     device.hear("C", offers=[real])
@@ -159,7 +159,7 @@ def test_all_counters_wrap_in_the_middle_of_an_exchange(mode: int) -> None:
             clocks.epochs[link.peer] = 0xFFFA
             link.count_anew()
             slots = member.node.core.slots
-            for cell in range(len(slots.send_counts)):
+            for cell in range(len(slots.states)):
                 slots.send_counts[cell] = 254
     for number in range(20):
         assert here.publish(b"%d" % number, net.now_ms)

@@ -18,10 +18,9 @@ from drupelet.slots import OFFERED, OfferPool
 from drupelet.store import FlashStore
 from drupelet.sync import Exchange
 from drupelet.window import Window
-from drupelet.wire import compact1_out
+from drupelet.wire import compact1_in, compact1_out
 from drupelet.wire.compact1_in import ACK, FORM_IDS, CompactReader
 from drupelet.wire.hello import outstanding_into
-from drupelet.wire.numbering import Cover
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.cuts import run_script
 from drupelet_tools.sim.device import Spec
@@ -173,7 +172,7 @@ def ack_range_without_generation(patch):
         return read
 
     wrap(patch, CompactReader, "_set", around)
-    patch.setattr(Cover, "folds_to", lambda *_: True)
+    patch.setattr(compact1_in, "folds_to", lambda *_: True)
 
 
 def store_gen_ignored(patch):

@@ -156,15 +156,15 @@ def test_equal_sums_acknowledge_and_maybe_does_not() -> None:
     members = [Member(number, 2, rng, 16) for number in range(2)]
     for number in range(6):
         members[0].publish(b"%d" % number, number)
-    queued = members[0].node.core.window.queued
+    window = members[0].node.core.window
     frame = bytearray(1024)
     members[1].blooms[0].meet()
     size = members[1].blooms[0].poll_into(frame, 1024)
     assert members[0].blooms[1].receive(frame, size) == OK
-    assert queued[0] == 6  # an empty peer is no acknowledgement
+    assert window.queued(0) == 6  # an empty peer is no acknowledgement
     for contact in range(6):
         meet(members, 1, 0, rng, contact * 9000, 0.0)
-    assert queued[0] == 0
+    assert window.queued(0) == 0
     assert members[1].node.delivered == 6
 
 

@@ -125,8 +125,8 @@ class Target:
                 not state and not any(slots.tags[4 * slot : 4 * slot + 4])
             )
             queued += state & 9 == 8  # QUEUED, not HOLD
-        assert core.window.queued[0] == queued
-        assert sum(map(bool, core.offers.kinds)) <= core.offers.quota
+        assert core.window.queued(0) == queued
+        assert sum(map(bool, core.offers.kinds[: core.offers.count])) <= core.offers.quota
         log = self.member.log()
         assert len(set(log)) == len(log) and set(self.own) <= set(log)
         check_causal(self.member)

@@ -184,7 +184,6 @@ def test_a_flood_of_offers_keeps_to_its_quota() -> None:
         a.links["B"].receive(frame, len(frame), net.now_ms)
         c.publish(b"%d" % epoch)
         net.round()
-    kinds = a.node.core.offers.kinds
-    peers = a.node.core.offers.peers
-    assert sum(1 for i in range(16) if kinds[i] and peers[i] == 0) <= 8
+    offers = a.node.core.offers
+    assert sum(1 for i in range(16) if offers.kinds[i] and offers.peer_of(i) == 0) <= 8
     net.run(lambda: len(a.log()) == 50, 400)

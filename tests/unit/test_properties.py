@@ -218,7 +218,7 @@ def test_the_oldest_offer_within_a_quota_is_replaced(quota: int, steps: list) ->
         held: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
         for entry in range(pool.count):
             if pool.kinds[entry]:
-                held[pool.peers[entry]].add(pool.ids[32 * entry] - 1)
+                held[pool.peer_of(entry)].add(pool.ids[32 * entry] - 1)
         assert held == {peer: set(numbers) for peer, numbers in model.items()}
 
 

@@ -27,7 +27,7 @@ def entries(pool: OfferPool) -> dict[tuple[int, bytes], int]:
     for entry in range(pool.count):
         if pool.kinds[entry]:
             id = bytes(pool.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE])
-            key = (pool.peers[entry], id)
+            key = (pool.peer_of(entry), id)
             assert key not in found, "an id twice at one peer"
             found[key] = pool.kinds[entry]
     return found
@@ -119,7 +119,7 @@ def test_an_id_of_zeros_is_no_free_slot() -> None:
     slots = MessageSlots(3, 2, ids_of({77: id_of(5)}))
     assert slots.find(bytes(ID_SIZE), 0) == -1
     assert slots.find_prefix(bytes(8), 0, 8) == -1
-    slots.take(1, id_of(5), 0, 77)
+    slots.take(1, id_of(5), 0, 77, 0)
     assert slots.find(bytes(ID_SIZE), 0) == -1
     assert slots.find(b"__" + id_of(5), 2) == 1
     assert slots.find_prefix(id_of(5)[:8], 0, 8) == 1
@@ -134,7 +134,7 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
     known = ids_of(ids)
     slots = MessageSlots(4, 1, known)
     for slot, handle in ((0, 9), (2, 7), (3, 8)):
-        slots.take(slot, ids[handle], 0, handle)
+        slots.take(slot, ids[handle], 0, handle, 0)
     assert [slots.find(ids[handle], 0) for handle in (7, 8, 9)] == [2, 3, 0]
     assert slots.find(b"like" + b"3" * 28, 0) == -1
     assert slots.find_prefix(b"like2222", 0, 8) == 0
@@ -148,11 +148,11 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
 
 def test_taking_a_slot_forgets_what_was_there() -> None:
     slots = MessageSlots(2, 2, ids_of({}))
-    slots.take(0, id_of(1), 0, 1)
+    slots.take(0, id_of(1), 0, 1, 0)
     slots.states[0] = slots.states[2] = 255
     slots.sent(2, 255, 9)
     assert slots.send_counts[2] == 255 and slots.send_epoch(2) == 9
     slots.free(0)
-    slots.take(0, id_of(2), 0, (1 << 30) - 1)
+    slots.take(0, id_of(2), 0, (1 << 30) - 1, 0)
     assert slots.states[0] == slots.states[2] == slots.send_counts[2] == 0
     assert slots.handles[0] == (1 << 30) - 1

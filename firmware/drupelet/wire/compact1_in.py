@@ -20,9 +20,9 @@ from drupelet.wire.hello import (
     Contact,
     outstanding_into,
 )
-from drupelet.wire.numbering import FOLD_SIZE, NUMBER_MAX, Cover
+from drupelet.wire.numbering import FOLD_SIZE, NUMBER_MAX, STAMP_AT, begin_set, fold_in, folds_to
 from drupelet.wire.protobuf import get_varint, skip_varint
-from drupelet.wire.stamps import Stamps
+from drupelet.wire.stamps import STAMP_SIZE, get_stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,9 +70,6 @@ class CompactReader(Contact):
     def __init__(self, core: "Core") -> None:
         Contact.__init__(self, core)
         self._store_gen = getattr(core.store, "store_gen", 0) & 0xFFFF
-        self._cover = Cover()  # one: nothing is read while a set is written
-        self._stamps = Stamps()
-        self._id = bytearray(ID_SIZE)  # an id, or what is looked at for a moment
         # Sets of an older generation, of what has no slot any more, or whose fold did not fit.
         self.ignored = 0
         # Of the frame that is being read or written.
@@ -81,7 +78,7 @@ class CompactReader(Contact):
 
     def parse_records(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
         """Hand each record to the engine; OK, or E_PEER at the first malformed one."""
-        self._stamps.begin()
+        fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
         self._frame_generation = -1
         self._number = self._size = 0
         self._end = end
@@ -158,24 +155,23 @@ class CompactReader(Contact):
         fold_at: int, kind: int,
     ) -> None:  # fmt: skip
         """A set of our own numbers counts if every message is here and their ids fold right."""
-        cover = self._cover
         slots = link.core.slots
-        cover.open(first, COMPACT_COVER_SIZE)
+        begin_set(self._slab)
         folds_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
         for offset in range(count):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
-                slot = self.slot_of(first + offset, self._id)
-                if slot < 0 or not slots.id_into(slot, self._id, 0):
+                slot = self.slot_of(first + offset)
+                if slot < 0 or not slots.id_into(slot, self._slab, 0):
                     self.ignored += 1
                     return
-                cover.mix(self._id, folds_at)
-        if not cover.folds_to(frame, fold_at):
+                fold_in(self._slab, folds_at)
+        if not folds_to(self._slab, frame, fold_at):
             self.ignored += 1
             self.ask_whole_ids(link)
             return
         for offset in range(count):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
-                slot = self.slot_of(first + offset, self._id)
+                slot = self.slot_of(first + offset)
                 if slot >= 0:  # else it went with one before it
                     self._answer(link, slot, kind)
 
@@ -183,7 +179,7 @@ class CompactReader(Contact):
         if kind == REQUEST:
             link.requested(slot)
             return
-        self.confirm(link.core.slots.groups[slot])
+        self.confirm(link.core.slots.group(slot))
         link.acked(slot)
 
     def _whole_ids(
@@ -246,23 +242,23 @@ class CompactReader(Contact):
                 slots.note_number(link.peer, slot, self._number)
             else:
                 self._whole_id(link, frame, at, size)
-                link.on_offer(self._id, 0)
-                self._note_entry(link, self._id, self._number)
+                link.on_offer(self._slab, 0)
+                self._note_entry(link, self._slab, self._number)
             at += size
             self._number += 1
         return at
 
     def _whole_id(self, link: "LinkPort", frame: bytearray, at: int, size: int) -> None:
-        """Put an offered id into `_id`: as it is, or as our log has it, or followed by zeros."""
+        """Note an offered id: as it is, or as our log has it, or followed by zeros."""
         store = link.core.store
-        fill(self._id, 0, ID_SIZE, 0)
-        copy(self._id, 0, frame, at, size)
+        fill(self._slab, 0, ID_SIZE, 0)
+        copy(self._slab, 0, frame, at, size)
         if size == PREFIX_SIZE:
             handle = store.find(frame, at, PREFIX_SIZE)
             known = handle > 0 and store.load(handle) == OK
             row = link.core.members.group_slot(store.group) if known else -1
             if row >= 0 and link.sees(row):
-                copy(self._id, 0, store.id, 0, ID_SIZE)
+                copy(self._slab, 0, store.id, 0, ID_SIZE)
 
     def _note_entry(self, link: "LinkPort", id: bytearray, number: int) -> None:
         """The peer's number for an id without a slot: in its pool entry, if it has one."""
@@ -270,11 +266,11 @@ class CompactReader(Contact):
         entry = find(offers.ids, ID_SIZE, offers.count, id, 0, ID_SIZE)
         if entry < 0:
             return
-        if offers.kinds[entry] and offers.peers[entry] == link.peer:
+        if offers.kinds[entry] and offers.peer_of(entry) == link.peer:
             self.note_entry(entry, number)
             return
         for entry in range(offers.count):
-            live = offers.kinds[entry] and offers.peers[entry] == link.peer
+            live = offers.kinds[entry] and offers.peer_of(entry) == link.peer
             if live and equal(offers.ids, entry * ID_SIZE, id, 0, ID_SIZE):
                 self.note_entry(entry, number)
 
@@ -294,7 +290,7 @@ class CompactReader(Contact):
             at = behind
         if self._size < 0 or index >= COMPACT_GROUPS_MAX:
             return E_PEER
-        at = self._stamps.get(frame, at, self._end)
+        at = get_stamp(frame, at, self._end, self._slab, STAMP_AT)
         if at > 0 and flags & MESSAGE_LAST:
             self._size = self._end - at
         if at < 0 or self._size > BODY_SIZE_MAX or at + self._size > self._end:
@@ -314,7 +310,7 @@ class CompactReader(Contact):
             core.unknown += 1
             return
         ids = core.members.group_ids
-        link.on_message(ids, row * ID_SIZE, self._stamps.stamp, 0, frame, at, self._size)
+        link.on_message(ids, row * ID_SIZE, self._slab, STAMP_AT, frame, at, self._size)
         if core.message_slot >= 0:
             core.slots.note_number(link.peer, core.message_slot, number)
         else:
@@ -342,9 +338,9 @@ class CompactReader(Contact):
                 self.mark(GREETING, False)  # it has read our HELLO
             at += 2
         self._hear_store(link, get_u16(frame, at))
-        some = outstanding_into(link, self._id)
+        some = outstanding_into(link, self._slab)
         same = some == (flags & HELLO_SUM != 0)
-        self.mark(IN_SYNC, same and (not some or equal(self._id, 0, frame, at + 2, SUM_SIZE)))
+        self.mark(IN_SYNC, same and (not some or equal(self._slab, 0, frame, at + 2, SUM_SIZE)))
         return behind
 
     def _hear_store(self, link: "LinkPort", store_gen: int) -> None:

@@ -6,7 +6,7 @@ groups indices; acknowledgements and requests are sets of numbers. Each frame st
 
 from drupelet._compat import const
 from drupelet.limits import COMPACT_COVER_SIZE, FRAME_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX
-from drupelet.memory import copy, equal, put_u16
+from drupelet.memory import copy, equal, fill, put_u16
 from drupelet.wire.compact1_in import (
     ACK,
     ACK_FOLD_AT,
@@ -35,8 +35,16 @@ from drupelet.wire.compact1_in import (
     CompactReader,
 )
 from drupelet.wire.hello import ANSWERING, FULL, FULL_ASKED, GREETING, SUM_SIZE, outstanding_into
-from drupelet.wire.numbering import FOLD_SIZE
+from drupelet.wire.numbering import (
+    BITS_AT,
+    FOLD_SIZE,
+    STAMP_AT,
+    add_to_set,
+    begin_set,
+    origin_of,
+)
 from drupelet.wire.protobuf import put_varint, varint_size
+from drupelet.wire.stamps import STAMP_SIZE, put_stamp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,15 +72,13 @@ class CompactEngine(CompactReader):
 
     def __init__(self, core: "Core") -> None:
         CompactReader.__init__(self, core)
-        self._whole_at = -1  # where a record of whole ids ended, and where it begins
-        self._whole_from = 0
         self._base_bytes = 0  # of the frame
         self._lone_at = -1  # the BASE of a message that may be the frame's last and only one
 
     def fill_records(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         begin = at
         self.begin_frame()
-        self._stamps.begin()
+        fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
         self._number = self._size = self._base_bytes = 0
         self._lone_at = -1
         asks = self.asks(link.epoch, link.every)
@@ -107,32 +113,40 @@ class CompactEngine(CompactReader):
 
     def _fill_set(self, link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
         """Write all ids that are due, as sets of the peer's numbers where it gave them some."""
-        cover = self._cover
         fold_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
-        cover.count = 0
-        self._whole_at = -1
+        count = first = last = origin = size = 0  # of the set that is open, if there is a count
+        whole_at = -1  # where the last record of whole ids begins
         while True:
-            open_size = _SET_SIZE + cover.size_max if cover.count else 0
+            open_size = _SET_SIZE + size if count else 0
             # The next id may need a record of its own behind the open set.
             if limit - at - open_size < _WHOLE_SIZE or not self._take_id(link, kind):
                 break
             number = self._number_of(link)
-            if cover.count and not (number and cover.takes(number)):
-                at = self._put_set(link, frame, at, kind)
+            if count and not (number and 0 <= number - origin < size * 8):
+                at = self._put_set(link, frame, at, kind, origin, first, last, count)
+                count = 0
             if not number:
-                at = self._put_whole(link, frame, at, kind)
-            else:
-                if not cover.count:
-                    room = limit - at - _SET_SIZE - _WHOLE_SIZE
-                    room = room if room < COMPACT_COVER_SIZE else COMPACT_COVER_SIZE
-                    cover.open(number, room if room > 0 else 1)
-                cover.add(number, self._id, fold_at)
-        return self._put_set(link, frame, at, kind) if cover.count else at
+                begin = at
+                at = self._put_whole(link, frame, at, kind, whole_at)
+                if at - begin & 1:  # an id, and the type in front of it
+                    whole_at = begin
+                continue
+            if not count:
+                size = limit - at - _SET_SIZE - _WHOLE_SIZE
+                size = min(size, COMPACT_COVER_SIZE) if size > 0 else 1
+                origin = origin_of(number, size)
+                first = last = number
+                begin_set(self._slab)
+            if add_to_set(self._slab, number - origin, fold_at):
+                count += 1
+                first = min(first, number)
+                last = max(last, number)
+        return self._put_set(link, frame, at, kind, origin, first, last, count) if count else at
 
     def _take_id(self, link: "LinkPort", kind: int) -> bool:
         if kind == ACK:
-            return link.take_ack(self._id, 0)
-        return link.take_request(self._id, 0)
+            return link.take_ack(self._slab, 0)
+        return link.take_request(self._slab, 0)
 
     def _number_of(self, link: "LinkPort") -> int:
         """The peer's number for what was taken, or 0."""
@@ -141,25 +155,26 @@ class CompactEngine(CompactReader):
             return self.of_entry(~taken)
         return link.core.slots.number_of(link.peer, taken)
 
-    def _put_set(self, link: "LinkPort", frame: bytearray, at: int, kind: int) -> int:
-        cover = self._cover
+    def _put_set(
+        self, link: "LinkPort", frame: bytearray, at: int, kind: int, origin: int, first: int,
+        last: int, count: int,
+    ) -> int:  # fmt: skip
         begin = at
-        span = cover.last - cover.first + 1
+        span = last - first + 1
         frame[at] = kind << 5
         put_u16(frame, at + 1, self.peer_generation())
-        if cover.count < span:
+        if count < span:
             frame[begin] |= FORM_BITS
-            from_byte = (cover.first - cover.origin) >> 3
-            at = put_varint(frame, at + 3, cover.origin + from_byte * 8)
-            size = ((cover.last - cover.origin) >> 3) + 1 - from_byte
+            from_byte = (first - origin) >> 3
+            at = put_varint(frame, at + 3, origin + from_byte * 8)
+            size = ((last - origin) >> 3) + 1 - from_byte
             frame[at] = size
-            copy(frame, at + 1, cover.bits, from_byte, size)
+            copy(frame, at + 1, self._slab, BITS_AT + from_byte, size)
             at += 1 + size
         else:
-            at = self._put_span(frame, begin, cover.first, span)
-        copy(frame, at, cover.bits, COMPACT_COVER_SIZE, FOLD_SIZE)
+            at = self._put_span(frame, begin, first, span)
+        copy(frame, at, self._slab, BITS_AT + COMPACT_COVER_SIZE, FOLD_SIZE)
         at += FOLD_SIZE
-        cover.count = 0
         link.count_record(True, kind, at - begin)
         return at
 
@@ -172,25 +187,27 @@ class CompactEngine(CompactReader):
             return at
         return put_varint(frame, at, span)
 
-    def _put_whole(self, link: "LinkPort", frame: bytearray, at: int, kind: int) -> int:
-        """Write an id that has no number; one of a prefix only, if the peer offered no more."""
+    def _put_whole(
+        self, link: "LinkPort", frame: bytearray, at: int, kind: int, start: int
+    ) -> int:  # fmt: skip
+        """Write an id that has no number, into the record at `start` if that goes on.
+
+        One of a prefix only, if the peer offered no more.
+        """
         form = FORM_IDS
         size = ID_SIZE
-        if equal(self._id, PREFIX_SIZE, _ZEROS, 0, ID_SIZE - PREFIX_SIZE):
+        if equal(self._slab, PREFIX_SIZE, _ZEROS, 0, ID_SIZE - PREFIX_SIZE):
             form = FORM_PREFIXES
             size = PREFIX_SIZE
         head = kind << 5 | form
-        start = self._whole_from
-        goes_on = self._whole_at == at and frame[start] & 0xE3 == head
-        if goes_on and frame[start] >> 2 & 7 < _IDS_MAX:
+        goes_on = start >= 0 and frame[start] & 0xE3 == head
+        if goes_on and at == start + 1 + (frame[start] >> 2 & 7) * size < start + _IDS_MAX * size:
             frame[start] += 4
         else:
-            self._whole_from = at
             frame[at] = head | 4
             at += 1
             link.count_record(True, kind, 1)
-        copy(frame, at, self._id, 0, size)
-        self._whole_at = at + size
+        copy(frame, at, self._slab, 0, size)
         return at + size
 
     # --- numbered records ---
@@ -236,7 +253,7 @@ class CompactEngine(CompactReader):
             total += 0 if self.is_announced(index) else _GROUP_SIZE
             total += 1 if index >= GROUP_IN_BYTE else 0
             total += 0 if size == self._size else varint_size(size)
-            total += self._stamps.put(self._id, 0, core.store.timestamp, 0)
+            total += put_stamp(self._slab, 8, self._slab, STAMP_AT, core.store.timestamp, 0) - 8
             if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + total > len(frame):
                 link.too_long()
             elif at + total > limit:
@@ -275,8 +292,8 @@ class CompactEngine(CompactReader):
         else:
             at = put_varint(frame, at, size)
             self._size = size
-        at = self._stamps.put(frame, at, core.store.timestamp, 0)
-        self._stamps.take(core.store.timestamp, 0)
+        at = put_stamp(frame, at, self._slab, STAMP_AT, core.store.timestamp, 0)
+        copy(self._slab, STAMP_AT, core.store.timestamp, 0, STAMP_SIZE)
         self._number = number + 1
         link.put_message()
         link.count_record(True, MESSAGE, at + size - begin)
@@ -285,9 +302,9 @@ class CompactEngine(CompactReader):
         slots = link.core.slots
         record_at = -1
         count = 0
-        while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and link.take_offer(self._id, 0):
+        while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and link.take_offer(self._slab, 0):
             slot = link.core.taken
-            full = self.has(FULL) or slots.find_prefix(self._id, 0, PREFIX_SIZE) != slot
+            full = self.has(FULL) or slots.find_prefix(self._slab, 0, PREFIX_SIZE) != slot
             head = OFFER << 5 | (OFFER_FULL if full else 0)
             number = self.assign(slot)
             self._lone_at = -1
@@ -303,7 +320,7 @@ class CompactEngine(CompactReader):
                 count = 1
                 at += 1
             size = ID_SIZE if full else PREFIX_SIZE
-            copy(frame, at, self._id, 0, size)
+            copy(frame, at, self._slab, 0, size)
             at += size
             self._number = number + 1
             link.count_record(True, OFFER, at - before)
@@ -319,7 +336,7 @@ class CompactEngine(CompactReader):
         return end
 
     def _put_hello(self, link: "LinkPort", frame: bytearray, at: int, asks: bool) -> int:
-        some = outstanding_into(link, self._id)
+        some = outstanding_into(link, self._slab)
         begin = at
         frame[at] = HELLO << 5 | (HELLO_SUM if some else 0)
         at += 1
@@ -334,7 +351,7 @@ class CompactEngine(CompactReader):
         put_u16(frame, at, self._store_gen)
         at += 2
         if some:
-            copy(frame, at, self._id, 0, SUM_SIZE)
+            copy(frame, at, self._slab, 0, SUM_SIZE)
             at += SUM_SIZE
         return at
 

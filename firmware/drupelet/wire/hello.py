@@ -47,8 +47,9 @@ _HEARD_STORE = const(128)
 _SPEAKS = const(8)
 _SENDS = const(10)
 _DOUBLED = const(13)
-# A row for each link, numbers of 16 bits: flags and counts, the generation that the peer asked
-# with, its store's, and epochs: our last HELLO that asked, since when we wait, the next probe.
+# A row for each link behind those of the peers, numbers of 16 bits: flags and counts, the
+# generation that the peer asked with, its store's, and epochs: our last HELLO that asked, since
+# when we wait, the next probe.
 _ASKED = const(2)
 _STORE = const(4)
 _SENT_EPOCH = const(6)
@@ -66,18 +67,17 @@ class Contact(Numbering):
 
     def __init__(self, core: "Core") -> None:
         Numbering.__init__(self, core)
-        self._contacts = bytearray(0)
         self._contact = 0
 
     def begin(self, link: "LinkPort") -> None:
         """A link is made; its row is one whose link was closed, or a new one."""
-        self._contact = 0
-        while self._contact < len(self._contacts) and self._count(_SPEAKS) != _CLOSED:
+        first = self._contact = self.rows_end()
+        while self._contact < len(self._slab) and self._count(_SPEAKS) != _CLOSED:
             self._contact += _ROW_SIZE
-        if self._contact == len(self._contacts):
-            self._contacts += bytes(_ROW_SIZE)
-        fill(self._contacts, self._contact, _ROW_SIZE, 0)
-        link.codec_row = self._contact // _ROW_SIZE
+        if self._contact == len(self._slab):
+            self._slab += bytes(_ROW_SIZE)
+        fill(self._slab, self._contact, _ROW_SIZE, 0)
+        link.codec_row = (self._contact - first) // _ROW_SIZE
         core = link.core
         self.meet(link.peer, core.members.peer_numbers[link.peer])
         self.greet(link)
@@ -91,7 +91,7 @@ class Contact(Numbering):
 
     def use(self, link: "LinkPort") -> None:
         """What follows is about this link."""
-        self._contact = link.codec_row * _ROW_SIZE
+        self._contact = self.rows_end() + link.codec_row * _ROW_SIZE
         self.turn_to(link.peer)
 
     def greet(self, link: "LinkPort") -> None:
@@ -128,10 +128,10 @@ class Contact(Numbering):
         return self._field(_ASKED)
 
     def _field(self, field: int) -> int:
-        return get_u16(self._contacts, self._contact + field)
+        return get_u16(self._slab, self._contact + field)
 
     def _put_field(self, field: int, value: int) -> None:
-        put_u16(self._contacts, self._contact + field, value)
+        put_u16(self._slab, self._contact + field, value)
 
     def _count(self, shift: int) -> int:
         """The count in three bits of the flags; _SPEAKS has two."""

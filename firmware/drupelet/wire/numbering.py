@@ -11,7 +11,7 @@ stands in the cell's send epoch, which is of no use there; that of an offer stan
 """
 
 from drupelet._compat import const
-from drupelet.limits import COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX
+from drupelet.limits import COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
 from drupelet.memory import equal, fill, find, get_u16, put_u16
 
 TYPE_CHECKING = False
@@ -29,13 +29,22 @@ _CONFIRMED = const(6)
 _TOLD = const(8)
 # Bytes: the peer's member number, 1 when its generation is known, an index of the peer's (+ 1)
 # that we should tell we do not know, how many indices of ours are in use. Then, for each group,
-# its index (+ 1; 0: none) to us, and behind all of these to the peer.
+# its index (+ 1; 0: none) to us and to the peer.
 _PEER = const(10)
 _HEARD = const(11)
 _UNKNOWN = const(12)
 _USED = const(13)
 _OURS = const(14)
+_THEIRS = const(15)
 FOLD_SIZE = const(4)
+# In front of the rows is what a codec works with: an id; a set of numbers, a bit each, and the
+# fold of their ids; the last timestamp. One serves all: nothing is read while a set is written.
+BITS_AT = const(32)
+_FOLD_AT = const(64)
+STAMP_AT = const(68)
+_ROWS_AT = const(76)
+
+assert COMPACT_COVER_SIZE == 32 == ID_SIZE
 
 
 class Numbering:
@@ -47,21 +56,20 @@ class Numbering:
     def __init__(self, core: "Core") -> None:
         members = core.members
         slots = core.slots
-        slots.numbers = self._ours = bytearray(2 * slots.count)
-        core.offers.numbers = bytearray(2 * core.offers.count)
+        slots.numbers = bytearray(2 * slots.count)
+        core.offers.kinds += bytes(2 * core.offers.count)
         self._core = core
         self._next = 1
         self._hint = 0
         self._announced = 0  # indices in the frame that is being written
-        self._groups = members.groups_max()
-        self._row_size = _OURS + 2 * self._groups
-        self._rows = bytearray(self._row_size * members.peers_max)
-        self._row = 0
+        self._row_size = _OURS + 2 * members.groups_max()
+        self._row = _ROWS_AT
+        self._slab = bytearray(_ROWS_AT + self._row_size * members.peers_max)
 
     def meet(self, peer: int, peer_number: int) -> None:
         """A link to the peer of a row is made; a removed peer's row may have passed to another."""
         self.turn_to(peer)
-        rows = self._rows
+        rows = self._slab
         row = self._row
         before = rows[row + _PEER]
         if before != peer_number:
@@ -71,34 +79,39 @@ class Numbering:
             if before:
                 self.restart()
 
+    def rows_end(self) -> int:
+        """Where the rows of the peers end, and those of the links begin."""
+        return _ROWS_AT + self._row_size * self._core.members.peers_max
+
     def turn_to(self, peer: int) -> None:
         """What follows is about the peer of this row."""
-        self._row = peer * self._row_size
+        self._row = _ROWS_AT + peer * self._row_size
 
     def _has(self, set_at: int, index: int) -> bool:
-        return get_u16(self._rows, self._row + set_at) & 1 << index != 0
+        return get_u16(self._slab, self._row + set_at) & 1 << index != 0
 
     def _put(self, set_at: int, index: int, is_in: bool) -> None:
         at = self._row + set_at
-        indices = get_u16(self._rows, at) & ~(1 << index)
-        put_u16(self._rows, at, indices | (1 << index if is_in else 0))
+        indices = get_u16(self._slab, at) & ~(1 << index)
+        put_u16(self._slab, at, indices | (1 << index if is_in else 0))
 
     # --- ours ---
 
     def generation(self) -> int:
         """Of our numbers, to this peer."""
-        return get_u16(self._rows, self._row)
+        return get_u16(self._slab, self._row)
 
     def begin_frame(self) -> None:
         """Begin a new generation if group indices run out; one with every peer, if numbers do."""
         self._announced = 0
-        if self._rows[self._row + _USED] > COMPACT_GROUPS_MAX:
+        if self._slab[self._row + _USED] > COMPACT_GROUPS_MAX:
             self.restart()
         if self._next > NUMBER_MAX - _FRAME_NUMBERS:
             self._next = 1
-            fill(self._ours, 0, len(self._ours), 0)
+            numbers = self._core.slots.numbers
+            fill(numbers, 0, len(numbers), 0)
             row = self._row
-            for peer in range(len(self._rows) // self._row_size):
+            for peer in range(self._core.members.peers_max):
                 self.turn_to(peer)
                 self.restart()
             self._row = row
@@ -107,14 +120,19 @@ class Numbering:
         """A new generation: nothing that was said of the old one counts any more."""
         clocks = self._core.clocks
         clocks.generation = (clocks.generation + 1) & 0xFFFF
-        put_u16(self._rows, self._row, clocks.generation)
-        fill(self._rows, self._row + _CONFIRMED, 4, 0)
-        self._rows[self._row + _USED] = 0
-        fill(self._rows, self._row + _OURS, self._groups, 0)
+        put_u16(self._slab, self._row, clocks.generation)
+        fill(self._slab, self._row + _CONFIRMED, 4, 0)
+        self._slab[self._row + _USED] = 0
+        self._drop_indices(_OURS)
+
+    def _drop_indices(self, column: int) -> None:
+        """Forget what one of the two calls the groups: _OURS or _THEIRS."""
+        for at in range(self._row + column, self._row + self._row_size, 2):
+            self._slab[at] = 0
 
     def assign(self, slot: int) -> int:
         """Our number for the message in a slot: the one that it has, else the next one."""
-        numbers = self._ours
+        numbers = self._core.slots.numbers
         number = get_u16(numbers, slot * 2)
         if not number:
             number = self._next
@@ -123,13 +141,14 @@ class Numbering:
             put_u16(numbers, slot * 2, number)
         return number
 
-    def slot_of(self, number: int, key: bytearray) -> int:
-        """The slot that has this number of ours, or -1; `key`: room for 2 bytes."""
+    def slot_of(self, number: int) -> int:
+        """The slot that has this number of ours, or -1."""
+        numbers = self._core.slots.numbers
         slot = self._hint
-        count = len(self._ours) >> 1
-        if get_u16(self._ours, slot * 2) != number:
-            put_u16(key, 0, number)
-            slot = find(self._ours, 2, count, key, 0, 2)
+        count = len(numbers) >> 1
+        if get_u16(numbers, slot * 2) != number:
+            put_u16(self._slab, 0, number)
+            slot = find(numbers, 2, count, self._slab, 0, 2)
             if slot < 0:
                 return -1
         # Numbers are given in the order of the slots: the next one asked for is most likely there.
@@ -138,8 +157,8 @@ class Numbering:
 
     def index_of(self, group: int) -> int:
         """The index of a group (row) in this generation; -1: the next frame begins a new one."""
-        rows = self._rows
-        at = self._row + _OURS + group
+        rows = self._slab
+        at = self._row + _OURS + 2 * group
         if not rows[at]:
             used = rows[self._row + _USED]
             if used >= COMPACT_GROUPS_MAX:
@@ -153,19 +172,17 @@ class Numbering:
 
         Our own index of it has a meaning to the peer, and is not given again.
         """
-        rows = self._rows
-        for peer in range(len(rows) // self._row_size):
+        rows = self._slab
+        for peer in range(self._core.members.peers_max):
             self.turn_to(peer)
-            rows[self._row + _OURS + group] = 0
-            theirs = self._row + _OURS + self._groups
-            rows[theirs + group] = 0
+            rows[self._row + _OURS + 2 * group] = rows[self._row + _THEIRS + 2 * group] = 0
             for index in range(COMPACT_GROUPS_MAX):
                 if self.group_row(index) < 0:
                     self._put(_KNOWN, index, False)
 
     def confirm(self, group: int) -> None:
         """The peer holds a message of this group: what it was told of its index, it knows."""
-        index = self._rows[self._row + _OURS + group] - 1
+        index = self._slab[self._row + _OURS + 2 * group] - 1
         if index >= 0 and self._has(_TOLD, index):
             self._put(_CONFIRMED, index, True)
 
@@ -187,47 +204,48 @@ class Numbering:
 
     def peer_generation(self) -> int:
         """Of the peer's numbers; -1: not heard yet."""
-        if not self._rows[self._row + _HEARD]:
+        if not self._slab[self._row + _HEARD]:
             return -1
-        return get_u16(self._rows, self._row + _PEER_GENERATION)
+        return get_u16(self._slab, self._row + _PEER_GENERATION)
 
     def hear(self, generation: int) -> bool:
         """The peer's frame is of this generation; True: of a new one, the old one is void."""
         if generation == self.peer_generation():
             return False
-        rows = self._rows
+        rows = self._slab
         # It may have lost what we announced, unless that is how we met.
         fill(rows, self._row + _KNOWN, 6 if rows[self._row + _HEARD] else 4, 0)
         rows[self._row + _HEARD] = 1
         put_u16(rows, self._row + _PEER_GENERATION, generation)
         rows[self._row + _UNKNOWN] = 0
-        fill(rows, self._row + _OURS + self._groups, self._groups, 0)
-        peer = self._row // self._row_size
+        self._drop_indices(_THEIRS)
+        peer = (self._row - _ROWS_AT) // self._row_size
         self._core.slots.forget_numbers(peer)
         offers = self._core.offers
         for entry in range(offers.count):
-            if offers.peers[entry] == peer:
-                put_u16(offers.numbers, entry * 2, 0)
+            if offers.peer_of(entry) == peer:
+                self.note_entry(entry, 0)
         return True
 
     def note_entry(self, entry: int, number: int) -> None:
         """The peer's number for the id in an entry of the offered pool."""
-        put_u16(self._core.offers.numbers, entry * 2, number)
+        offers = self._core.offers
+        put_u16(offers.kinds, 5 * offers.count + entry * 2, number)
 
     def of_entry(self, entry: int) -> int:
         """The peer's number for the id in an entry of the offered pool, or 0."""
-        return get_u16(self._core.offers.numbers, entry * 2)
+        offers = self._core.offers
+        return get_u16(offers.kinds, 5 * offers.count + entry * 2)
 
     def announced(self, index: int, group: int) -> None:
         """The peer's group of this index is this one of ours (row), or none (-1)."""
         self._put(_KNOWN, index, True)
-        rows = self._rows
+        theirs = self._row + _THEIRS
         before = self.group_row(index)
-        theirs = self._row + _OURS + self._groups
         if before >= 0:
-            rows[theirs + before] = 0
+            self._slab[theirs + 2 * before] = 0
         if group >= 0:
-            rows[theirs + group] = index + 1
+            self._slab[theirs + 2 * group] = index + 1
 
     def knows(self, index: int) -> bool:
         """True when the peer announced this index in this generation."""
@@ -235,69 +253,49 @@ class Numbering:
 
     def group_row(self, index: int) -> int:
         """The row of the group that the peer means, or -1 when we are no member of it."""
-        rows = self._rows
-        theirs = self._row + _OURS + self._groups
-        for group in range(self._groups):
-            if rows[theirs + group] == index + 1:
+        theirs = self._row + _THEIRS
+        for group in range((self._row_size - _OURS) >> 1):
+            if self._slab[theirs + 2 * group] == index + 1:
                 return group
         return -1
 
     def wonder(self, index: int) -> None:
         """The peer should hear that we do not know this index of its."""
-        self._rows[self._row + _UNKNOWN] = index + 1
+        self._slab[self._row + _UNKNOWN] = index + 1
 
     def wondered(self) -> int:
         """The index that the peer should hear of, once; -1: none."""
-        index = self._rows[self._row + _UNKNOWN] - 1
-        self._rows[self._row + _UNKNOWN] = 0
+        index = self._slab[self._row + _UNKNOWN] - 1
+        self._slab[self._row + _UNKNOWN] = 0
         return index
 
 
-class Cover:
-    """A set of numbers that is being put together, and the fold of their ids.
+def begin_set(scratch: bytearray) -> None:
+    """Begin an empty set of numbers in `scratch`, and the fold of their ids."""
+    fill(scratch, BITS_AT, COMPACT_COVER_SIZE + FOLD_SIZE, 0)
 
-    fold: XOR of 4 bytes of each id, of what both sides know of it; `at` is where these are.
-    """
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.first = 0
-        self.last = 0
-        self.origin = 0  # the number of bit 0
-        self.size_max = 0
-        self.bits = bytearray(COMPACT_COVER_SIZE + FOLD_SIZE)  # and the fold behind them
+def origin_of(number: int, size_max: int) -> int:
+    """What bit 0 of a set stands for that begins with `number` and may take `size_max` bytes."""
+    # They come in the order of slots or of the pool, which may be falling.
+    return number - size_max * 4 if number > size_max * 4 else 1
 
-    def open(self, number: int, size_max: int) -> None:
-        """Begin an empty set of numbers around `number`, of at most `size_max` bytes of bits."""
-        self.count = 0
-        self.first = self.last = number
-        # They come in the order of slots or of the pool, which may be falling.
-        self.origin = number - size_max * 4 if number > size_max * 4 else 1
-        self.size_max = size_max
-        fill(self.bits, 0, COMPACT_COVER_SIZE + FOLD_SIZE, 0)
 
-    def takes(self, number: int) -> bool:
-        """True when the set has room for this number."""
-        return 0 <= number - self.origin < self.size_max * 8
+def add_to_set(scratch: bytearray, bit: int, at: int) -> bool:
+    """Add a number and its id, once: it may be owed for a slot and in the offered pool."""
+    if scratch[BITS_AT + (bit >> 3)] & 1 << (bit & 7):
+        return False
+    scratch[BITS_AT + (bit >> 3)] |= 1 << (bit & 7)
+    fold_in(scratch, at)
+    return True
 
-    def add(self, number: int, ids: bytearray, at: int) -> None:
-        """Add a number and its id, once: it may be owed for a slot and in the offered pool."""
-        offset = number - self.origin
-        if self.bits[offset >> 3] & 1 << (offset & 7):
-            return
-        self.bits[offset >> 3] |= 1 << (offset & 7)
-        self.count += 1
-        if number > self.last:
-            self.last = number
-        elif number < self.first:
-            self.first = number
-        self.mix(ids, at)
 
-    def mix(self, ids: bytearray, at: int) -> None:
-        """Add an id to the fold alone."""
-        for index in range(4):
-            self.bits[COMPACT_COVER_SIZE + index] ^= ids[at + index]
+def fold_in(scratch: bytearray, at: int) -> None:
+    """XOR 4 bytes of the id, of what both sides know of it, into the fold."""
+    for index in range(FOLD_SIZE):
+        scratch[_FOLD_AT + index] ^= scratch[at + index]
 
-    def folds_to(self, buf: bytearray, at: int) -> bool:
-        """True when the fold is the 4 bytes at buf[at]."""
-        return equal(self.bits, COMPACT_COVER_SIZE, buf, at, FOLD_SIZE)
+
+def folds_to(scratch: bytearray, buf: bytearray, at: int) -> bool:
+    """True when the fold is the 4 bytes at buf[at]."""
+    return equal(scratch, _FOLD_AT, buf, at, FOLD_SIZE)

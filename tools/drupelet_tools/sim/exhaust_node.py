@@ -21,7 +21,7 @@ from drupelet.node import Node
 from drupelet.ports import StorePort
 from drupelet.profiles import family_of
 from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
-from drupelet.slots import PENDING, WANTED
+from drupelet.slots import WANTED
 from drupelet.states import HOLD, QUEUED
 from drupelet_tools.sim.exhaust_probe import EPOCH_MS, NOW_MS, Fields, Probe
 from drupelet_tools.sim.exhaust_store import IN_LOG, Content, LedgerStore
@@ -440,14 +440,14 @@ class Machine:
         for entry in range(offers.count):
             if not offers.kinds[entry]:
                 continue
-            held[offers.peers[entry]] += 1
+            held[offers.peer_of(entry)] += 1
             id = bytes(offers.ids[32 * entry : 32 * entry + 32])
             if offers.kinds[entry] <= WANTED and self.store.find(id, 0):
                 raise Violation("S5", f"asks for letter {self.post.numbers[id]} that it has")
         if max(held) > offers.quota:
             raise Violation("S7", f"a peer has {max(held)} offers, its quota is {offers.quota}")
         slots = core.slots
-        waiting = sum(1 for flags in slots.flags if flags & PENDING)
+        waiting = core.graph.pending_count()
         if waiting and waiting == slots.count:
             raise Violation("S10", "every slot waits for a parent: none is left for it")
 

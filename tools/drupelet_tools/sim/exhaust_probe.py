@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from drupelet.graph import _PRIVATE, ONCE
 from drupelet.limits import SEND_COUNT_NONE
 from drupelet.link import Link
-from drupelet.memory import put_u16
 from drupelet.node import Node
-from drupelet.slots import MessageSlots
+from drupelet.profiles import PROFILE_COMPACT_1
+from drupelet.slots import PEER_ROW, MessageSlots
 from drupelet.states import HOLD
+from drupelet.window import _ROW_CHANGES
 from drupelet.wire.compact1 import Compact1
 from drupelet.wire.hello import (
     _PROBE_EPOCH,
@@ -25,6 +27,7 @@ from drupelet.wire.hello import (
     _WAITS_FROM,
     PLAIN,
 )
+from drupelet.wire.numbering import _ROWS_AT
 from drupelet_tools.sim.exhaust_store import LedgerStore
 
 NOW_MS = 1 << 20  # where every node's clock stands when its state is put back
@@ -36,25 +39,25 @@ _AWAKE_EPOCHS = 4
 # Classes without state between two calls.
 SCRATCH_CLASSES = {
     "Blake2s", "MessageHash", "MvdsMessageHash", "BodyReader", "DefaultClient", "NoBox",
-    "MvdsCodec", "Stamps", "Cover", "Publisher",
+    "MvdsCodec", "Publisher",
 }  # fmt: skip
 # Fields without state between two calls; counters that nothing decides by; what never changes.
 SCRATCH = {
     "Core": "id delivered duplicates malformed unknown now_ms message_handle "
     "message_slot taken telemetry again firm "
     "scanner scan_from ack_left message_left offer_left owed_at request_at",
-    "Graph": "ids slot handle ephemeral refused invalid _private",
+    "Graph": "ids slot handle refused",
     "Node": "event_handle event_again",
     "OfferPool": "replaced",
     "Clocks": "epochs",  # kept by itself
     "Link": "long_handle logged policy",
     "Compact1": "ignored peer _contact _row _announced _hint _frame_generation _number _size _end "
-    "_id _whole_at _whole_from _base_bytes _lone_at",
+    "_base_bytes _lone_at",
 }
 EPOCHS = {
     "epoch", "heard_epoch", "_began", "_due_epoch",
 }  # fmt: skip
-EPOCH_SLABS = {"_send_epochs", "_sends", "_contacts"}
+EPOCH_SLABS = {"send_counts", "kinds", "_slab"}
 # What of a contact's row is an epoch, as 16-bit numbers, and how many of these it has.
 _CONTACT_EPOCHS = (_SENT_EPOCH // 2, _WAITS_FROM // 2, _PROBE_EPOCH // 2)
 _CONTACT_NUMBERS = _ROW_SIZE // 2
@@ -167,12 +170,13 @@ class Probe:
 
     def _tidy(self, epoch: int) -> None:
         core = self.node.core
+        core.graph.todo &= ~(_PRIVATE | ONCE)
         core.scanner = None  # whoever is asked next begins its scans anew
         slots = core.slots
         for slot in range(slots.count):
             if not slots.flags[slot]:
                 slots.handles[slot] = 0
-                slots.groups[slot] = 0
+                slots.flags[slots.count + slot] = 0
         for cell in range(len(slots.states)):
             free = not slots.flags[cell % slots.count]
             if free:
@@ -184,7 +188,7 @@ class Probe:
         self._tidy_offers(epoch)
         for link in self.links:
             ahead = not link._is_shown()
-            core.window.changes[link.peer] = 1 if ahead else 0
+            core.window.rows[link.peer * PEER_ROW + _ROW_CHANGES] = 1 if ahead else 0
             link._way &= 0xFF
             self._tidy_heard(link, epoch)
             if 0 < (epoch - link._due_epoch) & 0xFFFF < 0x8000 and link._due_epoch >= 0:
@@ -200,7 +204,7 @@ class Probe:
             cell = link.peer * core.slots.count + slot
             oldest = max(oldest, (epoch - core.slots.send_epoch(cell)) & 0xFFFF)
         for entry in range(core.offers.count):
-            if core.offers.kinds[entry] and core.offers.peers[entry] == link.peer:
+            if core.offers.kinds[entry] and core.offers.peer_of(entry) == link.peer:
                 oldest = max(oldest, (epoch - core.offers.send_epoch(entry)) & 0xFFFF)
         if link.heard_epoch >= 0 and (epoch - link.heard_epoch) & 0xFFFF > oldest:
             link.heard_epoch = (epoch - oldest - 1) & 0xFFFF
@@ -211,14 +215,11 @@ class Probe:
             kind = offers.kinds[entry]
             if not kind:
                 offers.ids[32 * entry : 32 * entry + 32] = bytes(32)
-                offers.peers[entry] = 0
-                if offers.numbers:
-                    offers.numbers[2 * entry : 2 * entry + 2] = b"\0\0"
-                offers._sends[entry] = 0
-                put_u16(offers._sends, offers.count + entry * 2, epoch)
+                offers.put(entry, 0, 0, epoch)
 
     def _tidy_contact(self, codec: Compact1, link: Link, epoch: int) -> None:
         codec.use(link)
+        codec._slab[:_ROWS_AT] = bytes(_ROWS_AT)
         if not codec.has(_WAITS):
             codec._put_field(_WAITS_FROM, epoch)
         if not codec._count(_SENDS):
@@ -257,20 +258,29 @@ class Probe:
     def _shifted(self, slab: bytearray, content: bytes | bytearray, by: int) -> bytes:
         """What is to stand in a slab when all that is an epoch in it changes by as much."""
         slots = self.node.core.slots
-        offers = self.node.core.offers
-        pool = offers._sends
-        made = bytearray()
-        if slab is pool:
-            made += content[: offers.count]
-            content = content[offers.count :]
-        for at in range(len(content) // 2):
-            number = int.from_bytes(content[2 * at : 2 * at + 2], "big")
-            if slab is slots._send_epochs:
-                is_epoch = not is_number(slots, at)
-            else:
-                is_epoch = slab is pool or at % _CONTACT_NUMBERS in _CONTACT_EPOCHS
+        begin, end = self._epochs_in(slab)
+        made = bytearray(content[:begin])
+        for at in range((end - begin) // 2):
+            number = int.from_bytes(content[begin + 2 * at : begin + 2 * at + 2], "big")
+            is_epoch = True
+            if slab is slots.send_counts:
+                is_epoch = content[at] != SEND_COUNT_NONE
+            elif slab is not self.node.core.offers.kinds:
+                is_epoch = at % _CONTACT_NUMBERS in _CONTACT_EPOCHS
             made += ((number + by if is_epoch else number) & 0xFFFF).to_bytes(2, "big")
-        return bytes(made)
+        return bytes(made + content[end:])
+
+    def _epochs_in(self, slab: bytearray) -> tuple[int, int]:
+        """From where to where a slab has epochs among its numbers of 16 bits."""
+        offers = self.node.core.offers
+        if slab is offers.kinds:
+            return 3 * offers.count, 5 * offers.count
+        if slab is self.node.core.slots.send_counts:
+            return len(slab) // 3, len(slab)
+        codec = self.node.core.codecs.get(PROFILE_COMPACT_1)
+        if isinstance(codec, Compact1) and slab is codec._slab:
+            return codec.rows_end(), len(slab)
+        return 0, len(slab)
 
 
 def is_number(slots: MessageSlots, cell: int) -> bool:

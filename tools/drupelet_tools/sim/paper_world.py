@@ -229,8 +229,8 @@ class Person:
 
     def lacking(self) -> list[int]:
         """Who is not known to have everything."""
-        queued = self.node.core.window.queued
-        return [number for number, link in self.links.items() if queued[link.peer]]
+        window = self.node.core.window
+        return [number for number, link in self.links.items() if window.queued(link.peer)]
 
     def quiet(self) -> bool:
         """Whether everybody is known to have everything."""

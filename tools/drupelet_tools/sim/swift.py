@@ -15,10 +15,10 @@ from drupelet.graph import Graph
 from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.link import Link
 from drupelet.members import FAMILY_BSP, SHARED
-from drupelet.memory import put_u16
 from drupelet.ports import Buffer
-from drupelet.slots import OFFERED, OWED, WANTED, MessageSlots, OfferPool
+from drupelet.slots import OFFERED, OWED, PEER_ROW, WANTED, MessageSlots, OfferPool
 from drupelet.states import ACK, HOLD, QUEUED, REQUEST
+from drupelet.window import _ROW_CHANGES, _ROW_QUEUED
 from drupelet_tools.sim.hoststore import MemoryStore
 
 _PREFIX = 8
@@ -123,16 +123,16 @@ class RoomyWindow(Graph):
     does with as many slots for each peer (`tests/sim/test_paper.py`).
     """
 
-    def _share(self) -> int:
-        return self.slots.count
+    def _has_share(self, peer: int) -> bool:  # noqa: ARG002 - as the window has it
+        return True
 
     def entered(self, slot: int, handle: int) -> None:
         """As `Window.entered`."""
         before = self.newest
         self.newest = handle
         slots = self.slots
-        group = slots.groups[slot]
-        cursors, states, queued, changes = self.cursors, slots.states, self.queued, self.changes
+        group = slots.group(slot)
+        cursors, states, rows = self.cursors, slots.states, self.rows
         for peer in range(self.members.peers):
             if cursors[peer] != before:
                 continue
@@ -141,20 +141,21 @@ class RoomyWindow(Graph):
                 continue
             cell = peer * slots.count + slot
             if not states[cell] & (HOLD | QUEUED):
-                queued[peer] += 1
+                rows[peer * PEER_ROW + _ROW_QUEUED] += 1
             states[cell] |= QUEUED
-            changes[peer] = (changes[peer] + 1) & 0xFF
+            changes = peer * PEER_ROW + _ROW_CHANGES
+            rows[changes] = (rows[changes] + 1) & 0xFF
 
 
 class SwiftOffers(OfferPool):
     """A pool that knows where an id was put, and counts in C."""
 
-    # Where an id of a peer was put last; `kinds` and `peers` tell whether it is still there.
+    # Where an id of a peer was put last; `kinds` tells whether it is still there.
     _entries: dict[tuple[int, bytes], int]
 
     def _is_there(self, entry: int, peer: int, id: bytes) -> bool:
         at = entry * ID_SIZE
-        there = self.kinds[entry] and self.peers[entry] == peer
+        there = self.kinds[entry] and self.peer_of(entry) == peer
         return bool(there) and self.ids[at : at + ID_SIZE] == id
 
     def add(self, id: Buffer, at: int, peer: int, kind: int, epoch: int) -> int:
@@ -169,23 +170,18 @@ class SwiftOffers(OfferPool):
         if entry < 0:
             return -1
         self.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE] = name[1]
-        self.peers[entry] = peer
-        self.kinds[entry] = kind
-        self._sends[entry] = 0
-        if self.numbers:
-            put_u16(self.numbers, entry * 2, 0)
-        put_u16(self._sends, self.count + entry * 2, epoch)
+        self.put(entry, peer, kind, epoch)
         self._entries[name] = entry
         return entry
 
     def _room(self, peer: int, kind: int, epoch: int) -> int:
         """As `OfferPool._room`."""
         held = 0
-        entry = self.peers.find(peer)
-        while entry >= 0 and held < self.quota:
-            held += self.kinds[entry] != 0
-            entry = self.peers.find(peer, entry + 1)
-        free = self.kinds.rfind(0)
+        at = self.kinds.find(peer, self.count, 2 * self.count)
+        while at >= 0 and held < self.quota:
+            held += self.kinds[at - self.count] != 0
+            at = self.kinds.find(peer, at + 1, 2 * self.count)
+        free = self.kinds.rfind(0, 0, self.count)
         if free >= 0 and held < self.quota and kind != WANTED:
             return free
         return super()._room(peer, kind, epoch)
@@ -212,9 +208,11 @@ class SwiftSlots(MessageSlots):
         """As `MessageSlots.find`."""
         return self._found.get(bytes(id[at : at + ID_SIZE]), -1)
 
-    def take(self, slot: int, id: bytes | bytearray, at: int, handle: int) -> None:
+    def take(
+        self, slot: int, id: bytes | bytearray, at: int, handle: int, group: int
+    ) -> None:  # fmt: skip
         """As `MessageSlots.take`."""
-        super().take(slot, id, at, handle)
+        super().take(slot, id, at, handle, group)
         self._found[bytes(id[at : at + ID_SIZE])] = slot
 
     def free(self, slot: int) -> None:
@@ -253,9 +251,9 @@ class SwiftLink(Link):
     def _entry(self, at: int, kinds: "re.Pattern[bytes]") -> int:
         """The next entry of the pool, from `at` on, that is the peer's and one of these."""
         offers = self.core.offers
-        while found := kinds.search(offers.kinds, at):
+        while found := kinds.search(offers.kinds, at, offers.count):
             at = found.start()
-            if offers.peers[at] == self.peer:
+            if offers.peer_of(at) == self.peer:
                 return at
             at += 1
         return offers.count

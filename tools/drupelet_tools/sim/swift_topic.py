@@ -15,8 +15,10 @@ from drupelet.bloom_sync import BloomSync
 from drupelet.errors import E_PEER, OK
 from drupelet.link import Link
 from drupelet.node import Node
+from drupelet.slots import PEER_ROW
 from drupelet.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
 from drupelet.topic import Topic
+from drupelet.window import _ROW_CHANGES
 from drupelet.wire.bloom_available import (
     BITS_PER_ID,
     HASHES,
@@ -50,8 +52,9 @@ class SwiftTopic(Topic):
         slots = node.core.slots
         shape = len(slots.states) // slots.count, slots.count
         self._states = np.frombuffer(slots.states, np.uint8).reshape(shape)
-        self._counts = np.frombuffer(slots.send_counts, np.uint8).reshape(shape)
-        self._epochs = np.frombuffer(slots._send_epochs, ">u2").reshape(shape)
+        cells = len(slots.states)
+        self._counts = np.frombuffer(slots.send_counts, np.uint8, cells).reshape(shape)
+        self._epochs = np.frombuffer(slots.send_counts, ">u2", offset=cells).reshape(shape)
         self._owed: dict[int, list[int]] | None = None
 
     def look(self, here: list[Link]) -> None:
@@ -98,7 +101,7 @@ class SwiftTopic(Topic):
         return super().take_ack(buf, at)
 
     def _owes(self) -> bool:
-        return bool(self._debts()) or any(self.core.offers.kinds)
+        return bool(self._debts()) or any(self.core.offers.kinds[: self.core.offers.count])
 
     def _settle(self, slot: int) -> bool:
         states = self.core.slots.states
@@ -136,7 +139,7 @@ class SwiftTopic(Topic):
         return False
 
     def _changes(self) -> int:
-        return sum(self.core.window.changes) & 0x3FFFFFFF
+        return sum(self.core.window.rows[_ROW_CHANGES::PEER_ROW]) & 0x3FFFFFFF
 
 
 class IdBook:

@@ -28,7 +28,7 @@ from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.link import BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK
 from drupelet.members import FAMILY_BSP
 from drupelet.profiles import PROFILE_BSP_1
-from drupelet.slots import PENDING, MessageSlots
+from drupelet.slots import MessageSlots
 from drupelet.states import HOLD
 from drupelet_tools.sim.carriers import BROKER_QUEUE_MAX, CLEAN, Rates, SimStick, Wire, mix
 from drupelet_tools.sim.device import SimNode, Spec
@@ -368,7 +368,7 @@ class World:
     def check_room(self, end: End) -> None:
         """S10: however many messages wait for parents, one slot is left for who waits for none."""
         slots = end.link.core.slots
-        waiting = sum(1 for flags in slots.flags if flags & PENDING)
+        waiting = end.link.core.graph.pending_count()
         self.oracle.checks += 1
         if waiting >= slots.count:
             raise Violation("S10", end.node.name, f"{waiting} messages wait in {waiting} slots")
