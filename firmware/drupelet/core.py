@@ -133,12 +133,6 @@ class Core:
                 return PART_INCOMING + part
         return -1
 
-    def drop_parts(self, peer: int) -> None:
-        """What came in from a peer in pieces is not waited for any more."""
-        for part in range(len(self.part_rows) // PART_ROW):
-            if self.parts[part * PART_SIZE + PART_OWNER] == peer + 1:
-                self.parts[part * PART_SIZE + PART_OWNER] = 0
-
     def use_family(self, family: int, made: "HashPort") -> None:
         """Have the hash of a family at hand; its first group brings it."""
         self._hashes[family] = made

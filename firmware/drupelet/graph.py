@@ -42,8 +42,10 @@ HEADED = DefaultClient(HEAD_PARENTS)
 _LEFT_OUT = const(1)  # a pending message has no slot yet, or no room to enter the log
 SHORT = const(2)  # something came when there was no room, and is asked for no more
 _PROMOTED = const(4)  # some message entered the log: call `promote` again
+ASK_AGAIN = const(6)  # SHORT and _PROMOTED: ask for what pending messages lack
 _PENDS = const(8)  # some slot may be pending: else there is no need to look
 _PRIVATE = const(16)  # some dependency that was met, just now, is not shared
+LACKS = const(64)  # some peer does not have any more what we asked it for
 ONCE = const(32)  # the copy that was identified last is ephemeral
 _FROM_BUFFER = const(-1)
 # What `missing` says of a message that depends on an invalid one.
@@ -205,17 +207,21 @@ class Graph(Window):
         for row in range(count):
             if not client.dependency_into(self.reader, row, self.ids):
                 return E_PEER
-            state = self._state(group)
+            state = self.state_of(group)
             if state == STATE_INVALID:
                 return _POISONED
             if state == STATE_PENDING:
                 missing += 1
                 copy(self.ids, ID_SIZE, self.ids, 0, ID_SIZE)
+        if missing and self.todo & LACKS:
+            from drupelet.absent import missing as still
+
+            missing = still(self, group, client, count)
         if self.members.flags(group) & GROUP_UNORDERED:
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
 
-    def _state(self, group: int) -> int:
+    def state_of(self, group: int) -> int:
         """The state of the dependency in `ids`; STATE_PENDING when it is not there, either."""
         id = self.ids
         slot = self.slots.find(id, 0)
@@ -239,7 +245,7 @@ class Graph(Window):
         for row in range(client.dependencies(self.reader)):
             if not client.dependency_into(self.reader, row, self.ids):
                 break
-            if self.slots.find(self.ids, 0) < 0 and self._state(group) == STATE_PENDING:
+            if self.slots.find(self.ids, 0) < 0 and self.state_of(group) == STATE_PENDING:
                 self.offers.add(self.ids, 0, peer, WANTED, epoch)
 
     # --- entering later ---

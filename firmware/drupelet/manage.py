@@ -8,11 +8,12 @@ until it is joined again. A removed peer's row is free for another one.
 """
 
 from drupelet._compat import const
+from drupelet.core import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.errors import E_STORAGE, OK
 from drupelet.flashread import STATE_PENDING
 from drupelet.limits import DEPENDENCIES_MAX, GONE_HANDLE, ID_SIZE
-from drupelet.members import FAMILY_MVDS
-from drupelet.memory import copy
+from drupelet.members import FAMILY_MVDS, INVISIBLE
+from drupelet.memory import copy, fill
 from drupelet.reader import BodyReader
 from drupelet.slots import PEER_ROW, PENDING, STICK_HOLDS, STICK_LOST
 from drupelet.states import ACK, ACKING, HOLD
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from drupelet.core import Core
     from drupelet.graph import Graph
     from drupelet.members import Members
+    from drupelet.slots import OfferPool
     from drupelet.window import Window
 
 # Kinds of `store.dismiss`.
@@ -214,16 +216,26 @@ def leave(core: "Core", group: int) -> int:
     for slot in range(slots.count):
         if slots.flags[slot] and slots.group(slot) == group:
             core.window.reset_slot(slot)
-    members.drop_group(group)
+    members.peer_numbers[members.groups_at + group] = 0
+    fill(members.group_ids, group * ID_SIZE, ID_SIZE, 0)
+    for peer in range(members.peers_max):
+        members.set_visibility(group, peer, INVISIBLE)
     core.regroup(group, None)
     # Nobody knows which offers and wishes were of this group; what matters comes again.
     for peer in range(members.peers):
-        core.offers.drop_peer(peer)
+        drop_peer(core.offers, peer)
     for slot in range(slots.count):
         if slots.flags[slot] & PENDING:
             core.graph.ask_again(slot)
     _shorten(core)
     return _settle(core)
+
+
+def drop_peer(offers: "OfferPool", peer: int) -> None:
+    """Empty all entries of a peer (row); what mattered comes again."""
+    for entry in range(offers.count):
+        if offers.peer_of(entry) == peer:
+            offers.kinds[entry] = 0
 
 
 def _shorten(core: "Core") -> None:
@@ -250,17 +262,21 @@ def remove_peer(core: "Core", peer: int) -> int:
     window.cursors[peer] = 0
     for row in range(STICK_LOST + 1):
         window.rows[peer * PEER_ROW + row] = 0
-    core.drop_parts(peer)
+    for part in range(len(core.part_rows) // PART_ROW):  # what came in from it in pieces
+        if core.parts[part * PART_SIZE + PART_OWNER] == peer + 1:
+            core.parts[part * PART_SIZE + PART_OWNER] = 0
     # It may come back in another row, and must not take our numbers for those of this one.
     core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF
-    core.members.remove_peer(peer)
+    core.members.peer_numbers[peer] = 0
+    for group in range(core.members.groups):
+        core.members.set_visibility(group, peer, INVISIBLE)
     _forget(core, peer)
     return _settle(core)
 
 
 def _forget(core: "Core", peer: int) -> None:
     """Wait for nothing of a peer (row) any more, whose view of groups has changed before."""
-    core.offers.drop_peer(peer)
+    drop_peer(core.offers, peer)
     for slot in range(core.slots.count):
         if core.slots.flags[slot] & PENDING:
             core.graph.ask_again(slot)

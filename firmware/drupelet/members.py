@@ -6,7 +6,7 @@ Numbers (1..254) come from the store and are for life; slots (0..) are this run'
 from drupelet._compat import const
 from drupelet.errors import E_CAPACITY
 from drupelet.limits import ID_SIZE
-from drupelet.memory import copy, fill, find
+from drupelet.memory import copy, find
 
 INVISIBLE = const(0)  # to this peer the group does not exist
 VISIBLE = const(1)  # messages are accepted from the peer, none are offered to it
@@ -36,7 +36,7 @@ class Members:
         # The numbers; a row for each group: what it is to each peer; then the columns of the
         # groups: their numbers, flags, families.
         self.peer_numbers = bytearray(peers_max * (1 + groups_max) + 3 * groups_max)
-        self._groups_at = peers_max * (1 + groups_max)
+        self.groups_at = peers_max * (1 + groups_max)
         self.peers_max = peers_max
         self.peers = 0
 
@@ -44,13 +44,13 @@ class Members:
         """Take a group in; returns its slot or E_CAPACITY."""
         slot = self.group_slot(number)
         if slot < 0:
-            slot = self._row(self._groups_at, self.groups, 0)  # one that was left
+            slot = self._row(self.groups_at, self.groups, 0)  # one that was left
         if slot < 0:
             if self.groups == self.groups_max():
                 return E_CAPACITY
             slot = self.groups
             self.groups += 1
-        at = self._groups_at + slot
+        at = self.groups_at + slot
         self.peer_numbers[at] = number
         self.peer_numbers[at + self.groups_max()] = flags
         self.peer_numbers[at + 2 * self.groups_max()] = family
@@ -63,21 +63,15 @@ class Members:
 
     def group_number(self, group: int) -> int:
         """The number of the group in a row; 0: there is none."""
-        return self.peer_numbers[self._groups_at + group]
+        return self.peer_numbers[self.groups_at + group]
 
     def flags(self, group: int) -> int:
         """GROUP_TELEMETRY, GROUP_UNORDERED of a row."""
-        return self.peer_numbers[self._groups_at + self.groups_max() + group]
+        return self.peer_numbers[self.groups_at + self.groups_max() + group]
 
     def family(self, group: int) -> int:
         """The family of a row."""
-        return self.peer_numbers[self._groups_at + 2 * self.groups_max() + group]
-
-    def drop_group(self, slot: int) -> None:
-        """Empty a group's row: to every peer it does not exist any more."""
-        self.peer_numbers[self._groups_at + slot] = 0
-        fill(self.group_ids, slot * ID_SIZE, ID_SIZE, 0)
-        fill(self.peer_numbers, (slot + 1) * self.peers_max, self.peers_max, INVISIBLE)
+        return self.peer_numbers[self.groups_at + 2 * self.groups_max() + group]
 
     def add_peer(self, number: int) -> int:
         """Take a peer in; returns its slot or E_CAPACITY."""
@@ -92,15 +86,9 @@ class Members:
         self.peer_numbers[slot] = number
         return slot
 
-    def remove_peer(self, slot: int) -> None:
-        """Empty a peer's row: nothing is visible to it any more."""
-        self.peer_numbers[slot] = 0
-        for group in range(self.groups):
-            self.set_visibility(group, slot, INVISIBLE)
-
     def group_slot(self, number: int) -> int:
         """The row of a group number, or -1."""
-        return self._row(self._groups_at, self.groups, number) if number else -1
+        return self._row(self.groups_at, self.groups, number) if number else -1
 
     def group_of(self, id: "bytes | bytearray | memoryview", at: int) -> int:
         """The row of a group id, or -1."""

@@ -149,6 +149,8 @@ class MicroLink:
         cell = self._step(self.core.find(buf, at), GOT_REQUEST)
         if cell >= 0:
             self.core.table[cell + 1] = 0
+        elif self.core.gone(buf, at):
+            self._note(buf, at, _OWED)  # who waits for it waits no more
 
     def on_offer(self, buf: bytearray, at: int) -> None:
         """The peer holds this message: acknowledge it, or ask for it."""

@@ -20,6 +20,7 @@ from drupelet._compat import const
 from drupelet.core import NO_BOX, Core
 from drupelet.errors import E_STORAGE, OK, CapacityError, check
 from drupelet.flashread import STATE_DELETED
+from drupelet.graph import ASK_AGAIN
 from drupelet.hashes import group_id_into
 from drupelet.limits import (
     DESCRIPTOR_SIZE_MAX,
@@ -207,6 +208,8 @@ class Node(Publisher):
         assert group_slot >= 0 and peer_slot >= 0
         before = members.visibility(group_slot, peer_slot)
         members.set_visibility(group_slot, peer_slot, visibility)
+        if visibility > before:
+            self.core.graph.todo |= ASK_AGAIN
         if visibility == SHARED and before != SHARED:
             self.core.window.show_all(peer_slot)
             if self.core.window.boot:

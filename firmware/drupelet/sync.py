@@ -17,7 +17,7 @@ from drupelet.errors import E_PEER, OK
 from drupelet.graph import ENTERED, ONCE, REFUSED, SHORT, TOO_EARLY, WAITING
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
 from drupelet.members import INVISIBLE, SHARED
-from drupelet.memory import copy
+from drupelet.memory import copy, find
 from drupelet.schedule import epochs_since
 from drupelet.slots import OFFERED, OWED, PENDING, WANTED
 from drupelet.states import (
@@ -50,6 +50,10 @@ class Exchange(Dues):
             self._holds(buf, at)
         if slot >= 0:
             self.acked(slot)
+        elif find(core.offers.ids, ID_SIZE, core.offers.count, buf, at, ID_SIZE) >= 0:
+            from drupelet.absent import acked
+
+            acked(core, self.peer, buf, at)
 
     def acked(self, slot: int) -> None:
         """The peer holds the message in a slot."""
@@ -119,6 +123,10 @@ class Exchange(Dues):
         if slot < 0:
             handle = core.store.find(buf, at)
             slot = core.window.fetch(handle, self.peer, True) if handle > 0 else -1
+            if slot == -2:
+                from drupelet.absent import requested
+
+                requested(self, handle, buf, at)
         if slot >= 0:
             self.requested(slot)
 

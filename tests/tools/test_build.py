@@ -83,7 +83,7 @@ def test_assertions_stay(tmp_path: Path) -> None:
     for call in (
         "from drupelet.schedule import Clocks; Clocks(1).begin(0, 0, 0, 0)",
         "from drupelet.slots import *; s = MessageSlots(1, 1, None); s.flags[0] = 1;"
-        "s.take(0, bytes(32), 0, 1)",
+        "s.take(0, bytes(32), 0, 1, 0)",
     ):
         done = subprocess.run(
             [*micropython_command("x64"), "-c", call],

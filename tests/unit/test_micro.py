@@ -134,6 +134,21 @@ def test_what_has_gone_is_acknowledged_and_met_but_not_taken_in_again() -> None:
     assert end.node.duplicates == 1
 
 
+def test_who_asks_for_what_has_gone_is_told_that_it_was_here() -> None:
+    """A host that comes late waits for no reading that this board has let go."""
+    end = End(messages_max=4)
+    published = []
+    for number in range(6):
+        published.append(end.publish(bytes([number])))
+        end.take()
+        end.give(ids(bsp.ACK, published[-1]))
+        end.epochs()
+    first = published[0]
+    assert end.node.find(bytearray(first), 0) < 0
+    end.give(ids(bsp.REQUEST, first, b"\7" * 32))
+    assert end.take()[bsp.ACK] == [first]
+
+
 def test_a_full_table_refuses_and_counts_and_keeps_room_for_others() -> None:
     end = End(messages_max=8)
     for number in range(6):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from drupelet.absent import entry_of
 from drupelet.blackbox import BlackBox
 from drupelet.clients import Author
 from drupelet.errors import OK
@@ -18,6 +19,7 @@ from drupelet.node import (
     VISIBLE,
     Node,
 )
+from drupelet.slots import WANTED
 from drupelet.store import FlashStore
 from drupelet.wire.recovery import Recovery
 from helpers import READINGS_CLIENT_ID, Draw, Member, Network, stamp
@@ -425,3 +427,20 @@ def test_what_is_shared_again_does_not_make_room(profile: int, mode: int) -> Non
         net.round()
     assert a.node.outstanding(a.numbers["B"]) == 0
     assert readings(40) >= 39
+
+
+def test_what_a_hidden_peer_was_asked_for_it_is_asked_again_when_it_is_shown() -> None:
+    """A wish names no group: it goes when a group is hidden, and nobody else has the parent."""
+    here, there = End(b"BBBB"), End(b"HHHH")
+    parent = bytes(range(32))
+    body = bytearray(b"\1" + parent + b"child")
+    ids = here.node.core.members.group_ids
+    there.link.on_message(ids, 0, bytearray(8), 0, body, 0, len(body))
+    assert there.node.pending_count() == 1
+    offers = there.node.core.offers
+    assert entry_of(offers, WANTED, parent, 0, 0) >= 0
+    there.node.share(there.group, there.peer, INVISIBLE)
+    assert entry_of(offers, WANTED, parent, 0) < 0
+    there.node.share(there.group, there.peer, VISIBLE)
+    there.link.turn(1000)
+    assert entry_of(offers, WANTED, parent, 0, 0) >= 0

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drupelet.limits import ID_SIZE
+from drupelet.manage import drop_peer
 from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, WANTED, MessageSlots, OfferPool
 from ram_store import RamStore
 
@@ -107,7 +108,7 @@ def test_drops() -> None:
     assert entries(pool) == {
         (0, id_of(2)): OFFERED, (1, id_of(2)): WANTED, (2, id_of(1)): OWED, (2, id_of(2)): OWED,
     }  # fmt: skip
-    pool.drop_peer(2)
+    drop_peer(pool, 2)
     assert entries(pool) == {(0, id_of(2)): OFFERED, (1, id_of(2)): WANTED}
     pool.add(id_of(3), 0, 1, OWED, 1)
     pool.kinds[pool.add(id_of(4), 0, 1, OWED, 1)] = OWED_BUNDLING

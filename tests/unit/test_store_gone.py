@@ -9,8 +9,8 @@ from drupelet.flashlog import RecordLog
 from drupelet.flashread import STATE_DELIVERED, STATE_GONE
 from drupelet.limits import FILTER_SIZE, GONE_BATCH, GONE_HANDLE, SEGMENT_SIZE, SEGMENTS_MAX
 from drupelet.link import BATCH, INTERACTIVE
-from drupelet.members import SHARED
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, SHARED
+from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet.store import FlashStore
 from helpers import Draw, Member, Network, stamp
 from unit.cut_files import CutFiles
@@ -246,3 +246,82 @@ def test_a_timestamp_that_every_peer_refuses_is_refused() -> None:
         with pytest.raises(AssertionError, match="below 2"):
             board.node.publish_begin(board.group, bad)
     assert board.node.publish(board.group, b"\0", 1, b"\x7f" + b"\xff" * 7, 0) > 0
+
+
+# --- who comes late asks for what has gone, and is told ---
+
+
+@pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1])
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+@pytest.mark.parametrize("how", ["dropped", "deleted"])
+def test_a_new_host_gets_what_the_board_still_has(profile: int, mode: int, how: str) -> None:
+    """Each reading depends on the one before, and the first of them are not there any more."""
+    draw = Draw(5)
+    family = FAMILY_MVDS if profile == PROFILE_MVDS_1 else FAMILY_BSP
+    store = SMALL if how == "dropped" else {}
+    board = Member("a", draw, family=family, **store)
+    old, new = (Member(name, draw, family=family) for name in "bc")
+    network = Network(draw, [board, old], [("a", "b")], mode=mode, profile=profile)
+    first = board.publish(b"first")
+    assert first is not None
+    network.run(lambda: first in old.log(), 40)
+    if how == "dropped":
+        roll(network, board, old, first)
+    else:
+        board.publish(b"second")
+        assert board.node.delete(board.store.find(first, 0)) == OK
+    after = Network(draw, [board, new], [("a", "c")], mode=mode, profile=profile)
+    after.now_ms = network.now_ms
+    last = board.publish(b"last", after.now_ms)
+    after.run(lambda: last in new.log(), 200)
+    assert new.node.pending_count() == 0 and first not in new.log()
+    assert [id for id in board.log() if id != first] == new.log()
+
+
+def test_a_parent_that_somebody_else_has_comes_after() -> None:
+    network, board, peer = pair()
+    first = board.publish(b"first")
+    assert first is not None
+    network.run(lambda: first in peer.log(), 40)
+    roll(network, board, peer, first)
+    new = Member("c", board.draw)
+    there = Network(board.draw, [board, new], [("a", "c")])
+    there.now_ms = network.now_ms
+    there.run(lambda: bool(new.log()), 200)
+    assert first not in new.log()
+    both = Network(board.draw, [peer, new], [("b", "c")])
+    both.now_ms = there.now_ms
+    both.run(lambda: set(peer.log()) == set(new.log()), 400)
+    assert len(new.log()) == len(set(new.log())), "each once"
+
+
+def test_what_is_not_wanted_may_be_acknowledged_by_whoever_likes() -> None:
+    network, board, peer = pair()
+    id = message_id(7)
+    peer.links["a"].on_ack(bytearray(id), 0)
+    peer.links["a"].on_request(bytearray(id), 0)
+    offers = peer.node.core.offers
+    assert not any(offers.kinds[: offers.count]), "nothing is said of what nobody knows"
+    child = b"\1" + id + b"child"
+    assert board.node.publish(board.group, child, len(child), stamp(0), 0) < 0
+    del network
+
+
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+def test_an_offer_by_prefix_of_what_has_gone_is_acknowledged_whole(mode: int) -> None:
+    """A board that is shown everything again holds what it dropped, and knows 8 bytes of it."""
+    network, board, peer = pair(PROFILE_COMPACT_1, mode)
+    first = peer.publish(b"first")
+    assert first is not None
+    network.run(lambda: first in board.log(), 80)
+    roll(network, board, peer, first)
+    peer.node.share(peer.group, peer.numbers["a"], INVISIBLE)
+    window = peer.node.core.window
+    for slot in range(peer.node.core.slots.count):
+        window.reset_slot(slot)  # who holds what is forgotten, as after a loss
+    peer.node.share(peer.group, peer.numbers["a"], SHARED)
+    window.refill(0)
+    assert peer.node.outstanding(peer.numbers["a"]) == 1
+    codec = peer.links["a"].codec
+    network.run(lambda: not peer.node.outstanding(peer.numbers["a"]), 400)
+    assert not codec.ignored and first not in board.log()

@@ -9,7 +9,8 @@ A record begins with a byte: its type in the upper 3 bits, 5 bits of flags.
 from drupelet._compat import const
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import BODY_SIZE_MAX, COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
-from drupelet.memory import copy, equal, fill, find, get_u16
+from drupelet.memory import equal, fill, get_u16
+from drupelet.slots import OFFERED
 from drupelet.states import HOLD, QUEUED
 from drupelet.wire.hello import (
     FULL,
@@ -241,38 +242,15 @@ class CompactReader(Contact):
                 link.offered(slot)
                 slots.note_number(link.peer, slot, self._number)
             else:
-                self._whole_id(link, frame, at, size)
-                link.on_offer(self._slab, 0)
-                self._note_entry(link, self._slab, self._number)
+                if self.whole_id(link, frame, at, size):
+                    link.on_offer(self._slab, 0)
+                else:
+                    link.core.offers.add(self._slab, 0, link.peer, OFFERED, link.epoch)
+                    link.attention = True
+                self.note_number(link, self._slab, self._number)
             at += size
             self._number += 1
         return at
-
-    def _whole_id(self, link: "LinkPort", frame: bytearray, at: int, size: int) -> None:
-        """Note an offered id: as it is, or as our log has it, or followed by zeros."""
-        store = link.core.store
-        fill(self._slab, 0, ID_SIZE, 0)
-        copy(self._slab, 0, frame, at, size)
-        if size == PREFIX_SIZE:
-            handle = store.find(frame, at, PREFIX_SIZE)
-            known = handle > 0 and store.load(handle) == OK
-            row = link.core.members.group_slot(store.group) if known else -1
-            if row >= 0 and link.sees(row):
-                copy(self._slab, 0, store.id, 0, ID_SIZE)
-
-    def _note_entry(self, link: "LinkPort", id: bytearray, number: int) -> None:
-        """The peer's number for an id without a slot: in its pool entry, if it has one."""
-        offers = link.core.offers
-        entry = find(offers.ids, ID_SIZE, offers.count, id, 0, ID_SIZE)
-        if entry < 0:
-            return
-        if offers.kinds[entry] and offers.peer_of(entry) == link.peer:
-            self.note_entry(entry, number)
-            return
-        for entry in range(offers.count):
-            live = offers.kinds[entry] and offers.peer_of(entry) == link.peer
-            if live and equal(offers.ids, entry * ID_SIZE, id, 0, ID_SIZE):
-                self.note_entry(entry, number)
 
     def _message(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
         if flags & MESSAGE_BASED == MESSAGE_BASED:
@@ -314,7 +292,7 @@ class CompactReader(Contact):
         if core.message_slot >= 0:
             core.slots.note_number(link.peer, core.message_slot, number)
         else:
-            self._note_entry(link, core.id, number)
+            self.note_number(link, core.id, number)
 
     # --- contacts ---
 

@@ -11,12 +11,22 @@ stands in the cell's send epoch, which is of no use there; that of an offer stan
 """
 
 from drupelet._compat import const
-from drupelet.limits import COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
-from drupelet.memory import equal, fill, find, get_u16, put_u16
+from drupelet.errors import OK
+from drupelet.limits import (
+    COMPACT_COVER_SIZE,
+    COMPACT_GROUPS_MAX,
+    GONE_HANDLE,
+    ID_PREFIX_SIZE,
+    ID_SIZE,
+)
+from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
+from drupelet.slots import OWED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
+    from drupelet.ports import LinkPort
+    from drupelet.slots import OfferPool
 
 NUMBER_MAX = const(0x7FFF)
 # More numbers than one frame can use: 1,024 B of messages of 3 B, with a body of 1, are 341.
@@ -236,6 +246,47 @@ class Numbering:
         """The peer's number for the id in an entry of the offered pool, or 0."""
         offers = self._core.offers
         return get_u16(offers.kinds, 5 * offers.count + entry * 2)
+
+    def note_number(self, link: "LinkPort", id: bytearray, number: int) -> None:
+        """The peer's number for an id without a slot: in its pool entry, if it has one."""
+        offers = link.core.offers
+        entry = find(offers.ids, ID_SIZE, offers.count, id, 0, ID_SIZE)
+        if entry < 0:
+            return
+        if offers.kinds[entry] and offers.peer_of(entry) == link.peer:
+            self.note_entry(entry, number)
+            return
+        for entry in range(offers.count):
+            live = offers.kinds[entry] and offers.peer_of(entry) == link.peer
+            if live and equal(offers.ids, entry * ID_SIZE, id, 0, ID_SIZE):
+                self.note_entry(entry, number)
+
+    def whole_id(self, link: "LinkPort", frame: bytearray, at: int, size: int) -> bool:
+        """Put an offered id into the scratch: as our log has it, or followed by zeros.
+
+        False: our log has dropped it, and an ACK needs more than the prefix: it is asked for.
+        """
+        store = link.core.store
+        fill(self._slab, 0, ID_SIZE, 0)
+        copy(self._slab, 0, frame, at, size)
+        handle = store.find(frame, at, ID_PREFIX_SIZE) if size == ID_PREFIX_SIZE else 0
+        if handle >= GONE_HANDLE:
+            return self._owed_id(link.core.offers, frame, at)
+        known = handle > 0 and store.load(handle) == OK
+        row = link.core.members.group_slot(store.group) if known else -1
+        if row >= 0 and link.sees(row):
+            copy(self._slab, 0, store.id, 0, ID_SIZE)
+        return True
+
+    def _owed_id(self, offers: "OfferPool", frame: bytearray, at: int) -> bool:
+        """The same, of a message that came whole and is acknowledged now."""
+        for entry in range(offers.count):
+            id_at = entry * ID_SIZE
+            owed = offers.kinds[entry] >= OWED
+            if owed and equal(offers.ids, id_at, frame, at, ID_PREFIX_SIZE):
+                copy(self._slab, 0, offers.ids, id_at, ID_SIZE)
+                return True
+        return False
 
     def announced(self, index: int, group: int) -> None:
         """The peer's group of this index is this one of ours (row), or none (-1)."""

@@ -32,7 +32,8 @@ FRAMES_MAX = 1e9
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 # As docs/simulator.md 1 has them; `cuts` has a command of its own, and a soak.
 KINDS = (
-    "field", "drops", "yearly", "week", "storm", "small", "sticks", "plans", "resets", "channel",
+    "field", "drops", "yearly", "week", "storm", "small", "sticks", "plans", "resets", "views",
+    "channel",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from drupelet.errors import OK
 from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
 from drupelet.limits import WAKE_STATE_SIZE_MAX
 from drupelet.link import CARRIER_STICK
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS, SHARED
+from drupelet.members import FAMILY_BSP, FAMILY_MVDS, SHARED, VISIBLE
 from drupelet.node import Node
 from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.snapshot import Snapshot
@@ -206,8 +206,9 @@ class SimNode:
         for end in self.ends:
             end.number = node.add_peer(end.peer.id)
             for group in self.groups:
-                if group.id in end.visible:
-                    node.share(group.numbers[self.name], end.number, SHARED)
+                if group.id in end.visible or group.id in end.accepts:
+                    view = SHARED if group.id in end.visible else VISIBLE
+                    node.share(group.numbers[self.name], end.number, view)
 
     def _plan(self) -> None:
         duty = self.spec.duty

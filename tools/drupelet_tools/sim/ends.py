@@ -53,9 +53,9 @@ class End:
     """One node's end of a link: its core link, and the wire that its frames leave by."""
 
     __slots__ = (
-        "accepted", "carrier", "epoch_ms", "falls_back", "keys", "link", "mode", "node", "number",
-        "other", "peer", "profile", "queue", "room", "rotation", "said", "seal", "size_max",
-        "transport", "up", "visible", "wire",
+        "accepted", "accepts", "carrier", "epoch_ms", "falls_back", "keys", "link", "mode",
+        "node", "number", "other", "peer", "profile", "queue", "room", "rotation", "said", "seal",
+        "size_max", "transport", "up", "visible", "wire",
     )  # fmt: skip
 
     link: "CoreLink"
@@ -83,7 +83,8 @@ class End:
         self.accepted: set[int] = set()  # sealed frames that were taken, as hashes
         self.up = True
         self.number = 0
-        self.visible: set[bytes] = set()
+        self.visible: set[bytes] = set()  # groups that are shared with the peer
+        self.accepts: set[bytes] = set()  # groups of which it takes what the peer has, no more
         self.queue: list[bytes] | None = None  # what a broker keeps while the peer is away
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 
 from drupelet.limits import GONE_SHARE, GONE_SPARE, INLINE_SIZE_MAX
 from drupelet.link import AUTO, BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS
+from drupelet.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, VISIBLE
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.device import Duty, Spec
@@ -87,7 +87,7 @@ def draw_plan(seed: int, kind: str = "") -> Plan:
     random = Random(f"plan {seed}")
     drawn = not kind
     kind = kind or random.choice(KINDS)
-    if kind == "field" or kind == "drops":
+    if kind in ("field", "drops", "views"):
         plan = _field(seed, random, kind)
     elif kind == "sticks":
         plan = _storm(seed, random, True)
@@ -138,7 +138,7 @@ def draw_rates(random: Random, epoch_ms: int) -> Rates:
 
 
 def _field(seed: int, random: Random, kind: str) -> Plan:
-    """`drops`: the boards' logs are small, and drop what all hold (docs/simulator.md 5)."""
+    """`drops`, `views`: the boards' logs are small, and drop what all hold (docs/simulator.md)."""
     boards = [f"b{number}" for number in range(1, 2 + random.randrange(4))]
     days = 8 + random.randrange(24)
     plan = Plan(seed, kind, days * DAY_MS, 400, save_ms=FIELD_PERIOD_MS)
@@ -157,7 +157,8 @@ def _field(seed: int, random: Random, kind: str) -> Plan:
             duty=Duty(FIELD_PERIOD_MS, random.choice((5_000, 10_000, 30_000)), deep),
             drift_ppm=random.choice((0, 0, 40, -40, 500)),
         )
-    plan.groups.append(["host", *boards])
+    # What a log drops unseen, with all that a third member would know by it, is nobody's to give.
+    plan.groups = [["host", name] for name in boards] if kind == "views" else [["host", *boards]]
     plan.family = random.choice((FAMILY_BSP, FAMILY_BSP, FAMILY_MVDS))
     for name in boards:
         serial = random.randrange(2) == 0
@@ -173,18 +174,45 @@ def _field(seed: int, random: Random, kind: str) -> Plan:
                 queue=not serial and random.randrange(2) == 0,
             )
         )
-    per_day = random.choice((6, 12, 24))
-    for name in boards:
-        for _ in range(per_day * days):
-            args = (name, 0, random.choice((12, 24, 40, 100)), 0)
-            plan.steps.append(Step(random.randrange(plan.end_ms), "publish", args))
-    for _ in range(days // 2):
-        plan.steps.append(Step(random.randrange(plan.end_ms), "publish", ("host", 0, 60, 0)))
+    _readings(plan, random, boards, days)
     (_make_room if kind == "field" else _remember)(plan)
     _line_faults(plan, random, 6)
     _power_faults(plan, random, boards, days // 4)
     _client_faults(plan, random, days)
+    if kind == "views":
+        _view_faults(plan, random, days)
+        plan.steps = [step for step in plan.steps if _may(plan, step)]
     return plan
+
+
+def _may(plan: Plan, step: Step) -> bool:
+    """Whether who publishes is a member."""
+    return step.kind != "publish" or step.args[0] in plan.groups[step.args[1]]
+
+
+def _readings(plan: Plan, random: Random, boards: list[str], days: int) -> None:
+    """What boards measure, and what the host says now and then."""
+    per_day = random.choice((6, 12, 24))
+    for number, name in enumerate(boards):
+        group = number if plan.kind == "views" else 0
+        for _ in range(per_day * days):
+            args = (name, group, random.choice((12, 24, 40, 100)), 0)
+            plan.steps.append(Step(random.randrange(plan.end_ms), "publish", args))
+    for number in range(days // 2):
+        args = ("host", number % len(plan.groups), 60, 0)
+        plan.steps.append(Step(random.randrange(plan.end_ms), "publish", args))
+
+
+def _view_faults(plan: Plan, random: Random, count: int) -> None:
+    """Boards, mostly, hide their group for up to a quarter of the run, or only accept of it."""
+    for _ in range(count):
+        at = random.randrange(plan.end_ms)
+        until = min(at + random.randrange(1, plan.end_ms // 4), plan.end_ms)
+        side = 0 if random.randrange(4) == 0 else 1
+        view = random.choice((INVISIBLE, VISIBLE))
+        number = random.randrange(len(plan.links))  # of a board, and so of its group
+        args = (number, side, number, view, until)
+        plan.steps.append(Step(at, "view", args))
 
 
 def _profile(random: Random, family: int) -> int:

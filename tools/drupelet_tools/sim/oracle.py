@@ -86,6 +86,9 @@ class Oracle:
         self.withdrawn = 0
         self.reads_frames = True  # else deliveries and reboots alone are judged
         self.resets: set[str] = set()  # whose store was lost or set back
+        self.gone: set[bytes] = set()  # dropped by full logs before all had it: not owed
+        # Who was shown all again, in `compact-1` by prefixes: what is gone is asked for its id.
+        self.shown: set[str] = set()
         self.latencies_ms: list[int] | None = None
         self._prefixes: dict[bytes, bytes] = {}  # of all messages that there ever were
         self._ledger = compact.Ledger(self._prefixes.get)
@@ -155,7 +158,7 @@ class Oracle:
         view.open[id] = None
         self._check("S5", node, id not in view.deleted, id, "deleted, and delivered again")
         for parent in message.parents:
-            if parent not in view.given and parent not in view.deleted:
+            if parent not in view.given and parent not in view.deleted | self.gone:
                 raise Violation("S1", node, f"{id.hex()[:12]} before its dependency")
         if message.invalid and view.judges and message.author != node:
             raise Violation("S12", node, f"{id.hex()[:12]} is invalid and was delivered")
@@ -281,6 +284,19 @@ class Oracle:
             if node in (here, there):
                 pace.mark += 1
 
+    def dropped(
+        self, node: str, peer: str, group: bytes, holds: Callable[[bytes], bool]
+    ) -> None:  # fmt: skip
+        """A group is shared with a peer again: what its log has dropped, nobody is owed."""
+        self.shown.update((node, peer))
+        view = self.views[node]
+        for id, message in self.messages.items():
+            had = message.group == group and (message.author == node or id in view.given)
+            if had and peer in message.needs and not holds(id):
+                self.missing -= len(message.needs)
+                message.needs.clear()
+                self.gone.add(id)
+
     def owed(self) -> int:
         """Deliveries that are to come: those of messages that some member still has."""
         if not self.resets:
@@ -296,19 +312,21 @@ class Oracle:
     # --- frames ---
 
     def left(
-        self, node: str, peer: str, frame: bytes, visible: set[bytes],
+        self, node: str, peer: str, frame: bytes, visible: set[bytes], accepts: set[bytes],
         volatile: Callable[[bytes], bool], finds: Callable[[bytes], bool],
         epoch_ms: int, falls_back: bool = False,
     ) -> None:  # fmt: skip
         """A frame leaves a node for a peer, over a carrier whose epochs are so long (0: stick).
 
+        `accepts`: groups of which it may acknowledge what it takes, and not more.
         `falls_back`: the pauses of its profile fall back from their longest (MVDS).
         """
         spoken = self._leaving(node, peer, frame) if self.reads_frames else None
         if spoken is None:
             return
         view = self.views[node]
-        self._isolation(node, peer, spoken, visible)
+        self._isolation(node, peer, (*spoken.offers, *spoken.messages), visible)
+        self._isolation(node, peer, spoken.acks, visible | accepts)
         view.told.update(spoken.acks, spoken.offers)
         for id in spoken.acks:
             self.checks += 1
@@ -322,7 +340,8 @@ class Oracle:
         for total in spoken.sums:
             self._outstanding(node, peer, total, visible, finds)
         for id in spoken.requests:
-            self._check("S5", node, id not in view.deleted, id, "deleted, and asked for again")
+            good = id not in view.deleted or node in self.shown
+            self._check("S5", node, good, id, "deleted, and asked for again")
         for id in spoken.messages:
             message = self.messages.get(id)
             if message is None:
@@ -359,8 +378,8 @@ class Oracle:
             good = id in told or id[:PREFIX_SIZE] in spoken.segments
             self._check("S4", node, good, id, f"counts as held by {peer}, which did not say so")
 
-    def _isolation(self, node: str, peer: str, spoken: Spoken, visible: set[bytes]) -> None:
-        for id in (*spoken.acks, *spoken.offers, *spoken.messages):
+    def _isolation(self, node: str, peer: str, ids: Iterable[bytes], visible: set[bytes]) -> None:
+        for id in ids:
             message = self.messages.get(id)
             self.checks += 1
             if message is not None and message.group not in visible:
@@ -382,7 +401,8 @@ class Oracle:
                 message = self.messages.get(id)
                 if message is None or message.group not in visible or message.invalid:
                     continue
-                if id not in there.given and id not in there.told and id not in view.deleted:
+                known = id in there.given or id in there.told or id in self.gone
+                if not known and id not in view.deleted:
                     raise Violation("W1", node, f"{id.hex()[:12]} is outstanding at {peer}")
             return
         # What was found once this boot is not looked for again: to look into a log is dear.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drupelet.errors import DrupeletError
-from drupelet_tools.sim import resets, visits
+from drupelet_tools.sim import resets, views, visits
 from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import SimNode
 from drupelet_tools.sim.faults import Plan, Step
@@ -193,6 +193,13 @@ class Run:
                 end.link.set_mode(mode)
                 self.world.oracle.heard(end.node.name, end.peer.name)
                 end.node.wake_by(self.world.now_ms)
+
+    def _do_view(
+        self, number: int, side: int, group: int, visibility: int, until_ms: int
+    ) -> None:  # fmt: skip
+        end = self.links[number].ends[side]
+        views.hide(self.world, end, self.groups[group], visibility)
+        self.world.at(until_ms, lambda: views.show(self.world, end, self.groups[group]))
 
     def _do_wall(self, name: str, jump_ms: int) -> None:
         self.world.nodes[name].wall_ms += jump_ms

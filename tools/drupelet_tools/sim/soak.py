@@ -22,7 +22,7 @@ from drupelet_tools.sim.seeds import plan_of, run_seed
 # plans become as many as docs/simulator.md asks for. "": drawn by the seed.
 TURNS = (
     "cuts", "week", "week", "cuts", "week", "resets", "cuts", "week", "cuts", "week",
-    "cuts", "week", "", "cuts", "week", "cuts", "week", "channel", "cuts", "week",
+    "cuts", "week", "", "cuts", "week", "cuts", "week", "channel", "cuts", "views",
 )  # fmt: skip
 # One in so many seeds is a month instead of a week.
 MONTH_EVERY = 50

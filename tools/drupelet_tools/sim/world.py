@@ -258,8 +258,8 @@ class World:
         if self._trace is not None:
             self._say("frame", node.name, end.peer.name, frame)
         self.oracle.left(
-            node.name, end.peer.name, frame, end.visible, node.volatile, node.finds,
-            end.epoch_ms, end.falls_back,
+            node.name, end.peer.name, frame, end.visible, end.accepts, node.volatile,
+            node.finds, end.epoch_ms, end.falls_back,
         )  # fmt: skip
         if node.box is not None:
             end.link.sent(len(frame) + _FRAMING_SIZE)
@@ -285,8 +285,9 @@ class World:
         self._hash.update(struct.pack("<QHH", self.now_ms, node.number, len(frame)))
         self._hash.update(frame)
         self.oracle.left(
-            node.name, end.peer.name, frame, end.visible, node.volatile, node.finds, 0
-        )
+            node.name, end.peer.name, frame, end.visible, end.accepts, node.volatile,
+            node.finds, 0,
+        )  # fmt: skip
 
     def drain(self, end: End) -> None:
         """Deliver what a broker kept of this end's frames."""
