@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from drupelet.sync import Exchange
 
 
-def entry_of(
+def _entry(
     offers: "OfferPool", kind: int, id: "bytes | bytearray | memoryview", at: int, peer: int = -1
 ) -> int:  # fmt: skip
-    """The entry of an id that is of this kind, from this peer (-1: any); -1: there is none."""
     for entry in range(offers.count):
         fits = offers.kinds[entry] == kind and (peer < 0 or offers.peer_of(entry) == peer)
         if fits and equal(offers.ids, entry * ID_SIZE, id, at, ID_SIZE):
@@ -38,16 +37,16 @@ def missing(graph: "Graph", group: int, client: "ClientPort", count: int) -> int
     waits = 0
     for row in range(count):
         there = client.dependency_into(graph.reader, row, graph.ids)
-        pending = there and graph.state_of(group) == STATE_PENDING
-        if pending and entry_of(graph.offers, ABSENT, graph.ids, 0) < 0:
+        pending = there and graph.state(group) == STATE_PENDING
+        if pending and _entry(graph.offers, ABSENT, graph.ids, 0) < 0:
             waits += 1
             copy(graph.ids, ID_SIZE, graph.ids, 0, ID_SIZE)
     return waits
 
 
 def acked(core: "Core", peer: int, id: "bytes | bytearray | memoryview", at: int) -> None:
-    """The peer acknowledges what has no slot here: we may have asked it for that."""
-    entry = entry_of(core.offers, WANTED, id, at, peer)
+    """A peer acknowledges a parent that is wanted: from it, or from somebody else."""
+    entry = _entry(core.offers, WANTED, id, at, peer)
     if entry >= 0:
         core.offers.kinds[entry] = ABSENT
         core.graph.todo |= LACKS | ASK_AGAIN

@@ -207,7 +207,7 @@ class Graph(Window):
         for row in range(count):
             if not client.dependency_into(self.reader, row, self.ids):
                 return E_PEER
-            state = self.state_of(group)
+            state = self.state(group)
             if state == STATE_INVALID:
                 return _POISONED
             if state == STATE_PENDING:
@@ -221,7 +221,7 @@ class Graph(Window):
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
 
-    def state_of(self, group: int) -> int:
+    def state(self, group: int) -> int:
         """The state of the dependency in `ids`; STATE_PENDING when it is not there, either."""
         id = self.ids
         slot = self.slots.find(id, 0)
@@ -245,7 +245,7 @@ class Graph(Window):
         for row in range(client.dependencies(self.reader)):
             if not client.dependency_into(self.reader, row, self.ids):
                 break
-            if self.slots.find(self.ids, 0) < 0 and self.state_of(group) == STATE_PENDING:
+            if self.slots.find(self.ids, 0) < 0 and self.state(group) == STATE_PENDING:
                 self.offers.add(self.ids, 0, peer, WANTED, epoch)
 
     # --- entering later ---

@@ -180,6 +180,13 @@ class OfferPool:
         if len(self.kinds) > 5 * count:
             put_u16(self.kinds, 5 * count + entry * 2, 0)
 
+    def find(self, id: "bytes | bytearray | memoryview", at: int) -> int:
+        """An entry of a parent that is wanted; -1: it is not."""
+        for entry in range(self.count):
+            if self.kinds[entry] == WANTED and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
+                return entry
+        return -1
+
     def peer_of(self, entry: int) -> int:
         """The row of the peer of an entry."""
         return self.kinds[self.count + entry]

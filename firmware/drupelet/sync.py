@@ -14,10 +14,17 @@ from drupelet.blackbox import (
 )
 from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
+from drupelet.flashread import STATE_DELETED
 from drupelet.graph import ENTERED, ONCE, REFUSED, SHORT, TOO_EARLY, WAITING
-from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
+from drupelet.limits import (
+    CONTENT_HEADER_SIZE,
+    GONE_HANDLE,
+    ID_SIZE,
+    INLINE_SIZE_MAX,
+    TIMESTAMP_SIZE,
+)
 from drupelet.members import INVISIBLE, SHARED
-from drupelet.memory import copy, find
+from drupelet.memory import copy
 from drupelet.schedule import epochs_since
 from drupelet.slots import OFFERED, OWED, PENDING, WANTED
 from drupelet.states import (
@@ -50,7 +57,7 @@ class Exchange(Dues):
             self._holds(buf, at)
         if slot >= 0:
             self.acked(slot)
-        elif find(core.offers.ids, ID_SIZE, core.offers.count, buf, at, ID_SIZE) >= 0:
+        elif core.offers.find(buf, at) >= 0:
             from drupelet.absent import acked
 
             acked(core, self.peer, buf, at)
@@ -123,7 +130,7 @@ class Exchange(Dues):
         if slot < 0:
             handle = core.store.find(buf, at)
             slot = core.window.fetch(handle, self.peer, True) if handle > 0 else -1
-            if slot == -2:
+            if handle >= GONE_HANDLE or (slot == -2 and core.store.state == STATE_DELETED):
                 from drupelet.absent import requested
 
                 requested(self, handle, buf, at)
