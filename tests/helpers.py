@@ -275,9 +275,9 @@ class Network:
         return True
 
 
-def check_causal(member):
-    """Everything in the log comes after what it depends on."""
-    seen = set()
+def check_causal(member, told=()):
+    """Everything in the log comes after what it depends on, but for what it was `told` is gone."""
+    seen = set(told)
     dependencies = member.dependencies()
     for id in member.log():
         for parent in dependencies[id]:

@@ -1,4 +1,4 @@
-"""Parents that nobody sends any more: a full log dropped them, or a client deleted them.
+"""Parents that nobody sends any more: a full log dropped them.
 
 Who asks for one gets an ACK of it instead. What depends on it then enters the log without; if it
 comes from another peer, it enters after (docs/SPEC.md 4.2). Loaded when that happens: after a
@@ -56,11 +56,14 @@ def acked(core: "Core", peer: int, id: "bytes | bytearray | memoryview", at: int
 def requested(
     link: "Exchange", handle: int, id: "bytes | bytearray | memoryview", at: int
 ) -> None:  # fmt: skip
-    """The peer asks for what it cannot have from us: it is told if we had it."""
+    """The peer asks for what our log has dropped: it is told, if it may know of it.
+
+    What a client deleted keeps its edges, and is met with silence: that was the client's will.
+    """
     core = link.core
     store = core.store
-    if store.load(handle) == OK and store.state in (STATE_GONE, STATE_DELETED):
-        group = core.members.group_slot(store.group)
-        if group >= 0 and link.sees(group) == SHARED:
-            core.offers.add(id, at, link.peer, OWED, link.epoch)
-            link.attention = True
+    there = store.load(handle) == OK and store.state in (STATE_GONE, STATE_DELETED)
+    group = core.members.group_slot(store.group) if there and not store.edges_size else -1
+    if group >= 0 and link.sees(group) == SHARED:
+        core.offers.add(id, at, link.peer, OWED, link.epoch)
+        link.attention = True

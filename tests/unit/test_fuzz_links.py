@@ -11,8 +11,17 @@ from contextlib import nullcontext
 
 import pytest
 
+from drupelet import absent
+from drupelet.core import Core
 from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.limits import BODY_FILES_MAX, BODY_SIZE_MAX, FRAME_SIZE_MAX, PART_INCOMING, PARTS_MAX
+from drupelet.limits import (
+    BODY_FILES_MAX,
+    BODY_SIZE_MAX,
+    FRAME_SIZE_MAX,
+    ID_SIZE,
+    PART_INCOMING,
+    PARTS_MAX,
+)
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -67,6 +76,7 @@ class Target:
         self.now_ms = 0
         self.frame = bytearray(FRAME_SIZE_MAX)
         self.codes = dict.fromkeys((*CODES, E_STORAGE), 0)
+        self.told: set[bytes] = set()  # parents of which the peer says that they are gone
 
     def sizes(self) -> dict[str, int]:
         """Lengths of every table that the core and the store have."""
@@ -114,6 +124,17 @@ class Target:
                 self.give(frame)
             self.poll()
 
+    def listen(self, patch: pytest.MonkeyPatch) -> None:
+        """Keep the ids of parents that are wanted, and that the peer acknowledges instead."""
+        plain = absent.acked
+
+        def acked(core: Core, peer: int, id: bytearray, at: int) -> None:
+            assert core.offers.find(id, at) >= 0, "nobody waits for it"
+            self.told.add(bytes(id[at : at + ID_SIZE]))
+            plain(core, peer, id, at)
+
+        patch.setattr(absent, "acked", acked)
+
     def check_tables(self) -> None:
         """What is free is empty, and every count is what the table holds."""
         core = self.node.core
@@ -129,7 +150,7 @@ class Target:
         assert sum(map(bool, core.offers.kinds[: core.offers.count])) <= core.offers.quota
         log = self.member.log()
         assert len(set(log)) == len(log) and set(self.own) <= set(log)
-        check_causal(self.member)
+        check_causal(self.member, self.told)
 
 
 def varint(value: int) -> bytes:
@@ -233,8 +254,9 @@ def test_frames_without_a_message_for_us_change_nothing(profile: int) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-def test_frames_with_messages_among_them(profile: int) -> None:
+def test_frames_with_messages_among_them(profile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     target = Target(profile)
+    target.listen(monkeypatch)
     group = bytes(target.node.core.members.group_ids[:32])
     ids = [bytes([n]) * 32 for n in range(1, 5)] + target.own
     frames = sound_frames(profile, group, ids)
