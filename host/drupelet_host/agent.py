@@ -15,7 +15,7 @@ from typing import Any
 
 from drupelet.errors import DrupeletError, StorageError
 from drupelet.schedule import elapsed_ms
-from drupelet_host import clock, config, family, key_actions, mailbox, stick_visit
+from drupelet_host import clock, config, family, key_actions, mailbox, status, stick_visit
 from drupelet_host.cas import FolderStore
 from drupelet_host.channels import Channels
 from drupelet_host.config import STICK_BY_REQUEST, Config, Peer
@@ -42,8 +42,6 @@ CONTACT_MS_MAX = 4000
 CONTACT_POLL_MS = 20
 # Requests about keys; the agent holds the chains, so it changes them.
 KEY_ACTIONS = {"rotate": key_actions.rotate, "revoke": key_actions.revoke}
-# A stick carries bsp-1 at once: nobody answers an offer, and its bytes cost nothing.
-STICK_STATUS = {"profile": "bsp-1", "mode": "batch", "mode_now": "batch"}
 
 
 class Agent:
@@ -90,7 +88,8 @@ class Agent:
         self._mailbox_version = -1
         self._letters_wait = True
         self._sticks_seen: dict[Path, tuple[int, ...]] = {}
-        self._stick_heard_ms: dict[bytes, int] = {}  # by the peer's id
+        said = status.last_status(config.status_path).get("peers", [])
+        self._stick_heard_ms = {row["id"]: row.get("heard_ms", 0) for row in said}
         self._delivered = 0
 
     @staticmethod
@@ -393,7 +392,7 @@ class Agent:
         except stick_visit.StickError as error:
             self.output.event("stick", str(error), path=str(path), error=str(error))
             return {"error": str(error)}
-        heard = [peer.id for peer in self.config.peers if peer.name in report.heard]
+        heard = [peer.id.hex() for peer in self.config.peers if peer.name in report.heard]
         self._stick_heard_ms |= dict.fromkeys(heard, clock.wall_ms())
         self._events()
         self.member.save(clock.now_ms())
@@ -488,44 +487,28 @@ class Agent:
 
     def _write_status(self) -> None:
         """Leave word for `drupelet status`; a disk that is full is the store's to report."""
-        path = self.config.status_path
-        part = path.with_name(path.name + ".tmp")
-        try:
-            part.write_text(json.dumps(self.status()), encoding="utf-8")
-            os.replace(part, path)
-        except OSError as error:
-            self.output.event("status", f"{path}: not written ({error.strerror})")
+        trouble = status.leave(self.config.status_path, self.status())
+        if trouble:
+            self.output.event("status", trouble)
 
     def status(self) -> dict[str, Any]:
         """What only the running agent knows."""
-        node = self.member.node
         lines = {line.peer.id: line for line in self.lines}
         peers = []
         for peer in self.config.peers:
             line = lines.get(peer.id)
+            row = status.of_peer(self.member, peer.id)
             peers.append(
                 {
-                    "id": peer.id.hex(),
+                    **row,
                     "state": line.state if line else "by stick",
                     "reason": line.reason if line else "",
-                    "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(peer.id, 0),
-                    "outstanding": node.outstanding(self.member.numbers[peer.id]),
-                    **(line.live.status() if line else STICK_STATUS),
-                    "seals": self.member.sealing.status(peer.id),
+                    "heard_ms": line.heard_ms if line else self._stick_heard_ms.get(row["id"], 0),
+                    **(line.live.status() if line else status.STICK_STATUS),
                 }
             )
         return {
-            "said_ms": clock.wall_ms(),
-            "store": self.member.mark,
-            "counters": {
-                "delivered": node.delivered,
-                "duplicates": node.duplicates,
-                "refused": node.refused,
-                "malformed": node.malformed,
-                "pending": node.pending_count(),
-                "commits": self.member.store.programs,
-            },
-            "peers": peers,
+            **status.of_member(self.member, peers),
             "topics": [
                 line.status() for line in self.topics.lines if line not in self.channels.lines
             ],
@@ -561,8 +544,10 @@ def visit_alone(config: Config, path: Path) -> dict[str, Any]:
         peers = {peer.id for peer in config.peers if peer.carrier == "stick"}
         report = stick_visit.visit(member, path, peers, take_events)
         take_events()
+        said = status.after_visit(member, config, report.heard)
         member.close(clock.now_ms())
     finally:
         member.store.close()
         member.sealing.close()
-    return report.fields
+    trouble = status.leave(config.status_path, said | {"store": member.mark})
+    return report.fields | {"problems": report.problems + [trouble] * bool(trouble)}

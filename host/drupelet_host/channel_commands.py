@@ -7,7 +7,7 @@ import typer
 
 from drupelet.errors import DrupeletError
 from drupelet_host import config, output
-from drupelet_host.commands import AsJson, Home, ask_agent, home_of, table
+from drupelet_host.commands import AsJson, Home, TextCommand, ask_agent, home_of, table
 from drupelet_host.config import Config
 
 Name = Annotated[str, typer.Argument(help="The channel's name.", show_default=False)]
@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
         help="Channels: everybody hears everybody, nobody keeps state of another.",
         no_args_is_help=True,
     )
-    channels.command("put")(put)
+    channels.command("put", cls=TextCommand)(put)
     channels.command("log")(log)
     app.add_typer(channels, name="channel")
 

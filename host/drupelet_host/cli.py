@@ -30,7 +30,17 @@ from drupelet_host import (
     private,
     toml_table,
 )
-from drupelet_host.commands import AsJson, Home, ask_agent, home_of, id_of, path, table, text_path
+from drupelet_host.commands import (
+    AsJson,
+    Home,
+    TextCommand,
+    ask_agent,
+    home_of,
+    id_of,
+    path,
+    table,
+    text_path,
+)
 from drupelet_transports.url import parse_url
 
 if TYPE_CHECKING:
@@ -99,7 +109,7 @@ def agent(
         Agent(settings, output.Output(as_json), wait, restored).run()
 
 
-@app.command()
+@app.command(cls=TextCommand)
 def put(
     text: Annotated[str | None, typer.Argument(help="The message.", show_default=False)] = None,
     file: Annotated[
@@ -126,8 +136,8 @@ def put(
         if as_json:
             output.print_json({"entry": entry, "size": len(payload), "running": running})
         else:
-            when = "the agent publishes it" if running else "published as soon as the agent runs"
-            print(f"{len(payload)} bytes accepted; {when}", flush=True)
+            who = "the agent" if running else "the next agent or stick visit"
+            print(f"{len(payload)} bytes accepted; {who} publishes it", flush=True)
     except (OSError, DrupeletError) as error:
         # Who takes this for a failure says it again.
         output.complain(f"accepted as entry {entry}, but that could not be shown: {error}")
@@ -232,7 +242,8 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
     if not view.begun:
         print("no store yet: `drupelet agent` makes one")
     if said["counters"]:
-        print("since its start: " + ", ".join(f"{n} {k}" for k, n in said["counters"].items()))
+        when = "since its start" if said["running"] else "when it ran last"
+        print(f"{when}: " + ", ".join(f"{n} {k}" for k, n in said["counters"].items()))
     rows: list[tuple[str, ...]] = []
     for peer in said["peers"]:
         heard = _ago(peer["heard_ms"])

@@ -1,6 +1,7 @@
 """What the commands share: which home, JSON or not, asking the agent, tables."""
 
 import json
+import re
 import sqlite3
 import sys
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from drupelet.errors import DrupeletError, StorageError
 from drupelet_host import config, database, mailbox, toml_table
@@ -16,6 +18,19 @@ from drupelet_host import config, database, mailbox, toml_table
 ANSWER_WAIT_S = 60.0
 # How often it looks for the answer.
 LOOK_EVERY_S = 0.05
+_NEGATIVE = re.compile(r"-\.?[0-9]")
+
+
+class TextCommand(typer.core.TyperCommand):
+    """A command whose last argument is a text, which may be a negative number: no option is."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """Have a reading of -5.2C taken for what it is."""
+        options = args[: args.index("--")] if "--" in args else args
+        at = next((at for at, word in enumerate(options) if _NEGATIVE.match(word)), None)
+        if at is not None:
+            args = [*args[:at], *args[at + 1 :], "--", args[at]]
+        return super().parse_args(ctx, args)
 
 
 def path(text: str) -> Path:

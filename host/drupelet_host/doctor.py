@@ -19,9 +19,9 @@ from drupelet_host import clock, config, control, database, private
 from drupelet_host.config import Config
 from drupelet_host.key_view import HALF_REVOKED, UNANSWERED_MANY, peer_rows
 from drupelet_host.keys import CLASS_NAMES, ID_SIZE, class_of, lost_keys
-from drupelet_host.log_view import last_status
 from drupelet_host.member import CLONES
 from drupelet_host.private import BusyError
+from drupelet_host.status import last_status
 from drupelet_transports.url import parse_url
 
 OK = "ok"

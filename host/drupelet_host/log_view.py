@@ -16,6 +16,7 @@ from drupelet.limits import BOX_HEADER_SIZE, ID_SIZE
 from drupelet_host import clock, config, database, family, mailbox
 from drupelet_host.output import payload_text
 from drupelet_host.parse import split_body
+from drupelet_host.status import last_status
 
 GROUPS = ("readings", "telemetry")
 _CLIENT_IDS = {"telemetry": TELEMETRY_CLIENT_ID, "commands": COMMANDS_CLIENT_ID}
@@ -24,14 +25,6 @@ SHORT_ID_SIZE = 4
 _BOX_MAGIC = b"DRBX"
 _MEMBER_GROUP = 1
 _MEMBER_PEER = 2
-# The tables of `status.json`, and what is read of each row.
-_STATUS_ROWS: dict[str, set[str]] = {
-    "peers": {"id", "seals"},
-    "topics": {"name", "url", "state", "reason", "told", "listeners"},
-    "channels": {"name", "url", "state", "reason", "told", "listeners"},
-    "not_learned": {"id", "reason"},
-}
-_STATUS_FEED = {"place", "reason", "pushed", "pulled"}
 
 
 @dataclass(frozen=True)
@@ -228,35 +221,6 @@ class LogView:
             }
             for peer in self.config.peers
         }
-
-
-def last_status(path: Path) -> dict[str, Any]:
-    """What the agent last said about itself; {} when no agent ran yet, or it was cut.
-
-    The same for what no agent of this release writes: it only informs, and the next one is sound.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) and _is_status(value) else {}
-
-
-def _is_status(value: dict[str, Any]) -> bool:
-    if not isinstance(value.get("said_ms", 0), int):
-        return False
-    if not isinstance(value.get("counters", {}), dict):
-        return False
-    for key, needed in _STATUS_ROWS.items():
-        rows = value.get(key, [])
-        if not isinstance(rows, list):
-            return False
-        if not all(isinstance(row, dict) and needed <= set(row) for row in rows):
-            return False
-    feed = value.get("feed")
-    if feed is not None and not (isinstance(feed, dict) and set(feed) >= _STATUS_FEED):
-        return False
-    return all(isinstance(row["seals"], dict) for row in value.get("peers", []))
 
 
 def author_of(payload: bytes) -> str:

@@ -295,20 +295,23 @@ class Member:
     def epoch(self, now_ms: int) -> None:
         """Once per epoch: close counters, move black-box segments into their group, save.
 
-        Time passes for links whose carrier is down, too: nobody polls them. What is owed to who
-        comes by stick alone is queued, so that the status tells it.
+        Time passes for links whose carrier is down, too: nobody polls them.
         """
         for link in self.node.links:
             if link.peer >= 0 and not link.visits:  # a topic has links of its own
                 link.turn(now_ms)
-        for row in range(self.node.core.members.peers):
-            self.node.core.window.refill(row)
+        self.count_owed()
         self._tell_time(now_ms)
         self.box.state(now_ms, _STATE_IDLE)
         self.drain_box()
         self._keep_contacts()
         self.save(now_ms)
         self.mark = restored.mark(self.store)
+
+    def count_owed(self) -> None:
+        """Queue what is owed to who comes by stick alone, so that the status tells it."""
+        for row in range(self.node.core.members.peers):
+            self.node.core.window.refill(row)
 
     def clones(self) -> dict[bytes, int]:
         """Peers of which more than one device was seen since the last call, with how often ever.

@@ -21,7 +21,8 @@ from drupelet.errors import StorageError
 from drupelet_host import config, database, mailbox, provision
 from drupelet_host.broker import Broker
 from drupelet_host.config import Config, Peer
-from drupelet_host.log_view import LogView, last_status
+from drupelet_host.log_view import LogView
+from drupelet_host.status import last_status
 
 COMMAND = [sys.executable, "-m", "drupelet_host"]
 # Two cores that others use too; nothing here waits for a time to pass, only for facts.

@@ -70,6 +70,16 @@ def test_init_put_log_status(tmp_path: Path) -> None:
     assert not (tmp_path / "x" / "drupelet.toml").exists()
 
 
+def test_a_reading_below_zero_is_no_option(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    texts = {("-5.2C",): 5, ("-.5", "--json"): 3, ("--", "-5"): 2, ("--", "--json"): 6}
+    for words, size in texts.items():
+        done = home.run("put", "--json", *words)
+        assert done.returncode == 0 and json.loads(done.stdout)["size"] == size
+    for words in (("--jsno",), ("-x",), ("-5", "-6")):
+        assert home.run("put", *words).returncode == 2
+
+
 def test_firmware_is_not_built_into_a_folder_without_a_name(tmp_path: Path) -> None:
     for more in ([""], [str(tmp_path / "x"), "--config", ""]):
         done = run("flash", "build", "--arch", "x86", *more)

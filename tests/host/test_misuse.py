@@ -20,10 +20,10 @@ from drupelet_host.commands import id_of
 from drupelet_host.config import ConfigError, Peer
 from drupelet_host.keys import KeysError, look
 from drupelet_host.lines import CARRIERS, Brokers, Line
-from drupelet_host.log_view import last_status
 from drupelet_host.member import Member
 from drupelet_host.output import Output
 from drupelet_host.sealing import Sealing
+from drupelet_host.status import last_status
 from drupelet_host.stick_visit import _link
 from drupelet_tools.sim.minimise import parse_spans
 from host.conftest import Home, share_keys
@@ -209,6 +209,8 @@ def test_a_long_value_is_not_told_in_full(tmp_path: Path, key: str) -> None:
         '{"peers": 5}',
         '{"peers": [5]}',
         '{"peers": [{"id": "b0000002", "seals": 3}]}',
+        '{"peers": [{"id": ["b0000002"], "seals": {}}]}',
+        '{"peers": [{"id": "b0000002", "seals": {}, "heard_ms": "x"}]}',
         '{"said_ms": "x"}',
         '{"counters": []}',
         '{"topics": [{}]}',

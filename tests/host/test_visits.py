@@ -14,6 +14,7 @@ from drupelet_host.agent import Agent, visit_alone
 from drupelet_host.cas import FolderStore
 from drupelet_host.config import Peer
 from drupelet_host.feed_root import FeedRoot
+from drupelet_host.log_view import LogView
 from drupelet_host.output import Output
 from drupelet_host.remote_log_home import open_folder
 from drupelet_transports import stick
@@ -110,6 +111,57 @@ def test_a_peer_with_another_name_is_told_of_by_that(
     path.write_text(path.read_text().replace('name = "barn"', 'name = "well"'))
     assert "error" not in agent.reload()
     assert agent.status()["peers"][0]["heard_ms"] == heard_ms, "it is the same device"
+
+
+def peer_of(home: Home) -> dict[str, Any]:
+    """What `drupelet status` says of a home's only peer."""
+    view = LogView(home.path)
+    try:
+        (peer,) = view.status()["peers"]
+    finally:
+        view.close()
+    return dict(peer)
+
+
+def test_a_visit_without_an_agent_says_how_it_stands(homes: list[Home], usb: Path) -> None:
+    a, b = homes
+    settings = config.load(a.path)
+    a.put("frost")
+    visit_alone(settings, usb)
+    assert (peer_of(a)["outstanding"], peer_of(a)["heard_ms"]) == (1, 0)
+    visit_alone(config.load(b.path), usb)
+    visit_alone(settings, usb)
+    told = peer_of(a)
+    assert told["outstanding"] == 0 and told["heard_ms"] > 0 and told["mode_now"] == "batch"
+    visit_alone(settings, usb)
+    assert peer_of(a)["heard_ms"] == told["heard_ms"], "nothing new was there"
+    agent = Agent(settings, Output(True), True)
+    assert agent.status()["peers"][0]["heard_ms"] == told["heard_ms"]
+    agent.channels.close()
+    agent.member.close(clock.now_ms())
+    agent.member.sealing.close()
+
+
+def test_who_only_visits_notices_a_store_that_was_put_back(homes: list[Home], usb: Path) -> None:
+    a, b = homes
+    a.put("before")
+    visit_alone(config.load(a.path), usb)
+    store = a.path / "store.db"
+    old = store.read_bytes()
+    a.put("after")
+    for home in (a, b):
+        visit_alone(config.load(home.path), usb)
+    store.write_bytes(old)  # the file itself stays
+    for home in (a, b, a):
+        visit_alone(config.load(home.path), usb)
+    assert [entry["text"] for entry in a.log()] == ["before", "after"], "b gives it back"
+
+
+def test_a_visit_whose_word_cannot_be_written_says_so(homes: list[Home], usb: Path) -> None:
+    path = config.load(homes[0].path).status_path
+    path.with_name(path.name + ".tmp").mkdir()
+    report = visit_alone(config.load(homes[0].path), usb)
+    assert report["safe_to_unplug"] and f"{path}: not written" in report["problems"][-1]
 
 
 def make_ill(patch: pytest.MonkeyPatch, folder: Path) -> None:
