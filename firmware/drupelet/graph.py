@@ -18,7 +18,7 @@ from drupelet.limits import ID_SIZE, SCRATCH_SIZE
 from drupelet.members import FAMILY_MVDS, GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.reader import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
-from drupelet.slots import EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_LOST, USED, WANTED
+from drupelet.slots import ABSENT, EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_LOST, USED, WANTED
 from drupelet.states import ACK, ACKING
 from drupelet.window import Window
 
@@ -207,21 +207,21 @@ class Graph(Window):
         for row in range(count):
             if not client.dependency_into(self.reader, row, self.ids):
                 return E_PEER
-            state = self.state(group)
+            state = self._state(group)
             if state == STATE_INVALID:
                 return _POISONED
-            if state == STATE_PENDING:
+            if state == STATE_PENDING and not self._absent():
                 missing += 1
                 copy(self.ids, ID_SIZE, self.ids, 0, ID_SIZE)
-        if missing and self.todo & LACKS:
-            from drupelet.absent import missing as still
-
-            missing = still(self, group, client, count)
         if self.members.flags(group) & GROUP_UNORDERED:
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
 
-    def state(self, group: int) -> int:
+    def _absent(self) -> bool:
+        """True for a dependency in `ids` that whoever was asked for it has not any more."""
+        return self.todo & LACKS != 0 and self.offers.find(self.ids, 0, ABSENT, ABSENT) >= 0
+
+    def _state(self, group: int) -> int:
         """The state of the dependency in `ids`; STATE_PENDING when it is not there, either."""
         id = self.ids
         slot = self.slots.find(id, 0)
@@ -245,7 +245,7 @@ class Graph(Window):
         for row in range(client.dependencies(self.reader)):
             if not client.dependency_into(self.reader, row, self.ids):
                 break
-            if self.slots.find(self.ids, 0) < 0 and self.state(group) == STATE_PENDING:
+            if self.slots.find(self.ids, 0) < 0 and self._state(group) == STATE_PENDING:
                 self.offers.add(self.ids, 0, peer, WANTED, epoch)
 
     # --- entering later ---

@@ -180,10 +180,14 @@ class OfferPool:
         if len(self.kinds) > 5 * count:
             put_u16(self.kinds, 5 * count + entry * 2, 0)
 
-    def find(self, id: "bytes | bytearray | memoryview", at: int) -> int:
-        """An entry of a parent that is wanted; -1: it is not."""
-        for entry in range(self.count):
-            if self.kinds[entry] == WANTED and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
+    def find(
+        self, id: "bytes | bytearray | memoryview", at: int, first: int, last: int, peer: int = -1
+    ) -> int:  # fmt: skip
+        """An entry of an id of one of these kinds, of a peer or of any; -1: there is none."""
+        begin = find(self.ids, ID_SIZE, self.count, id, at, ID_SIZE)
+        for entry in range(begin if begin >= 0 else self.count, self.count):
+            fits = first <= self.kinds[entry] <= last and (peer < 0 or self.peer_of(entry) == peer)
+            if fits and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
                 return entry
         return -1
 

@@ -14,19 +14,22 @@ from drupelet.blackbox import (
 )
 from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
-from drupelet.flashread import STATE_DELETED
-from drupelet.graph import ENTERED, ONCE, REFUSED, SHORT, TOO_EARLY, WAITING
-from drupelet.limits import (
-    CONTENT_HEADER_SIZE,
-    GONE_HANDLE,
-    ID_SIZE,
-    INLINE_SIZE_MAX,
-    TIMESTAMP_SIZE,
+from drupelet.flashread import STATE_DELETED, STATE_GONE
+from drupelet.graph import (
+    ASK_AGAIN,
+    ENTERED,
+    LACKS,
+    ONCE,
+    REFUSED,
+    SHORT,
+    TOO_EARLY,
+    WAITING,
 )
+from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy
 from drupelet.schedule import epochs_since
-from drupelet.slots import OFFERED, OWED, PENDING, WANTED
+from drupelet.slots import ABSENT, OFFERED, OWED, PENDING, WANTED
 from drupelet.states import (
     BUNDLED,
     GOT_ACK,
@@ -57,10 +60,19 @@ class Exchange(Dues):
             self._holds(buf, at)
         if slot >= 0:
             self.acked(slot)
-        elif core.offers.find(buf, at) >= 0:
-            from drupelet.absent import acked
+            return
+        entry = core.offers.find(buf, at, OFFERED, WANTED, self.peer)
+        if entry >= 0:
+            self._gone(entry)
 
-            acked(core, self.peer, buf, at)
+    def _gone(self, entry: int) -> None:
+        """The peer has not any more what it offered, or a parent that is wanted from it."""
+        core = self.core
+        wanted = core.offers.kinds[entry] == WANTED
+        core.offers.kinds[entry] = ABSENT if wanted else 0
+        if wanted:
+            core.graph.todo |= LACKS | ASK_AGAIN
+            core.promote(core.now_ms)
 
     def acked(self, slot: int) -> None:
         """The peer holds the message in a slot."""
@@ -130,12 +142,26 @@ class Exchange(Dues):
         if slot < 0:
             handle = core.store.find(buf, at)
             slot = core.window.fetch(handle, self.peer, True) if handle > 0 else -1
-            if handle >= GONE_HANDLE or (slot == -2 and core.store.state == STATE_DELETED):
-                from drupelet.absent import requested
-
-                requested(self, handle, buf, at)
+            if slot == -2:
+                self._tell_gone(handle, buf, at)
         if slot >= 0:
             self.requested(slot)
+
+    def _tell_gone(self, handle: int, buf: bytearray, at: int) -> None:
+        """The peer asks for what is not here: it is told with an ACK if our log has dropped it.
+
+        What depends on it need not wait then (docs/SPEC.md 4.2). What a client deleted keeps its
+        edges, and is met with silence: that was the client's will.
+        """
+        core = self.core
+        store = core.store
+        if store.load(handle) != OK or store.edges_size:
+            return
+        if store.state == STATE_GONE or store.state == STATE_DELETED:
+            group = core.members.group_slot(store.group)
+            if group >= 0 and self.sees(group) == SHARED:
+                core.offers.add(buf, at, self.peer, OWED, self.epoch)
+                self.attention = True
 
     def requested(self, slot: int) -> None:
         """The peer asks for the message in a slot."""

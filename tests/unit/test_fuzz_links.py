@@ -11,8 +11,6 @@ from contextlib import nullcontext
 
 import pytest
 
-from drupelet import absent
-from drupelet.core import Core
 from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.limits import (
     BODY_FILES_MAX,
@@ -34,6 +32,8 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
+from drupelet.slots import WANTED
+from drupelet.sync import Exchange
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal, stamp
 from mutations import STREAMS, mutated, no_growth
 
@@ -126,14 +126,15 @@ class Target:
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """Keep the ids of parents that are wanted, and that the peer acknowledges instead."""
-        plain = absent.acked
+        plain = Exchange._gone
 
-        def acked(core: Core, peer: int, id: bytearray, at: int) -> None:
-            assert core.offers.find(id, at) >= 0, "nobody waits for it"
-            self.told.add(bytes(id[at : at + ID_SIZE]))
-            plain(core, peer, id, at)
+        def gone(link: Exchange, entry: int) -> None:
+            offers = link.core.offers
+            if offers.kinds[entry] == WANTED:
+                self.told.add(bytes(offers.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE]))
+            plain(link, entry)
 
-        patch.setattr(absent, "acked", acked)
+        patch.setattr(Exchange, "_gone", gone)
 
     def check_tables(self) -> None:
         """What is free is empty, and every count is what the table holds."""

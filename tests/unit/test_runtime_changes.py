@@ -18,6 +18,7 @@ from drupelet.node import (
     VISIBLE,
     Node,
 )
+from drupelet.slots import WANTED
 from drupelet.store import FlashStore
 from drupelet.wire.recovery import Recovery
 from helpers import READINGS_CLIENT_ID, Draw, Member, Network, stamp
@@ -436,9 +437,9 @@ def test_what_a_hidden_peer_was_asked_for_it_is_asked_again_when_it_is_shown() -
     there.link.on_message(ids, 0, bytearray(8), 0, body, 0, len(body))
     assert there.node.pending_count() == 1
     offers = there.node.core.offers
-    assert offers.find(parent, 0) >= 0
+    assert offers.find(parent, 0, WANTED, WANTED) >= 0
     there.node.share(there.group, there.peer, INVISIBLE)
-    assert offers.find(parent, 0) < 0
+    assert offers.find(parent, 0, WANTED, WANTED) < 0
     there.node.share(there.group, there.peer, VISIBLE)
     there.link.turn(1000)
-    assert offers.find(parent, 0) >= 0
+    assert offers.find(parent, 0, WANTED, WANTED) >= 0

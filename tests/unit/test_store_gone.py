@@ -11,6 +11,7 @@ from drupelet.limits import FILTER_SIZE, GONE_BATCH, GONE_HANDLE, SEGMENT_SIZE, 
 from drupelet.link import BATCH, INTERACTIVE
 from drupelet.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, SHARED
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.slots import ABSENT
 from drupelet.store import FlashStore
 from helpers import Draw, Member, Network, stamp
 from unit.cut_files import CutFiles
@@ -293,6 +294,33 @@ def test_a_parent_that_somebody_else_has_comes_after() -> None:
     both.now_ms = there.now_ms
     both.run(lambda: set(peer.log()) == set(new.log()), 400)
     assert len(new.log()) == len(set(new.log())), "each once"
+
+
+@pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1])
+def test_what_went_after_it_was_offered_is_asked_for_no_more(profile: int) -> None:
+    """It was offered, then hidden, dropped by a full log unseen, and shown again."""
+    draw = Draw(5)
+    family = FAMILY_MVDS if profile == PROFILE_MVDS_1 else FAMILY_BSP
+    board = Member("a", draw, family=family, **SMALL)
+    peer = Member("b", draw, family=family)
+    network = Network(draw, [board, peer], [("a", "b")], mode=INTERACTIVE, profile=profile)
+    first = board.publish(b"first")
+    assert first is not None
+    there = network.lines["b", "a"]
+    plain = there.send
+    there.send = lambda _frame, _size: None
+    offers = peer.node.core.offers
+    network.run(lambda: any(offers.kinds[: offers.count]), 40)
+    board.node.share(board.group, board.numbers["b"], INVISIBLE)
+    for number in range(200):
+        board.publish(b"%03d" % number + bytes(50), network.now_ms)
+        board.consume()
+        board.node.save(network.now_ms)
+    assert first not in board.log()
+    there.send = plain
+    board.node.share(board.group, board.numbers["b"], SHARED)
+    network.run(lambda: board.log() == peer.log(), 400)
+    network.run(lambda: set(offers.kinds[: offers.count]) <= {0, ABSENT}, 40)
 
 
 def test_what_is_not_wanted_may_be_acknowledged_by_whoever_likes() -> None:

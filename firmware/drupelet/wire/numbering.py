@@ -20,7 +20,7 @@ from drupelet.limits import (
     ID_SIZE,
 )
 from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
-from drupelet.slots import OWED
+from drupelet.slots import OFFERED, OWED, OWED_BUNDLING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -249,17 +249,9 @@ class Numbering:
 
     def note_number(self, link: "LinkPort", id: bytearray, number: int) -> None:
         """The peer's number for an id without a slot: in its pool entry, if it has one."""
-        offers = link.core.offers
-        entry = find(offers.ids, ID_SIZE, offers.count, id, 0, ID_SIZE)
-        if entry < 0:
-            return
-        if offers.kinds[entry] and offers.peer_of(entry) == link.peer:
+        entry = link.core.offers.find(id, 0, OFFERED, OWED_BUNDLING, link.peer)
+        if entry >= 0:
             self.note_entry(entry, number)
-            return
-        for entry in range(offers.count):
-            live = offers.kinds[entry] and offers.peer_of(entry) == link.peer
-            if live and equal(offers.ids, entry * ID_SIZE, id, 0, ID_SIZE):
-                self.note_entry(entry, number)
 
     def whole_id(self, link: "LinkPort", frame: bytearray, at: int, size: int) -> bool:
         """Put an offered id into the scratch: as our log has it, or followed by zeros.
