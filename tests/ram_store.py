@@ -26,6 +26,7 @@ class RamStore:
         self.settled = [0] * 8
         self.rows = {}
         self.handles = {}  # id -> handle
+        self.absent_ids = set()
         self.order = []
         self.parts = {}
         self.members = {}
@@ -161,6 +162,13 @@ class RamStore:
 
     def next_kept(self, handle):  # noqa: ARG002 - a port's
         return 0
+
+    def note(self, id, at):
+        self.absent_ids.add(bytes(id[at : at + 32]))
+        return OK
+
+    def noted(self, id, at):
+        return bytes(id[at : at + 32]) in self.absent_ids
 
     def dropped(self, group):  # noqa: ARG002 - a port's
         return 0

@@ -27,7 +27,7 @@ from drupelet.node import (
 )
 from drupelet.store import FlashStore
 from drupelet.wire import bsp1
-from drupelet_host import database, store_sqlite
+from drupelet_host import database, room_sqlite, store_sqlite
 from drupelet_tools.telemetry import codes
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -241,7 +241,8 @@ def test_spec_gives_the_clients_and_the_database() -> None:
         assert id.hex() in section("1")
     assert database._SCHEMA.strip() in section("8")
     states = re.findall(r"^\| (\d) \| (\w+)", section("8"), re.M)
-    known = named(flashread, "STATE_") | named(store_sqlite, "_STATE_")
+    known = named(flashread, "STATE_")
+    known |= named(store_sqlite, "_STATE_") | named(room_sqlite, "_STATE_")
     assert sorted(known.values()) == [int(number) for number, _ in states]
     assert [word for _, word in states][:5] == [
         name.lower() for name in sorted(known, key=known.__getitem__)

@@ -2,8 +2,10 @@
 
 Without them a message that was dropped would be unknown: what depends on it would wait for ever,
 and a late copy would be delivered again. Kept is the beginning of an id and its group's number.
+Beside them stand parents that never came, for whoever was asked for them has them no more.
 
-    record   tag: FLAG_INVALID for what was not valid, else 0 | rows
+    record   tag | rows
+    tag      0, or FLAG_INVALID for what was not valid; 1 for what never came
     row      id [8] | group number u8
 
 Records of the log go first: what is said here of a message that is still there does not count.
@@ -16,6 +18,7 @@ from drupelet.flashsegments import RECORD_EXTRA
 from drupelet.limits import GONE_HANDLE, GONE_SHARE, GONE_SPARE, ID_PREFIX_SIZE
 from drupelet.memory import copy, fill, find
 
+_NEVER_CAME = const(1)
 _ROW = const(9)
 _BATCH_SIZE = const(63)  # rows in a record: as many as a scratch takes
 _TRIES = const(3)  # the ring is full, the flash is, and once more
@@ -91,7 +94,9 @@ class GoneLog(RecordLog):
         self.read_into(handle, 4 + column, self.scratch, 0, size - column)
         return size // _ROW
 
-    def note(self, id: bytearray, at: int, group: int, tag: int) -> None:
+    def note(
+        self, id: "bytes | bytearray | memoryview", at: int, group: int, tag: int
+    ) -> None:  # fmt: skip
         """Keep an id; `write_noted` makes it durable."""
         if self._size == _BATCH_SIZE or tag != self._tag:
             self._write()
@@ -136,14 +141,18 @@ class GoneLog(RecordLog):
             for at in range(0, size, _ROW):
                 self._filter.add(self._batch, at, 0)
 
-    def find(self, id: "bytes | bytearray | memoryview", at: int, left: bytearray) -> int:
+    def find(
+        self, id: "bytes | bytearray | memoryview", at: int, left: bytearray, tag: int = 0
+    ) -> int:  # fmt: skip
         """A handle that tells tag and group of an id that is here, or 0.
 
-        `left`: a bit for each number of a group whose ids do not count.
+        `left`: a bit for each number of a group whose ids do not count. `tag`: 1 for what never
+        came, else all the others.
         """
         handle = self.step(0) if self._filter.has(id, at, 0) else 0
         while handle:
-            row = find(self.scratch, _ROW, self._read(handle, 0), id, at, ID_PREFIX_SIZE)
+            rows = self._read(handle, 0) if (self.tag == _NEVER_CAME) == tag else 0
+            row = find(self.scratch, _ROW, rows, id, at, ID_PREFIX_SIZE)
             group = self.scratch[row * _ROW + ID_PREFIX_SIZE] if row >= 0 else 0
             if row >= 0 and not left[group >> 3] & 1 << (group & 7):
                 return GONE_HANDLE + (self.tag << 8) + group

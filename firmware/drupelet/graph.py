@@ -10,6 +10,7 @@ from drupelet._compat import const
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.flashread import (
     STATE_DELIVERED,
+    STATE_GONE,
     STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
@@ -18,7 +19,7 @@ from drupelet.limits import ID_SIZE, SCRATCH_SIZE
 from drupelet.members import FAMILY_MVDS, GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.reader import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
-from drupelet.slots import ABSENT, EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_LOST, USED, WANTED
+from drupelet.slots import EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_LOST, USED, WANTED
 from drupelet.states import ACK, ACKING
 from drupelet.window import Window
 
@@ -45,7 +46,6 @@ _PROMOTED = const(4)  # some message entered the log: call `promote` again
 ASK_AGAIN = const(6)  # SHORT and _PROMOTED: ask for what pending messages lack
 _PENDS = const(8)  # some slot may be pending: else there is no need to look
 _PRIVATE = const(16)  # some dependency that was met, just now, is not shared
-LACKS = const(64)  # some peer does not have any more what we asked it for
 ONCE = const(32)  # the copy that was identified last is ephemeral
 _FROM_BUFFER = const(-1)
 # What `missing` says of a message that depends on an invalid one.
@@ -210,16 +210,12 @@ class Graph(Window):
             state = self._state(group)
             if state == STATE_INVALID:
                 return _POISONED
-            if state == STATE_PENDING and not self._absent():
+            if state == STATE_PENDING:
                 missing += 1
                 copy(self.ids, ID_SIZE, self.ids, 0, ID_SIZE)
         if self.members.flags(group) & GROUP_UNORDERED:
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
-
-    def _absent(self) -> bool:
-        """True for a dependency in `ids` that whoever was asked for it has not any more."""
-        return self.todo & LACKS != 0 and self.offers.find(self.ids, 0, ABSENT, ABSENT) >= 0
 
     def _state(self, group: int) -> int:
         """The state of the dependency in `ids`; STATE_PENDING when it is not there, either."""
@@ -229,7 +225,9 @@ class Graph(Window):
             met = self.slots.group(slot) == group and not self.slots.flags[slot] & PENDING
             return STATE_DELIVERED if met else STATE_PENDING
         handle = self.store.find(id, 0)
-        if handle <= 0 or self.store.load(handle) != OK:
+        if handle <= 0:
+            return STATE_GONE if self.store.noted(id, 0) else STATE_PENDING
+        if self.store.load(handle) != OK:
             return STATE_PENDING
         if self.store.group != self.members.group_number(group):
             return STATE_PENDING

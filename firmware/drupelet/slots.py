@@ -24,9 +24,8 @@ CLIMBED = const(16)  # and its own parents are marked, too
 OFFERED = const(1)  # the peer offered it, we do not hold it and have not asked for it
 REQUESTED = const(2)  # offered and asked for; MVDS asks until it comes
 WANTED = const(3)  # a parent that we miss: asked for by id until it comes
-ABSENT = const(4)  # a parent that we miss, and the peer does not have any more
-OWED = const(5)  # an acknowledgement for a message that has no slot
-OWED_BUNDLING = const(6)  # the same, written into the bundle that is being made
+OWED = const(4)  # an acknowledgement for a message that has no slot
+OWED_BUNDLING = const(5)  # the same, written into the bundle that is being made
 # A parent that did not come after so many requests may be forgotten for an offer.
 _WANTED_SENDS = const(8)
 
@@ -158,9 +157,8 @@ class OfferPool:
         for entry in range(self.count):
             before = self.kinds[entry] if self.peer_of(entry) == peer else 0
             if before and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
-                # An offer of what was asked for already changes nothing; nor does a want of what
-                # the peer has not any more.
-                if before > WANTED if kind == OFFERED else kind != WANTED or before != ABSENT:
+                # An offer of what was asked for already changes nothing.
+                if kind != OFFERED or before > WANTED:
                     self.kinds[entry] = kind
                 return entry
         entry = self._room(peer, kind, epoch)
@@ -216,7 +214,7 @@ class OfferPool:
                 age = (epoch - self.send_epoch(entry)) & 0xFFFF
                 if before == WANTED:
                     stays = self.send_count(entry) < _WANTED_SENDS
-                elif before <= ABSENT:
+                elif before <= REQUESTED:
                     stays = kind == OFFERED and not age
                 else:
                     stays = kind != WANTED or full
@@ -246,7 +244,7 @@ class OfferPool:
         for entry in range(self.count):
             kind = self.kinds[entry]
             size = 8 if kind == OFFERED else ID_SIZE
-            if 0 < kind <= ABSENT and equal(self.ids, entry * ID_SIZE, id, at, size):
+            if 0 < kind <= WANTED and equal(self.ids, entry * ID_SIZE, id, at, size):
                 self.kinds[entry] = 0
 
     def send_count(self, entry: int) -> int:

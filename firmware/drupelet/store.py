@@ -51,6 +51,7 @@ from drupelet.limits import (
 )
 from drupelet.memory import copy, get_u32_le, put_u16_le, put_u32_le
 
+_NEVER_CAME = const(1)  # a tag of `flashgone`
 _TRIES = const(4)
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
@@ -216,6 +217,15 @@ class FlashStore(Shelf):
         self._set_row(self._pending, handle, 0)
         self._move_body(place, entered)
         return entered
+
+    def note(self, id: "bytes | bytearray | memoryview", at: int) -> int:
+        """Remember that nobody has a message any more, should it not come after all; a code."""
+        self._gone.note(id, at, 0, _NEVER_CAME)
+        return self._gone.write_noted()
+
+    def noted(self, id: "bytes | bytearray | memoryview", at: int) -> bool:
+        """True for a message of which `note` said that nobody has it any more."""
+        return self._gone.find(id, at, self._left, _NEVER_CAME) != 0
 
     def entomb(
         self, handle: int, edges: "bytes | bytearray | memoryview", size: int, missing: int = 0

@@ -18,7 +18,6 @@ from drupelet.flashread import STATE_DELETED, STATE_GONE
 from drupelet.graph import (
     ASK_AGAIN,
     ENTERED,
-    LACKS,
     ONCE,
     REFUSED,
     SHORT,
@@ -29,7 +28,7 @@ from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMES
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy
 from drupelet.schedule import epochs_since
-from drupelet.slots import ABSENT, OFFERED, OWED, PENDING, WANTED
+from drupelet.slots import OFFERED, OWED, PENDING, REQUESTED, WANTED
 from drupelet.states import (
     BUNDLED,
     GOT_ACK,
@@ -63,15 +62,18 @@ class Exchange(Dues):
             return
         entry = core.offers.find(buf, at, OFFERED, WANTED, self.peer)
         if entry >= 0:
-            self._gone(entry)
+            wanted = core.offers.kinds[entry] == WANTED
+            core.offers.kinds[entry] = 0
+            if wanted:
+                self._gone(buf, at)
 
-    def _gone(self, entry: int) -> None:
-        """The peer has not any more what it offered, or a parent that is wanted from it."""
+    def _gone(self, buf: bytearray, at: int) -> None:
+        """A parent that is wanted from the peer is not there any more (docs/SPEC.md 4.2)."""
         core = self.core
-        wanted = core.offers.kinds[entry] == WANTED
-        core.offers.kinds[entry] = ABSENT if wanted else 0
-        if wanted:
-            core.graph.todo |= LACKS | ASK_AGAIN
+        if core.offers.find(buf, at, OFFERED, REQUESTED) < 0:  # nobody else is about to send it
+            core.offers.drop_id(buf, at)
+            core.store.note(buf, at)
+            core.graph.todo |= ASK_AGAIN
             core.promote(core.now_ms)
 
     def acked(self, slot: int) -> None:
@@ -120,48 +122,44 @@ class Exchange(Dues):
         """True when a part of this message is here and the peer is told how much."""
         return False
 
-    def _holds(self, id: bytearray, at: int) -> bool:
-        """True for a message of the log, or deleted from it, whose group the peer sees."""
+    def _known(self, id: bytearray, at: int) -> int:
+        """The handle of what is or was in our log, if the peer sees its group; else 0."""
         store = self.core.store
         handle = store.find(id, at)
         if handle <= 0 or store.load(handle) != OK:
-            return False
+            return 0
         group = self.core.members.group_slot(store.group)
-        if group < 0 or self.sees(group) == INVISIBLE:
-            return False
-        if store.missing:
+        return handle if group >= 0 and self.sees(group) != INVISIBLE else 0
+
+    def _holds(self, id: bytearray, at: int) -> bool:
+        """True for a message of the log, or deleted from it, whose group the peer sees."""
+        handle = self._known(id, at)
+        if handle and self.core.store.missing:
             from drupelet.manage import held
 
             held(self.core, self.peer, handle)
-        return True
+        return handle != 0
 
     def on_request(self, buf: bytearray, at: int) -> None:
-        """The peer asks for this message; an unknown or unshared one is met with silence."""
-        core = self.core
-        slot = core.slots.find(buf, at)
-        if slot < 0:
-            handle = core.store.find(buf, at)
-            slot = core.window.fetch(handle, self.peer, True) if handle > 0 else -1
-            if slot == -2:
-                self._tell_gone(handle, buf, at)
-        if slot >= 0:
-            self.requested(slot)
+        """The peer asks for this message; an unknown or unshared one is met with silence.
 
-    def _tell_gone(self, handle: int, buf: bytearray, at: int) -> None:
-        """The peer asks for what is not here: it is told with an ACK if our log has dropped it.
-
-        What depends on it need not wait then (docs/SPEC.md 4.2). What a client deleted keeps its
-        edges, and is met with silence: that was the client's will.
+        What our log has dropped, or what never came to us, for nobody has it any more, is told
+        with an ACK (docs/SPEC.md 4.2). What a client deleted keeps its edges: that was its will.
         """
         core = self.core
         store = core.store
-        if store.load(handle) != OK or store.edges_size:
-            return
-        if store.state == STATE_GONE or store.state == STATE_DELETED:
-            group = core.members.group_slot(store.group)
-            if group >= 0 and self.sees(group) == SHARED:
+        slot = core.slots.find(buf, at)
+        if slot < 0:
+            handle = self._known(buf, at)
+            slot = core.window.fetch(handle, self.peer, True) if handle else -1
+            gone = not handle and store.noted(buf, at)
+            if slot == -2 and not store.edges_size:
+                gone = store.state == STATE_GONE or store.state == STATE_DELETED
+            if gone:
                 core.offers.add(buf, at, self.peer, OWED, self.epoch)
                 self.attention = True
+        if slot >= 0:
+            self.requested(slot)
 
     def requested(self, slot: int) -> None:
         """The peer asks for the message in a slot."""

@@ -3,6 +3,8 @@
 import sqlite3
 
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.limits import ID_SIZE
+from drupelet.ports import Buffer
 from drupelet_host.parts_sqlite import SqliteParts
 
 # Removed in one go when the store is full, so that a full store does not pay per message.
@@ -27,7 +29,9 @@ _RECLAIM = (
 )
 _NOTE_GONE = "INSERT OR REPLACE INTO gone (id, member_group, state) VALUES (?, ?, ?)"
 _FORGET_GONE = "DELETE FROM gone WHERE entry <= (SELECT max(entry) FROM gone) - ?"
-
+# In the table `gone` only: it never was in the log.
+_STATE_ABSENT = 9
+_IS_ABSENT = "SELECT 1 FROM gone WHERE id = ? AND state = ?"
 _KEEP = "UPDATE log SET size = ? WHERE handle = ? AND state IN (3, 7) AND size != 0"
 _NEXT_KEPT = (
     "SELECT handle FROM log WHERE handle > ? AND state IN (3, 7) AND size != 0"
@@ -60,6 +64,9 @@ class SqliteRoom(SqliteParts):
         raise NotImplementedError
 
     def _fail(self, error: sqlite3.Error) -> int:
+        raise NotImplementedError
+
+    def _row(self, statement: str, *values: object) -> tuple[int, ...] | None:
         raise NotImplementedError
 
     def _recount(self, connection: sqlite3.Connection) -> None:
@@ -109,6 +116,16 @@ class SqliteRoom(SqliteParts):
             if self.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value) < 0:
                 return E_STORAGE
         return OK if gone else E_CAPACITY
+
+    def note(self, id: Buffer, at: int) -> int:
+        """Remember that nobody has a message any more, should it not come after all; a code."""
+        known = bytes(id[at : at + ID_SIZE])
+        return min(OK, self.write(_NOTE_GONE, known, 0, _STATE_ABSENT))
+
+    def noted(self, id: Buffer, at: int) -> bool:
+        """True for a message of which `note` said that nobody has it any more."""
+        known = bytes(id[at : at + ID_SIZE])
+        return self._row(_IS_ABSENT, known, _STATE_ABSENT) is not None
 
     def dropped(self, group: int) -> int:
         """How many messages of our own in a group went to make room."""

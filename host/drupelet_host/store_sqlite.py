@@ -365,7 +365,9 @@ class SqliteStore(SqliteRoom):
         row = self._row("SELECT handle FROM log WHERE id BETWEEN ? AND ?", *ends)
         if row:
             return row[0]
-        row = self._row("SELECT member_group, state FROM gone WHERE id BETWEEN ? AND ?", *ends)
+        row = self._row(
+            "SELECT member_group, state FROM gone WHERE id BETWEEN ? AND ? AND member_group", *ends
+        )
         if row is None:
             return 0
         self.id[:] = ends[0]

@@ -101,6 +101,24 @@ def test_a_deletion_stays_until_all_are_known_to_have_the_message(small: Bench) 
     assert small.state(small.store.find(message_id(1), 0)) == STATE_GONE
 
 
+def test_what_nobody_has_any_more_may_come_after_all(small: Bench) -> None:
+    there, id = small.put(1, b"one"), message_id(7)
+    assert not small.store.noted(id, 0)
+    assert small.store.note(id, 0) == OK
+    small.durable()
+    assert small.store.noted(b"." + id, 1) and not small.store.noted(message_id(1), 0)
+    assert small.store.find(id, 0) == 0 == small.store.find(id, 0, 8), "it never was here"
+    assert small.store.find(message_id(1), 0) == there
+    late = small.put(7, b"late")
+    assert small.store.find(id, 0) == late > there and small.body(late) == b"late"
+    small.store.settled_handle = 1 << 29
+    for number in range(1000, 1080):
+        assert small.put_as(number, STATE_DELIVERED, bytes(60)) > 0
+    for _ in range(2):
+        assert small.state(small.store.find(id, 0)) == STATE_GONE, "it was here and made room"
+        small.durable()
+
+
 def test_messages_of_our_own_that_made_room_are_counted(small: Bench) -> None:
     group = small.store.member(GROUP, message_id(70), 0, 32)
     for number in range(120):

@@ -16,7 +16,7 @@ from drupelet.limits import (
     BODY_FILES_MAX,
     BODY_SIZE_MAX,
     FRAME_SIZE_MAX,
-    ID_SIZE,
+    ID_PREFIX_SIZE,
     PART_INCOMING,
     PARTS_MAX,
 )
@@ -32,7 +32,6 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from drupelet.slots import WANTED
 from drupelet.sync import Exchange
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal, stamp
 from mutations import STREAMS, mutated, no_growth
@@ -76,7 +75,7 @@ class Target:
         self.now_ms = 0
         self.frame = bytearray(FRAME_SIZE_MAX)
         self.codes = dict.fromkeys((*CODES, E_STORAGE), 0)
-        self.told: set[bytes] = set()  # parents of which the peer says that they are gone
+        self.told: set[bytes] = set()  # so begin parents that the peer has no more
 
     def sizes(self) -> dict[str, int]:
         """Lengths of every table that the core and the store have."""
@@ -128,11 +127,9 @@ class Target:
         """Keep the ids of parents that are wanted, and that the peer acknowledges instead."""
         plain = Exchange._gone
 
-        def gone(link: Exchange, entry: int) -> None:
-            offers = link.core.offers
-            if offers.kinds[entry] == WANTED:
-                self.told.add(bytes(offers.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE]))
-            plain(link, entry)
+        def gone(link: Exchange, buf: bytearray, at: int) -> None:
+            self.told.add(bytes(buf[at : at + ID_PREFIX_SIZE]))
+            plain(link, buf, at)
 
         patch.setattr(Exchange, "_gone", gone)
 
@@ -151,7 +148,8 @@ class Target:
         assert sum(map(bool, core.offers.kinds[: core.offers.count])) <= core.offers.quota
         log = self.member.log()
         assert len(set(log)) == len(log) and set(self.own) <= set(log)
-        check_causal(self.member, self.told)
+        parents = [parent for row in self.member.dependencies().values() for parent in row]
+        check_causal(self.member, [id for id in parents if id[:ID_PREFIX_SIZE] in self.told])
 
 
 def varint(value: int) -> bytes:

@@ -7,7 +7,7 @@ millions of states of a world are made of a few thousand states of its nodes.
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_INVALID
+from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_GONE, STATE_INVALID
 from drupelet.limits import WAIT_MS_MAX
 from drupelet.link import CARRIER_SERIAL, Link
 from drupelet.members import (
@@ -394,7 +394,7 @@ class Machine:
         """The client takes in every event; what it has seen and what it will never forget."""
         seen = local.seen
         node = self.node
-        absent = self.post.mask(self.store.content, (STATE_DELETED,))
+        absent = self.post.mask(self.store.content, (STATE_DELETED, STATE_GONE))
         while node.next_event():
             handle = node.event_handle
             self.store.load(handle)

@@ -11,6 +11,7 @@ from drupelet.errors import E_STORAGE, OK
 from drupelet.flashread import (
     STATE_DELETED,
     STATE_DELIVERED,
+    STATE_GONE,
     STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
@@ -198,9 +199,22 @@ class LedgerStore:
         """The handle of an id, or of one that begins so; 0: there is none."""
         wanted = bytes(id[at : at + size])
         for handle, row in self.rows.items():
-            if row[0][:size] == wanted:
+            if row[0][:size] == wanted and row[3] != STATE_GONE:
                 return handle
         return 0
+
+    def note(self, id: Buffer, at: int) -> int:
+        """Remember that nobody has a message any more."""
+        self._writes()
+        self.newest += 1
+        key = bytes(id[at : at + 32])
+        self.rows[self.newest] = (key, 0, 0, STATE_GONE, False, b"", b"", b"")
+        return OK
+
+    def noted(self, id: Buffer, at: int) -> bool:
+        """True for a message of which `note` said that nobody has it any more."""
+        key = bytes(id[at : at + 32])
+        return any(row[0] == key and row[3] == STATE_GONE for row in self.rows.values())
 
     def load(self, handle: int) -> int:
         """Set the fields to those of a message; OK or E_STORAGE."""

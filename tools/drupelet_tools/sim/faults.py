@@ -157,8 +157,9 @@ def _field(seed: int, random: Random, kind: str) -> Plan:
             duty=Duty(FIELD_PERIOD_MS, random.choice((5_000, 10_000, 30_000)), deep),
             drift_ppm=random.choice((0, 0, 40, -40, 500)),
         )
-    # What a log drops unseen, with all that a third member would know by it, is nobody's to give.
-    plan.groups = [["host", name] for name in boards] if kind == "views" else [["host", *boards]]
+    plan.groups = [["host", *boards]]
+    if kind == "views" and random.randrange(2):
+        plan.groups = [["host", name] for name in boards]
     plan.family = random.choice((FAMILY_BSP, FAMILY_BSP, FAMILY_MVDS))
     for name in boards:
         serial = random.randrange(2) == 0
@@ -194,7 +195,7 @@ def _readings(plan: Plan, random: Random, boards: list[str], days: int) -> None:
     """What boards measure, and what the host says now and then."""
     per_day = random.choice((6, 12, 24))
     for number, name in enumerate(boards):
-        group = number if plan.kind == "views" else 0
+        group = number % len(plan.groups)
         for _ in range(per_day * days):
             args = (name, group, random.choice((12, 24, 40, 100)), 0)
             plan.steps.append(Step(random.randrange(plan.end_ms), "publish", args))
@@ -210,8 +211,8 @@ def _view_faults(plan: Plan, random: Random, count: int) -> None:
         until = min(at + random.randrange(1, plan.end_ms // 4), plan.end_ms)
         side = 0 if random.randrange(4) == 0 else 1
         view = random.choice((INVISIBLE, VISIBLE))
-        number = random.randrange(len(plan.links))  # of a board, and so of its group
-        args = (number, side, number, view, until)
+        number = random.randrange(len(plan.links))  # of a board
+        args = (number, side, number % len(plan.groups), view, until)
         plan.steps.append(Step(at, "view", args))
 
 

@@ -332,7 +332,8 @@ class Oracle:
             self.checks += 1
             if volatile(id):
                 raise Violation("S3", node, f"{id.hex()[:12]} acknowledged before it is durable")
-            if id in self.messages and id not in view.given and id not in view.had:
+            ours = id in view.given or id in view.had
+            if id in self.messages and not ours and id not in self.gone:
                 self._check("S3", node, finds(id), id, "acknowledged, and never came")
             view.held[id] = None
             if len(view.held) > HELD_MAX:
