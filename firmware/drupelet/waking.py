@@ -6,7 +6,7 @@ Boards let this go when it is done: code is heap.
 from drupelet.errors import OK
 from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import GENERATIONS_APART, GONE_HANDLE
-from drupelet.members import SHARED
+from drupelet.members import SHARED, VISIBLE
 from drupelet.memory import get_u16, get_u32
 from drupelet.slots import OWED, PEER_ROW, STICK_LOST, STICK_OUT
 from drupelet.states import ACK, HOLD, REQUEST
@@ -95,8 +95,9 @@ def _restore_rows(window: "Window", saved: bytearray, peers: int, at: int, size:
         for row in range(peers if group >= 0 else 0):
             peer = window.members.peer_slot(saved[STATE_HEAD_SIZE + row * STATE_PEER_SIZE])
             if peer >= 0 and saved[at + row // 8] & 1 << row % 8:
-                if flags & REQUEST and window.members.visibility(group, peer) != SHARED:
-                    continue  # it asked for what is not shared with it any more
+                sight = window.members.visibility(group, peer)
+                if sight < (SHARED if flags & REQUEST else VISIBLE):
+                    continue  # it asked for, or sent, what it may not know of any more
                 if slot >= 0:
                     window.set_state(slot, peer, flags if flags & REQUEST else flags | HOLD)
                 elif flags == ACK:

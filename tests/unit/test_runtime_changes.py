@@ -21,7 +21,7 @@ from drupelet.node import (
 from drupelet.slots import WANTED
 from drupelet.store import FlashStore
 from drupelet.wire.recovery import Recovery
-from helpers import READINGS_CLIENT_ID, Draw, Member, Network, stamp
+from helpers import EPOCH_MS, READINGS_CLIENT_ID, Draw, Member, Network, frames, stamp
 
 FRAMES_MAX = 80
 
@@ -443,3 +443,28 @@ def test_what_a_hidden_peer_was_asked_for_it_is_asked_again_when_it_is_shown() -
     there.node.share(there.group, there.peer, VISIBLE)
     there.link.turn(1000)
     assert offers.find(parent, 0, WANTED, WANTED) >= 0
+
+
+@pytest.mark.parametrize("visibility", [INVISIBLE, VISIBLE])
+def test_what_a_hidden_peer_sent_is_not_acknowledged_after_a_reboot(visibility: int) -> None:
+    """The saved state is older than the configuration, or the group was hidden without a save."""
+    draw = Draw(7)
+    a, b = Member("A", draw), Member("B", draw)
+    net = Network(draw, [a, b], [("A", "B")])
+    id = a.publish(b"reading")
+    assert id is not None
+    net.now_ms += 2 * EPOCH_MS
+    for frame in frames(net, "A", "B"):
+        b.links["A"].receive(bytearray(frame), len(frame), net.now_ms)
+    assert b.log() == [id]
+    b.node.save(net.now_ms)
+    b.add = lambda name: b.numbers.__setitem__(name, b.node.add_peer(name.encode() + b"___"))
+    b.start()
+    b.node.share(b.group, b.numbers["A"], visibility)
+    b.boot(net.now_ms)
+    net.connect(b)
+    said = b""
+    for _ in range(20):
+        net.now_ms += EPOCH_MS
+        said += b"".join(frames(net, "B", "A"))
+    assert (id in said) == (visibility == VISIBLE)

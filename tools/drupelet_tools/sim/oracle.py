@@ -89,6 +89,7 @@ class Oracle:
         self.gone: set[bytes] = set()  # dropped by full logs before all had it: not owed
         # Who was shown all again, in `compact-1` by prefixes: what is gone is asked for its id.
         self.shown: set[str] = set()
+        self.sent: dict[tuple[str, str], set[bytes]] = {}  # messages, by who to whom
         self.latencies_ms: list[int] | None = None
         self._prefixes: dict[bytes, bytes] = {}  # of all messages that there ever were
         self._ledger = compact.Ledger(self._prefixes.get)
@@ -343,6 +344,7 @@ class Oracle:
         for id in spoken.requests:
             good = id not in view.deleted or node in self.shown
             self._check("S5", node, good, id, "deleted, and asked for again")
+        self.sent.setdefault((node, peer), set()).update(spoken.messages)
         for id in spoken.messages:
             message = self.messages.get(id)
             if message is None:
@@ -374,7 +376,8 @@ class Oracle:
     def learned(self, node: str, peer: str, frame: bytes, ids: Iterable[bytes]) -> None:
         """S4: since this frame came, a node counts these as held by the peer."""
         spoken = self.arrives(node, peer, frame) or Spoken()
-        told = {*spoken.acks, *spoken.offers, *spoken.messages}
+        # What it sent before may have waited for its parents outside of the slots.
+        told = {*spoken.acks, *spoken.offers, *self.sent.get((peer, node), ())}
         for id in ids:
             good = id in told or id[:PREFIX_SIZE] in spoken.segments
             self._check("S4", node, good, id, f"counts as held by {peer}, which did not say so")
