@@ -165,7 +165,7 @@ class RamStore:
 
     def note(self, id, at):
         self.absent_ids.add(bytes(id[at : at + 32]))
-        return OK
+        return True
 
     def noted(self, id, at):
         return bytes(id[at : at + 32]) in self.absent_ids

@@ -46,6 +46,7 @@ _PROMOTED = const(4)  # some message entered the log: call `promote` again
 ASK_AGAIN = const(6)  # SHORT and _PROMOTED: ask for what pending messages lack
 _PENDS = const(8)  # some slot may be pending: else there is no need to look
 _PRIVATE = const(16)  # some dependency that was met, just now, is not shared
+_NOTED = const(64)  # some dependency that was met, just now, never came
 ONCE = const(32)  # the copy that was identified last is ephemeral
 _FROM_BUFFER = const(-1)
 # What `missing` says of a message that depends on an invalid one.
@@ -130,6 +131,10 @@ class Graph(Window):
             return WAITING
         if verdict == SHARE:
             self.slot = self.admit(id, 0, handle, group, source, False)
+        if source and self.todo & _NOTED:
+            from drupelet.absent import ask_once
+
+            ask_once(self, group, source)
         if self.slot >= 0 and self.todo & ONCE:
             self.slots.flags[self.slot] |= EPHEMERAL
         self._enter(self.slot, handle, group, verdict)
@@ -203,11 +208,11 @@ class Graph(Window):
         client = self.finder(group, self.reader)
         count = client.dependencies(self.reader)
         missing = 0
-        self.todo &= ~_PRIVATE
+        self.todo &= ~(_PRIVATE | _NOTED)
         for row in range(count):
             if not client.dependency_into(self.reader, row, self.ids):
                 return E_PEER
-            state = self._state(group)
+            state = self.state(group)
             if state == STATE_INVALID:
                 return _POISONED
             if state == STATE_PENDING:
@@ -217,7 +222,7 @@ class Graph(Window):
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
 
-    def _state(self, group: int) -> int:
+    def state(self, group: int) -> int:
         """The state of the dependency in `ids`; STATE_PENDING when it is not there, either."""
         id = self.ids
         slot = self.slots.find(id, 0)
@@ -225,8 +230,11 @@ class Graph(Window):
             met = self.slots.group(slot) == group and not self.slots.flags[slot] & PENDING
             return STATE_DELIVERED if met else STATE_PENDING
         handle = self.store.find(id, 0)
+        if handle <= 0 and self.store.noted(id, 0):
+            self.todo |= _NOTED
+            return STATE_GONE
         if handle <= 0:
-            return STATE_GONE if self.store.noted(id, 0) else STATE_PENDING
+            return STATE_PENDING
         if self.store.load(handle) != OK:
             return STATE_PENDING
         if self.store.group != self.members.group_number(group):
@@ -243,8 +251,9 @@ class Graph(Window):
         for row in range(client.dependencies(self.reader)):
             if not client.dependency_into(self.reader, row, self.ids):
                 break
-            if self.slots.find(self.ids, 0) < 0 and self._state(group) == STATE_PENDING:
-                self.offers.add(self.ids, 0, peer, WANTED, epoch)
+            lacks = self.slots.find(self.ids, 0) < 0 and self.state(group) == STATE_PENDING
+            if lacks and self.offers.add(self.ids, 0, peer, WANTED, epoch) < 0:
+                self.todo |= SHORT
 
     # --- entering later ---
 

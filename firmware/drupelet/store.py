@@ -218,10 +218,13 @@ class FlashStore(Shelf):
         self._move_body(place, entered)
         return entered
 
-    def note(self, id: "bytes | bytearray | memoryview", at: int) -> int:
-        """Remember that nobody has a message any more, should it not come after all; a code."""
+    def note(self, id: "bytes | bytearray | memoryview", at: int) -> bool:
+        """Remember that nobody has a message any more, should it not come after all.
+
+        False when there is no room for that.
+        """
         self._gone.note(id, at, 0, _NEVER_CAME)
-        return self._gone.write_noted()
+        return self._gone.write_noted() == OK and self.noted(id, at)
 
     def noted(self, id: "bytes | bytearray | memoryview", at: int) -> bool:
         """True for a message of which `note` said that nobody has it any more."""

@@ -16,7 +16,6 @@ from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
 from drupelet.flashread import STATE_DELETED, STATE_GONE
 from drupelet.graph import (
-    ASK_AGAIN,
     ENTERED,
     ONCE,
     REFUSED,
@@ -28,7 +27,7 @@ from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMES
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy
 from drupelet.schedule import epochs_since
-from drupelet.slots import OFFERED, OWED, PENDING, REQUESTED, WANTED
+from drupelet.slots import OFFERED, OWED, PENDING, WANTED
 from drupelet.states import (
     BUNDLED,
     GOT_ACK,
@@ -61,20 +60,12 @@ class Exchange(Dues):
             self.acked(slot)
             return
         entry = core.offers.find(buf, at, OFFERED, WANTED, self.peer)
-        if entry >= 0:
-            wanted = core.offers.kinds[entry] == WANTED
-            core.offers.kinds[entry] = 0
-            if wanted:
-                self._gone(buf, at)
+        if entry >= 0 and core.offers.kinds[entry] == WANTED:
+            from drupelet.absent import gone
 
-    def _gone(self, buf: bytearray, at: int) -> None:
-        """A parent that is wanted from the peer is not there any more (docs/SPEC.md 4.2)."""
-        core = self.core
-        if core.offers.find(buf, at, OFFERED, REQUESTED) < 0:  # nobody else is about to send it
-            core.offers.drop_id(buf, at)
-            core.store.note(buf, at)
-            core.graph.todo |= ASK_AGAIN
-            core.promote(core.now_ms)
+            gone(core, entry)
+        elif entry >= 0:
+            core.offers.kinds[entry] = 0
 
     def acked(self, slot: int) -> None:
         """The peer holds the message in a slot."""
@@ -152,7 +143,7 @@ class Exchange(Dues):
         if slot < 0:
             handle = self._known(buf, at)
             slot = core.window.fetch(handle, self.peer, True) if handle else -1
-            gone = not handle and store.noted(buf, at)
+            gone = not handle and core.members.shares(self.peer) != 0 and store.noted(buf, at)
             if slot == -2 and not store.edges_size:
                 gone = store.state == STATE_GONE or store.state == STATE_DELETED
             if gone:

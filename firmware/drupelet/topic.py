@@ -160,20 +160,19 @@ class Topic:
     def on_ack(self, buf: bytearray, at: int) -> None:
         """The speaker holds this message: who lacks it may ask for it."""
         core = self.core
-        self._speaker.on_ack(buf, at)
-        if core.slots.find(buf, at) < 0 and core.store.find(buf, at) <= 0:
-            self._speaker.on_offer(buf, at)
+        lacks = core.slots.find(buf, at) < 0 and core.store.find(buf, at) <= 0
+        (self._speaker.on_offer if lacks else self._speaker.on_ack)(buf, at)
 
     def on_offer(self, buf: bytearray, at: int) -> None:
         """As on a link."""
         self._speaker.on_offer(buf, at)
 
     def on_request(self, buf: bytearray, at: int) -> None:
-        """The speaker asks all who hold a message: its author answers, others after a while.
-
-        Who hears the answer in the meantime keeps still: it counts as a send of its own.
-        """
+        """The speaker asks all: the author answers, others after a while if they hear nothing."""
         self._speaker.on_request(buf, at)
+        owed = self.core.offers.find(buf, at, OWED, OWED, self._speaker.peer)
+        if owed >= 0:
+            self.core.offers.kinds[owed] = 0  # an ACK means here that we hold it
         slot = self.core.slots.find(buf, at)
         if slot >= 0:
             wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX if self._is_theirs(slot) else 0

@@ -27,7 +27,15 @@ class TextCommand(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
         """Have a reading of -5.2C taken for what it is."""
         options = args[: args.index("--")] if "--" in args else args
-        at = next((at for at, word in enumerate(options) if _NEGATIVE.match(word)), None)
+        takes = [name for option in self.params if not getattr(option, "is_flag", False)
+                 for name in option.opts if name[:1] == "-"]  # fmt: skip
+        at = next(
+            (
+                at for at, word in enumerate(options)
+                if _NEGATIVE.match(word) and (not at or options[at - 1] not in takes)
+            ),
+            None,
+        )  # fmt: skip
         if at is not None:
             args = [*args[:at], *args[at + 1 :], "--", args[at]]
         return super().parse_args(ctx, args)

@@ -42,7 +42,7 @@ def mark(store: SqliteStore) -> dict[str, int]:
 def _last_mark(path: Path) -> dict[str, int]:
     try:
         said: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     found = said.get("store") if isinstance(said, dict) else None
     if not isinstance(found, dict) or not all(isinstance(n, int) for n in found.values()):

@@ -31,6 +31,7 @@ _NOTE_GONE = "INSERT OR REPLACE INTO gone (id, member_group, state) VALUES (?, ?
 _FORGET_GONE = "DELETE FROM gone WHERE entry <= (SELECT max(entry) FROM gone) - ?"
 # In the table `gone` only: it never was in the log.
 _STATE_ABSENT = 9
+_NOTE_ABSENT = "INSERT OR IGNORE INTO gone (id, member_group, state) VALUES (?, 0, ?)"
 _IS_ABSENT = "SELECT 1 FROM gone WHERE id = ? AND state = ?"
 _KEEP = "UPDATE log SET size = ? WHERE handle = ? AND state IN (3, 7) AND size != 0"
 _NEXT_KEPT = (
@@ -117,10 +118,12 @@ class SqliteRoom(SqliteParts):
                 return E_STORAGE
         return OK if gone else E_CAPACITY
 
-    def note(self, id: Buffer, at: int) -> int:
-        """Remember that nobody has a message any more, should it not come after all; a code."""
+    def note(self, id: Buffer, at: int) -> bool:
+        """Remember that nobody has a message any more, should it not come after all."""
         known = bytes(id[at : at + ID_SIZE])
-        return min(OK, self.write(_NOTE_GONE, known, 0, _STATE_ABSENT))
+        self.write(_NOTE_ABSENT, known, _STATE_ABSENT)
+        self.write(_FORGET_GONE, self.messages_max * GONE_SHARE)
+        return self.noted(id, at)
 
     def noted(self, id: Buffer, at: int) -> bool:
         """True for a message of which `note` said that nobody has it any more."""

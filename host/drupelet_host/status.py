@@ -15,14 +15,27 @@ if TYPE_CHECKING:
     from drupelet_host.config import Config
     from drupelet_host.member import Member
 
-# The tables of `status.json`, and what is read of each row.
-_STATUS_ROWS: dict[str, set[str]] = {
-    "peers": {"id", "seals"},
-    "topics": {"name", "url", "state", "reason", "told", "listeners"},
-    "channels": {"name", "url", "state", "reason", "told", "listeners"},
-    "not_learned": {"id", "reason"},
+# The tables of `status.json`, and what is read of each row; the rest may lack.
+_SHARED: dict[str, type] = {
+    "name": str,
+    "url": str,
+    "state": str,
+    "reason": str,
+    "told": list,
+    "listeners": list,
 }
-_STATUS_FEED = {"place", "reason", "pushed", "pulled"}
+_STATUS_ROWS: dict[str, dict[str, type]] = {
+    "peers": {"id": str, "seals": dict},
+    "topics": _SHARED,
+    "channels": _SHARED,
+    "not_learned": {"id": str, "reason": str},
+}
+_PEER_MAY: dict[str, type] = {
+    "state": str, "reason": str, "profile": str, "mode": str, "mode_now": str, "recovering": bool,
+    "heard_ms": int, "outstanding": int, "duplicates": int, "round_trip_ms": int,
+}  # fmt: skip
+_STATUS_FEED: dict[str, type] = {"place": str, "reason": str, "pushed": int, "pulled": int}
+_NUMBER_MAX = 1 << 53
 # A stick carries bsp-1 at once: nobody answers an offer, and its bytes cost nothing.
 STICK_STATUS = {"profile": "bsp-1", "mode": "batch", "mode_now": "batch"}
 
@@ -39,25 +52,38 @@ def last_status(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) and _is_status(value) else {}
 
 
+def _fits(row: Any, needed: dict[str, type]) -> bool:  # noqa: ANN401 - whatever JSON has
+    if not isinstance(row, dict):
+        return False
+    for name, kind in needed.items():
+        value = row.get(name)
+        if not isinstance(value, kind):
+            return False
+        if isinstance(value, int) and not 0 <= value < _NUMBER_MAX:
+            return False
+    return True
+
+
+def _is_peer(row: dict[str, Any]) -> bool:
+    may = {name: kind for name, kind in _PEER_MAY.items() if row.get(name) is not None}
+    seals = row["seals"]
+    return (
+        _fits(row, may)
+        and _fits(seals, dict.fromkeys(seals, dict))
+        and all(isinstance(number, int) for seal in seals.values() for number in seal.values())
+    )
+
+
 def _is_status(value: dict[str, Any]) -> bool:
-    if not isinstance(value.get("said_ms", 0), int):
-        return False
-    if not isinstance(value.get("counters", {}), dict):
-        return False
-    for key, needed in _STATUS_ROWS.items():
-        rows = value.get(key, [])
-        if not isinstance(rows, list):
-            return False
-        if not all(isinstance(row, dict) and needed <= set(row) for row in rows):
-            return False
+    tables = {name: value.get(name, []) for name in _STATUS_ROWS}
     feed = value.get("feed")
-    if feed is not None and not (isinstance(feed, dict) and set(feed) >= _STATUS_FEED):
-        return False
-    return all(
-        isinstance(row["id"], str)
-        and isinstance(row["seals"], dict)
-        and isinstance(row.get("heard_ms", 0), int)
-        for row in value.get("peers", [])
+    head = {"said_ms": value.get("said_ms", 0), "counters": value.get("counters", {})}
+    return (
+        _fits(head, {"said_ms": int, "counters": dict})
+        and _fits(tables, dict.fromkeys(tables, list))
+        and all(_fits(row, _STATUS_ROWS[name]) for name in tables for row in tables[name])
+        and all(map(_is_peer, tables["peers"]))
+        and (feed is None or _fits(feed, _STATUS_FEED))
     )
 
 

@@ -70,12 +70,16 @@ def test_init_put_log_status(tmp_path: Path) -> None:
     assert not (tmp_path / "x" / "drupelet.toml").exists()
 
 
-def test_a_reading_below_zero_is_no_option(make_home: MakeHome) -> None:
+def test_a_reading_below_zero_is_no_option(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("a", A)
     texts = {("-5.2C",): 5, ("-.5", "--json"): 3, ("--", "-5"): 2, ("--", "--json"): 6}
     for words, size in texts.items():
         done = home.run("put", "--json", *words)
         assert done.returncode == 0 and json.loads(done.stdout)["size"] == size
+    file = tmp_path / "-1.txt"
+    file.write_text("from a file")
+    done = home.run("put", "--json", "--file", "-1.txt", cwd=tmp_path)
+    assert json.loads(done.stdout)["size"] == 11, done.stderr
     for words in (("--jsno",), ("-x",), ("-5", "-6")):
         assert home.run("put", *words).returncode == 2
 

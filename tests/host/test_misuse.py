@@ -211,6 +211,11 @@ def test_a_long_value_is_not_told_in_full(tmp_path: Path, key: str) -> None:
         '{"peers": [{"id": "b0000002", "seals": 3}]}',
         '{"peers": [{"id": ["b0000002"], "seals": {}}]}',
         '{"peers": [{"id": "b0000002", "seals": {}, "heard_ms": "x"}]}',
+        '{"peers": [{"id": "b0000002", "seals": {}, "heard_ms": 1%s}]}' % ("0" * 400),
+        '{"peers": [{"id": "b0000002", "seals": {}, "mode": [], "profile": 5}]}',
+        '{"peers": [{"id": "b0000002", "seals": {"x": 1, "refused": "a"}}]}',
+        '{"topics": [{"name": "", "url": "", "state": "", "reason": "", "told": 5,'
+        ' "listeners": []}]}',
         '{"said_ms": "x"}',
         '{"counters": []}',
         '{"topics": [{}]}',

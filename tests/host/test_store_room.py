@@ -104,7 +104,7 @@ def test_a_deletion_stays_until_all_are_known_to_have_the_message(small: Bench) 
 def test_what_nobody_has_any_more_may_come_after_all(small: Bench) -> None:
     there, id = small.put(1, b"one"), message_id(7)
     assert not small.store.noted(id, 0)
-    assert small.store.note(id, 0) == OK
+    assert small.store.note(id, 0)
     small.durable()
     assert small.store.noted(b"." + id, 1) and not small.store.noted(message_id(1), 0)
     assert small.store.find(id, 0) == 0 == small.store.find(id, 0, 8), "it never was here"

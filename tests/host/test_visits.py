@@ -157,6 +157,12 @@ def test_who_only_visits_notices_a_store_that_was_put_back(homes: list[Home], us
     assert [entry["text"] for entry in a.log()] == ["before", "after"], "b gives it back"
 
 
+def test_a_word_that_is_damaged_keeps_no_visit_waiting(homes: list[Home], usb: Path) -> None:
+    settings = config.load(homes[0].path)
+    settings.status_path.write_text('{"store":' + "[" * 200_000)
+    assert visit_alone(settings, usb)["safe_to_unplug"]
+
+
 def test_a_visit_whose_word_cannot_be_written_says_so(homes: list[Home], usb: Path) -> None:
     path = config.load(homes[0].path).status_path
     path.with_name(path.name + ".tmp").mkdir()

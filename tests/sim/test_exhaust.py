@@ -142,7 +142,7 @@ def hears_nothing_twice(link: Exchange, id: bytearray, at: int) -> bool:
     return link.core.slots.find(id, at) >= 0 or link.core.store.find(id, at) > 0
 
 
-old_state = Graph._state
+old_state = Graph.state
 old_message_due = Link.message_due
 old_walk = waking._walk
 old_pack = Window.pack
@@ -166,7 +166,7 @@ BUGS: dict[str, tuple[str, object, str, object, set[str]]] = {
         "bsp-interactive-chain", Graph, "missing", lambda *_: 0, {"S1"},
     ),
     "an invalid parent counts as delivered": (
-        "bsp-interactive-invalid", Graph, "_state", poison_is_harmless, {"S1", "S12"},
+        "bsp-interactive-invalid", Graph, "state", poison_is_harmless, {"S1", "S12"},
     ),
     "no back-off": ("mvds-batch-both", Link, "_wait", lambda *_: 0, {"S8"}),
     "never sent again": ("bsp-batch-one", Link, "message_due", sends_once, {"L1", "L2"}),

@@ -11,12 +11,15 @@ from contextlib import nullcontext
 
 import pytest
 
+from drupelet import absent
+from drupelet.core import Core
 from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.limits import (
     BODY_FILES_MAX,
     BODY_SIZE_MAX,
     FRAME_SIZE_MAX,
     ID_PREFIX_SIZE,
+    ID_SIZE,
     PART_INCOMING,
     PARTS_MAX,
 )
@@ -32,7 +35,6 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from drupelet.sync import Exchange
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal, stamp
 from mutations import STREAMS, mutated, no_growth
 
@@ -125,13 +127,14 @@ class Target:
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
         """Keep the ids of parents that are wanted, and that the peer acknowledges instead."""
-        plain = Exchange._gone
+        plain = absent.gone
 
-        def gone(link: Exchange, buf: bytearray, at: int) -> None:
-            self.told.add(bytes(buf[at : at + ID_PREFIX_SIZE]))
-            plain(link, buf, at)
+        def gone(core: Core, entry: int) -> None:
+            at = entry * ID_SIZE
+            self.told.add(bytes(core.offers.ids[at : at + ID_PREFIX_SIZE]))
+            plain(core, entry)
 
-        patch.setattr(Exchange, "_gone", gone)
+        patch.setattr(absent, "gone", gone)
 
     def check_tables(self) -> None:
         """What is free is empty, and every count is what the table holds."""

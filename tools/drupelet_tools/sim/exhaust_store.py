@@ -203,13 +203,13 @@ class LedgerStore:
                 return handle
         return 0
 
-    def note(self, id: Buffer, at: int) -> int:
+    def note(self, id: Buffer, at: int) -> bool:
         """Remember that nobody has a message any more."""
         self._writes()
         self.newest += 1
         key = bytes(id[at : at + 32])
         self.rows[self.newest] = (key, 0, 0, STATE_GONE, False, b"", b"", b"")
-        return OK
+        return True
 
     def noted(self, id: Buffer, at: int) -> bool:
         """True for a message of which `note` said that nobody has it any more."""

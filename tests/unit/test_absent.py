@@ -1,0 +1,226 @@
+"""Parents that nobody has any more (SPEC 4.2): nothing is lost by it, and silence follows."""
+
+import random
+
+import pytest
+
+from drupelet.clients import READINGS_CLIENT_ID
+from drupelet.errors import OK
+from drupelet.files import RamFiles
+from drupelet.link import INTERACTIVE
+from drupelet.members import GROUP_UNORDERED, INVISIBLE, SHARED
+from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.slots import OFFERED, WANTED
+from drupelet.store import FlashStore
+from helpers import Draw, Member, Network, stamp
+from unit import test_topic
+from unit.test_store_gone import SMALL
+
+
+def let_go(member: Member, id: bytes) -> None:
+    """As what makes room: the id stays, and nothing else."""
+    slot = member.node.core.slots.find(id, 0)
+    if slot >= 0:
+        member.node.core.window.reset_slot(slot)
+    assert member.store.entomb(member.store.find(id, 0), b"", 0) == OK
+
+
+def after(member: Member, parent: bytes, text: bytes, now_ms: int) -> None:
+    """A message of the member that depends on one it need not have."""
+    body = b"\1" + parent + text
+    assert member.node.publish(member.group, body, len(body), stamp(now_ms), now_ms) > 0
+
+
+def told() -> tuple[Draw, Member, Member, Member, bytes, int]:
+    """b let `first` go, which d has; c was told so. Who, the id, and when."""
+    draw = Draw(5)
+    b, d, c = (Member(name, draw) for name in "bdc")
+    old = Network(draw, [b, d], [("b", "d")])
+    first, second = b.publish(b"first"), b.publish(b"second")
+    assert first is not None and second is not None
+    old.run(lambda: second in d.log(), 80)
+    let_go(b, first)
+    new = Network(draw, [b, c], [("b", "c")])
+    new.now_ms = old.now_ms
+    new.run(lambda: second in c.log(), 200)
+    assert c.store.noted(first, 0)
+    return draw, b, c, d, first, new.now_ms
+
+
+def frames_of(network: Network, rounds: int) -> int:
+    """How many frames leave in so many rounds."""
+    before = sum(line.sent for line in network.lines.values())
+    for _ in range(rounds):
+        network.round()
+    return sum(line.sent for line in network.lines.values()) - before
+
+
+def test_who_sends_a_child_is_asked_for_the_parent_once() -> None:
+    """It thinks that we have that: we lost our store, and another peer was faster."""
+    draw = Draw(5)
+    b, c, d = Member("b", draw, **SMALL), Member("c", draw), Member("d", draw)
+    net = Network(draw, [b, c, d], [("b", "c"), ("b", "d"), ("c", "d")])
+    zero, first = b.publish(b"zero"), b.publish(b"first")
+    assert zero is not None and first is not None
+    net.run(lambda: first in c.log() and first in d.log(), 80)
+    for number in range(200):
+        if first not in b.log():
+            break
+        assert b.publish(b"%03d" % number + bytes(50), net.now_ms)
+        if number % 5 == 0:
+            net.run(lambda: not any(b.node.outstanding(b.numbers[x]) for x in "cd"), 80)
+            b.node.save(net.now_ms)
+    net.run(lambda: not any(m.node.outstanding(x) for m in (b, c, d) for x in m.numbers.values()),
+            400)  # fmt: skip
+    for line in (net.lines["b", "d"], net.lines["d", "b"]):
+        line.send = lambda _frame, _size: None
+    c.files = RamFiles(1 << 22)
+    c.start()
+    c.boot(net.now_ms)
+    net.connect(c)
+    after(b, first, b"of b", net.now_ms)
+    after(d, first, b"of d", net.now_ms)
+    net.run(lambda: {zero, first} <= set(c.log()), 200)
+    for _ in range(80):
+        net.round()
+    assert frames_of(net, 400) <= 4
+
+
+def test_who_left_and_joined_again_gets_what_was_noted() -> None:
+    draw, _, c, d, first, now_ms = told()
+    net = Network(draw, [d, c], [("d", "c")])
+    net.now_ms = now_ms
+    net.run(lambda: set(c.log()) == set(d.log()), 400)
+    net.run(lambda: not c.node.outstanding(c.numbers["d"]), 400)
+    c.node.leave(c.group)
+    c.group = c.node.join(READINGS_CLIENT_ID, b"test")
+    c.node.share(c.group, c.numbers["d"], SHARED)
+    after(d, d.log()[-1], b"after", net.now_ms)
+    net.run(lambda: first in c.log(), 400)
+
+
+def test_who_does_not_see_the_group_is_not_told() -> None:
+    draw, _, c, _, first, now_ms = told()
+    other = Member("x", draw)
+    net = Network(draw, [other, c], [("x", "c")])
+    net.now_ms = now_ms
+    c.node.share(c.group, c.numbers["x"], INVISIBLE)
+    for _ in range(40):
+        net.round()
+    sent: list[bytes] = []
+    net.lines["c", "x"].send = lambda frame, size: sent.append(bytes(frame[:size]))
+    c.links["x"].on_request(bytearray(first), 0)
+    for _ in range(40):
+        net.round()
+    assert not any(first in frame for frame in sent)
+
+
+class TwoGroups(Member):
+    """A member with a second group; at b a message of that may depend on one of the first."""
+
+    def add(self, name: str) -> None:
+        super().add(name)  # type: ignore[no-untyped-call]
+        flags = GROUP_UNORDERED if self.name == "b" else 0
+        self.second = self.node.join(READINGS_CLIENT_ID, b"two", flags)
+        self.node.share(self.second, self.numbers[name], SHARED)
+
+
+def test_a_parent_in_another_group_is_not_noted_and_costs_nothing() -> None:
+    draw = Draw(5)
+    a, b = TwoGroups("a", draw), TwoGroups("b", draw)
+    net = Network(draw, [a, b], [("a", "b")])
+    first = b.publish(b"first")
+    assert first is not None
+    net.run(lambda: first in a.log(), 40)
+    for member in (a, b):
+        let_go(member, first)
+    body = b"\1" + first + b"child"
+    assert b.node.publish(b.second, body, len(body), stamp(0), net.now_ms) > 0
+    for _ in range(200):
+        net.round()
+    programs = a.store.programs
+    assert frames_of(net, 400) <= 4 and a.store.programs == programs
+    assert not a.store.noted(first, 0) and a.node.pending_count() == 1
+
+
+@pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1])
+def test_what_another_peer_may_send_is_waited_for_and_not_for_ever(profile: int) -> None:
+    draw, b, c, d, first, now_ms = told()
+    late = Member("e", draw)
+    net = Network(draw, [b, d, late], [("b", "e"), ("d", "e")], INTERACTIVE, profile=profile)
+    net.now_ms = now_ms
+    late.links["d"].on_offer(bytearray(first[:8] + bytes(24)), 0)  # and then d is gone
+    late.links["d"].poll_into = lambda _frame, _now_ms: 0
+    offers = late.node.core.offers
+    entry = offers.add(bytearray(first), 0, late.links["b"].peer, WANTED, 0)
+    late.links["b"].on_ack(bytearray(first), 0)
+    assert offers.kinds[entry] == WANTED and not late.store.noted(first, 0)
+    assert any(offers.kinds[row] == OFFERED for row in range(offers.count)), "the offer stays"
+    net.lines["d", "e"].send = net.lines["e", "d"].send = lambda _frame, _size: None
+    net.run(lambda: late.log() == [id for id in b.log() if id != first], 800)
+    assert late.store.noted(first, 0) and c.log()
+
+
+# --- topics: an ACK says there that its sender holds a message, and everybody hears it ---
+
+
+def bus_of(count: int, seed: int, loss: float, monkeypatch: pytest.MonkeyPatch) -> test_topic.Bus:
+    def store() -> FlashStore:
+        made = FlashStore(RamFiles(1 << 22))
+        assert made.open() == OK
+        return made
+
+    monkeypatch.setattr(test_topic, "RamStore", store)
+    return test_topic.Bus(count, seed, loss)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_what_is_gone_is_met_with_silence_on_a_topic(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = bus_of(count, 3, 0.0, monkeypatch)
+    author, *late = bus.members
+    bus.members = [author]
+    author.publish(b"first", 0)
+    store = author.node.core.store
+    store.load(store.next(0))
+    first = bytes(store.id)
+    body = b"\1" + first + b"child"
+    assert author.node.publish(author.group, body, len(body), (1).to_bytes(8), 0) > 0
+    author.node.core.window.reset_slot(author.node.core.slots.find(first, 0))
+    assert store.entomb(store.find(first, 0), b"", 0) == OK
+    bus.members = [author, *late]
+    for _ in range(240):
+        bus.turn()
+    before = bus.frames
+    for _ in range(400):
+        bus.turn()
+    assert bus.frames - before <= 3 * count
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_acknowledgement_to_others_says_of_nothing_that_it_is_gone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = bus_of(3, seed, 0.4, monkeypatch)
+    rng = random.Random(seed)
+    parents: dict[bytes, bytes | None] = {}
+    for number in range(12):
+        member = bus.members[number % 3]
+        store = member.node.core.store
+        handle, newest = store.next(0), None
+        while handle:
+            store.load(handle)
+            newest, handle = bytes(store.id), store.next(handle)
+        body = (b"\1" + newest if newest else b"\0") + b"%d" % number
+        store.load(member.node.publish(member.group, body, len(body), number.to_bytes(8),
+                                       bus.now_ms))  # fmt: skip
+        parents[bytes(store.id)] = newest
+        for _ in range(rng.randrange(8, 16)):
+            bus.turn()
+    for _ in range(2000):
+        bus.turn()
+        if all(member.node.delivered == 12 for member in bus.members):
+            break
+    for member in bus.members:
+        assert not any(member.node.core.store.noted(id, 0) for id in parents)
