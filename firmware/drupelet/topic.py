@@ -160,8 +160,10 @@ class Topic:
     def on_ack(self, buf: bytearray, at: int) -> None:
         """The speaker holds this message: who lacks it may ask for it."""
         core = self.core
-        lacks = core.slots.find(buf, at) < 0 and core.store.find(buf, at) <= 0
-        (self._speaker.on_offer if lacks else self._speaker.on_ack)(buf, at)
+        if core.slots.find(buf, at) < 0 and core.store.find(buf, at) <= 0:
+            self._speaker.on_offer(buf, at)
+        else:
+            self._speaker.on_ack(buf, at)
 
     def on_offer(self, buf: bytearray, at: int) -> None:
         """As on a link."""
@@ -190,10 +192,9 @@ class Topic:
         speaker.on_message(group, group_at, stamp, stamp_at, body, at, size)
         slot = self.core.message_slot
         slots = self.core.slots
-        if slot < 0:
-            return
-        self._not_before(slot, _ACKED_EPOCHS)
-        for link in self.links:
+        if slot >= 0:
+            self._not_before(slot, _ACKED_EPOCHS)
+        for link in self.links if slot >= 0 else ():
             cell = link.peer * slots.count + slot
             if link is not speaker and not slots.states[cell] & (HOLD | REQUEST):
                 slots.sent(cell, 1, link.epoch)
