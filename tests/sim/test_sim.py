@@ -130,6 +130,18 @@ def test_power_cut_plans_of_a_script() -> None:
     assert draw_script(2) == draw_script(2)
 
 
+def test_what_a_script_violates_uncut_is_told_and_ends_no_soak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def breaks(_world: World, _epoch_ms: int) -> None:
+        raise Violation("L3", "world", "too many bytes")
+
+    monkeypatch.setattr(World, "_meet_again", breaks)
+    result = run_script(2, 10_000)
+    told = "drupelet sim cuts --seed 2  # uncut: L3 at world: too many bytes"
+    assert result.failures == [told] and result.steps
+
+
 @pytest.mark.parametrize("moment", [BEFORE, TORN, AFTER])
 def test_the_flash_is_cut_where_it_is_told(moment: int) -> None:
     files = SimFiles()

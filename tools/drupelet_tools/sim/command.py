@@ -170,11 +170,11 @@ def cuts(
 
 
 def _cut_once(seed: int, step: int, moment: int, again: int, trace: bool) -> "Result":
-    from drupelet_tools.sim.cuts import count_steps, cut_plan, draw_script
+    from drupelet_tools.sim.cuts import cut_plan, draw_script, uncut
     from drupelet_tools.sim.run import run_plan
 
     script = draw_script(seed)
-    steps = count_steps(script)
+    _, steps = uncut(script)
     if step > steps:
         raise typer.BadParameter(f"the script has {steps} steps", param_hint="--step")
     result = run_plan(cut_plan(script, step, moment, again), typer.echo if trace else None)

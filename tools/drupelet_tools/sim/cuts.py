@@ -14,7 +14,7 @@ from drupelet.members import FAMILY_BSP, FAMILY_MVDS
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet_tools.sim.device import Spec
 from drupelet_tools.sim.faults import LinkPlan, Plan, Step
-from drupelet_tools.sim.run import Run, run_plan
+from drupelet_tools.sim.run import Result, Run, attempt, run_plan
 
 MOMENTS = 3
 # Recoveries are cut at their first steps, too: a scan writes little.
@@ -64,11 +64,10 @@ def draw_script(seed: int) -> Plan:
     return plan
 
 
-def count_steps(plan: Plan) -> int:
-    """How many steps the board's flash has in the whole script."""
+def uncut(plan: Plan) -> tuple[Result, int]:
+    """The script with the power on, and how many steps the board's flash has in it."""
     run = Run(plan)
-    run.go()
-    return run.world.nodes["a"].files.steps
+    return attempt(run), run.world.nodes["a"].files.steps
 
 
 def cut_plan(plan: Plan, step: int, moment: int, again: int) -> Plan:
@@ -80,7 +79,10 @@ def cut_plan(plan: Plan, step: int, moment: int, again: int) -> Plan:
 def run_script(seed: int, every: int = 1) -> CutResult:
     """Every plan of a script, or each `every`-th one."""
     plan = draw_script(seed)
-    result = CutResult(seed, steps=count_steps(plan))
+    whole, steps = uncut(plan)
+    result = CutResult(seed, steps=steps)
+    if whole.violation:
+        result.failures.append(f"drupelet sim cuts --seed {seed}  # uncut: {whole.violation}")
     number = 0
     for step in range(1, result.steps + 1):
         for moment in range(MOMENTS):
