@@ -52,6 +52,7 @@ class Line:
         self._reorder = reorder
         self._flip = flip
         self._frames = []
+        self.never = None  # what has these bytes is lost
         self.sent = 0
         self.bytes = 0
 
@@ -60,6 +61,8 @@ class Line:
         self.sent += 1
         self.bytes += size
         frame = bytes(frame[:size])
+        if self.never and self.never in frame:
+            return
         if self._draw(1000) < self._flip:
             frame = self._damaged(frame)
         for _ in range(2 if self._draw(1000) < self._repeat else 1):

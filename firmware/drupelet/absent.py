@@ -1,7 +1,7 @@
 """Parents that nobody has any more: a full log dropped them, and who depends on them came late.
 
-Who is asked for one tells it with an ACK (docs/SPEC.md 4.2). Loaded when that happens: after a
-host was replaced, mostly.
+Who is asked for one tells it with an ACK of it, twice in a row (docs/SPEC.md 4.2). Loaded when
+that happens: after a host was replaced, mostly.
 """
 
 from drupelet._compat import const
@@ -32,13 +32,14 @@ def _may_come(offers: "OfferPool", entry: int) -> bool:
 
 
 def gone(core: "Core", entry: int) -> None:
-    """A parent that is wanted from a peer is not there any more."""
+    """What a peer offered, or a parent that is wanted from it, is not there any more, it says."""
     offers = core.offers
-    if _may_come(offers, entry):
+    at = entry * ID_SIZE
+    wanted = offers.kinds[entry] == WANTED
+    if wanted and _may_come(offers, entry):
         return
     offers.kinds[entry] = 0
-    at = entry * ID_SIZE
-    if core.store.find(offers.ids, at) <= 0 and core.store.note(offers.ids, at):
+    if wanted and core.store.find(offers.ids, at) <= 0 and core.store.note(offers.ids, at):
         core.graph.todo |= ASK_AGAIN
         core.promote(core.now_ms)
 

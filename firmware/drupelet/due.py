@@ -12,7 +12,16 @@ from drupelet.members import FAMILY_MVDS, INVISIBLE, SHARED
 from drupelet.memory import copy
 from drupelet.profiles import family_of
 from drupelet.schedule import Pace, epochs_since
-from drupelet.slots import EPHEMERAL, OFFERED, OWED, OWED_BUNDLING, PENDING, REQUESTED, WANTED
+from drupelet.slots import (
+    EPHEMERAL,
+    OFFERED,
+    OWED,
+    OWED_BUNDLING,
+    OWED_TWICE,
+    PENDING,
+    REQUESTED,
+    WANTED,
+)
 from drupelet.states import (
     ACK,
     ACKING,
@@ -136,10 +145,13 @@ class Dues(Pace):
         while core.owed_at < offers.count:
             entry = core.owed_at
             core.owed_at += 1
-            if offers.kinds[entry] == OWED and offers.peer_of(entry) == self.peer:
+            kind = offers.kinds[entry]
+            if OWED <= kind <= OWED_TWICE and offers.peer_of(entry) == self.peer:
                 core.taken = ~entry
                 copy(buf, at, offers.ids, entry * ID_SIZE, ID_SIZE)
-                offers.kinds[entry] = OWED_BUNDLING if self.visits else 0
+                core.owed_at -= kind - OWED  # if twice, it is the next one, too
+                kind = OWED if kind != OWED else OWED_BUNDLING if self.visits else 0
+                offers.kinds[entry] = kind
                 core.firm = True
                 return True
         return False

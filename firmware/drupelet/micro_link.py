@@ -35,6 +35,7 @@ _ENTRY_SIZE = const(35)
 _OFFERED = const(1)  # to be asked for once: the peer offers it again
 _WANTED = const(2)  # a parent that we miss: asked for until it comes
 _OWED = const(3)  # an acknowledgement for a message that has gone
+_OWED_TWICE = const(4)  # to who asks for it (docs/SPEC.md 4.2)
 _WANTED_SENDS = const(8)  # a parent that did not come after so many requests gives way
 _KIND_RECORDS = const(0x40)  # frame kind, docs/SPEC.md 2; the profile's number is 0
 _DOUBLINGS_MAX = const(6)  # back-off: 2, 4, 8 ... 64 epochs (BSP v1 4.3; as backoff.py)
@@ -150,7 +151,7 @@ class MicroLink:
         if cell >= 0:
             self.core.table[cell + 1] = 0
         elif self.core.gone(buf, at):
-            self._note(buf, at, _OWED)  # who waits for it waits no more
+            self._note(buf, at, _OWED_TWICE)  # who waits for it waits no more
 
     def on_offer(self, buf: bytearray, at: int) -> None:
         """The peer holds this message: acknowledge it, or ask for it."""
@@ -256,12 +257,12 @@ class MicroLink:
             kind = pool[cell]
             if (
                 kind
-                and owed == (kind == _OWED)
+                and owed == (kind >= _OWED)
                 and (kind != _WANTED or self._wait(pool, cell) <= 0)
             ):
                 self._sent(pool, cell)
                 if kind != _WANTED:
-                    pool[cell] = 0
+                    pool[cell] = _OWED if kind == _OWED_TWICE else 0
                 copy(buf, at, pool, entry * _ENTRY_SIZE, ID_SIZE)
                 return True
         return False

@@ -25,7 +25,8 @@ OFFERED = const(1)  # the peer offered it, we do not hold it and have not asked 
 REQUESTED = const(2)  # offered and asked for; MVDS asks until it comes
 WANTED = const(3)  # a parent that we miss: asked for by id until it comes
 OWED = const(4)  # an acknowledgement for a message that has no slot
-OWED_BUNDLING = const(5)  # the same, written into the bundle that is being made
+OWED_TWICE = const(5)  # the same, of what is gone: the peer asked for it
+OWED_BUNDLING = const(6)  # written into the bundle that is being made
 # A parent that did not come after so many requests may be forgotten for an offer.
 _WANTED_SENDS = const(8)
 
@@ -200,9 +201,10 @@ class OfferPool:
         the first of them replaced, a small pool would ask for the last ones, which come too
         early. What is owed gives way to a wanted parent only: were the oldest replaced, a long
         log over a stick would be acknowledged from its end, and the sender's window never move.
-        A wanted parent gives way after it was asked for in vain.
+        A wanted parent gives way after it was asked for in vain. Where there are more peers than
+        entries, what is owed to one that seldom comes gives way to what is owed to another.
         """
-        free = oldest = -1
+        free = oldest = other = -1
         held = oldest_age = 0
         full = kind == WANTED and self._wanted(peer) + 1 >= self.quota > 1
         for entry in range(self.count):
@@ -221,9 +223,11 @@ class OfferPool:
                 if not stays and (oldest < 0 or age > oldest_age):
                     oldest = entry
                     oldest_age = age
+            elif before == OWED == kind:
+                other = entry
         if free >= 0 and held < self.quota and not full:
             return free
-        return oldest
+        return oldest if held else other
 
     def _wanted(self, peer: int) -> int:
         """How many parents are wanted from a peer; one entry of its quota is kept from them.

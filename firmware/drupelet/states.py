@@ -43,6 +43,8 @@ QUEUED = const(8)  # our log cursor for this peer has passed it: it is ours to d
 BUNDLED = const(16)  # written into one of our bundles that is on the stick
 BUNDLING = const(32)  # written into the bundle that is being made
 ACKING = const(64)  # acknowledged in the bundle that is being made
+# `compact-1`: it went as a MESSAGE since it was last offered: who has its number knows its index.
+INDEXED = const(128)
 
 
 def step(state: int, event: int) -> int:

@@ -25,9 +25,9 @@ from drupelet.graph import (
 )
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
 from drupelet.members import INVISIBLE, SHARED
-from drupelet.memory import copy
+from drupelet.memory import copy, equal
 from drupelet.schedule import epochs_since
-from drupelet.slots import OFFERED, OWED, PENDING, WANTED
+from drupelet.slots import OFFERED, OWED, OWED_TWICE, PENDING, WANTED
 from drupelet.states import (
     BUNDLED,
     GOT_ACK,
@@ -60,12 +60,13 @@ class Exchange(Dues):
             self.acked(slot)
             return
         entry = core.offers.find(buf, at, OFFERED, WANTED, self.peer)
-        if entry >= 0 and core.offers.kinds[entry] == WANTED:
-            from drupelet.absent import gone
+        # Once: the peer has it, and said so before we lost our store. Between two ids of
+        # `mvds-5001` are a tag of 3 bytes and a length.
+        for before in range(max(at - ID_SIZE - 4, 0) if entry >= 0 else at, at - ID_SIZE + 1):
+            if equal(buf, before, buf, at, ID_SIZE):
+                from drupelet.absent import gone
 
-            gone(core, entry)
-        elif entry >= 0:
-            core.offers.kinds[entry] = 0
+                gone(core, entry)
 
     def acked(self, slot: int) -> None:
         """The peer holds the message in a slot."""
@@ -135,7 +136,8 @@ class Exchange(Dues):
         """The peer asks for this message; an unknown or unshared one is met with silence.
 
         What our log has dropped, or what never came to us, for nobody has it any more, is told
-        with an ACK (docs/SPEC.md 4.2). What a client deleted keeps its edges: that was its will.
+        with an ACK of it twice (docs/SPEC.md 4.2). What a client deleted keeps its edges: that was
+        its will.
         """
         core = self.core
         store = core.store
@@ -147,7 +149,7 @@ class Exchange(Dues):
             if slot == -2 and not store.edges_size:
                 gone = store.state == STATE_GONE or store.state == STATE_DELETED
             if gone:
-                core.offers.add(buf, at, self.peer, OWED, self.epoch)
+                core.offers.add(buf, at, self.peer, OWED_TWICE, self.epoch)
                 self.attention = True
         if slot >= 0:
             self.requested(slot)

@@ -21,7 +21,7 @@ from drupelet.limits import (
 from drupelet.members import SHARED
 from drupelet.memory import copy, find
 from drupelet.schedule import epochs_since
-from drupelet.slots import OWED, PEER_ROW, PENDING, USED
+from drupelet.slots import OWED, OWED_TWICE, PEER_ROW, PENDING, USED
 from drupelet.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
 
 TYPE_CHECKING = False
@@ -172,7 +172,7 @@ class Topic:
     def on_request(self, buf: bytearray, at: int) -> None:
         """The speaker asks all: the author answers, others after a while if they hear nothing."""
         self._speaker.on_request(buf, at)
-        owed = self.core.offers.find(buf, at, OWED, OWED, self._speaker.peer)
+        owed = self.core.offers.find(buf, at, OWED, OWED_TWICE, self._speaker.peer)
         if owed >= 0:
             self.core.offers.kinds[owed] = 0  # an ACK means here that we hold it
         slot = self.core.slots.find(buf, at)

@@ -9,8 +9,15 @@ from drupelet.errors import OK
 from drupelet.files import RamFiles
 from drupelet.link import INTERACTIVE
 from drupelet.members import GROUP_UNORDERED, INVISIBLE, SHARED
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.profiles import (
+    PROFILE_BSP_1,
+    PROFILE_COMPACT_1,
+    PROFILE_MVDS_1,
+    PROFILE_MVDS_5001,
+    family_of,
+)
 from drupelet.slots import OFFERED, WANTED
+from drupelet.states import HOLD
 from drupelet.store import FlashStore
 from helpers import Draw, Member, Network, stamp
 from unit import test_topic
@@ -29,6 +36,43 @@ def after(member: Member, parent: bytes, text: bytes, now_ms: int) -> None:
     """A message of the member that depends on one it need not have."""
     body = b"\1" + parent + text
     assert member.node.publish(member.group, body, len(body), stamp(now_ms), now_ms) > 0
+
+
+def newcomer(profile: int) -> tuple[Network, Member, Member, bytes, bytes]:
+    """b has two messages, the second after the first; c has none. Both, and both ids."""
+    draw = Draw(5)
+    b, c = (Member(name, draw, family=family_of(profile)) for name in "bc")
+    net = Network(draw, [b, c], [("b", "c")], profile=profile)
+    first, second = b.publish(b"first"), b.publish(b"second")
+    assert first is not None and second is not None
+    return net, b, c, first, second
+
+
+@pytest.mark.parametrize(
+    "profile", [PROFILE_BSP_1, PROFILE_MVDS_1, PROFILE_MVDS_5001, PROFILE_COMPACT_1]
+)
+def test_every_profile_with_parents_tells_what_is_gone(profile: int) -> None:
+    net, b, c, first, second = newcomer(profile)
+    let_go(b, first)
+    net.run(lambda: c.log() == [second], 60)
+    assert c.store.noted(first, 0)
+
+
+@pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_MVDS_1])
+def test_an_acknowledgement_from_before_a_store_was_lost_says_nothing_of_what_is_gone(
+    profile: int,
+) -> None:
+    """c published `first` itself, lost its store, and asks for it; b's ACK was on its way."""
+    net, b, c, first, second = newcomer(profile)
+    slot = b.node.core.slots.find(first, 0)
+    b.node.core.window.set_state(slot, b.numbers["c"] - 1, HOLD)
+    wanted = c.node.core.offers
+    net.run(lambda: wanted.find(first, 0, WANTED, WANTED) >= 0, 20)
+    for _ in range(3):
+        # As two frames have it that each acknowledge the message once.
+        c.links["b"].on_ack(bytearray(40) + first, 40)
+    assert not c.store.noted(first, 0) and c.log() == []
+    net.run(lambda: c.log() == [first, second], 60)
 
 
 def told() -> tuple[Draw, Member, Member, Member, bytes, int]:

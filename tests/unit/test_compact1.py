@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compact_view import Spoken
+from drupelet.limits import ID_SIZE
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
@@ -228,6 +229,22 @@ def test_who_lost_its_numbers_lost_our_indices() -> None:
     codec.hear(codec.peer_generation() + 1)
     codec.confirm(0)
     assert not codec.is_announced(0)
+
+
+def test_what_came_in_pieces_confirms_no_index() -> None:
+    """The frame with the index was lost; what is acknowledged by its number came without it."""
+    net = network(mode=INTERACTIVE)
+    rounds(net, 8)
+    a, b = net.members["A"], net.members["B"]
+    publish(a, 1, 10, net.now_ms)
+    publish(a, 1, 3000, net.now_ms)
+    id = a.log()[1]
+    net.lines["A", "B"].never = b"\xc0" + a.node.core.members.group_ids[:ID_SIZE]  # GROUP
+    net.lines["B", "A"].never = id
+    slot = a.node.core.slots.find(id, 0)
+    net.run(lambda: bool(a.node.core.slots.states[slot] & HOLD), 400)
+    codec_of(net).codec.begin_frame()
+    assert b.log() == [id] and not codec_of(net).codec.is_announced(0)
 
 
 def test_numbers_that_run_out_begin_a_new_generation() -> None:

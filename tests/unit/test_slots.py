@@ -52,22 +52,37 @@ def test_pool_keeps_quota_and_what_matters(count: int, steps: list[Step]) -> Non
         before = entries(pool)
         entry = pool.add(id_of(number), 0, peer, kind, epoch)
         after = entries(pool)
+        none_of_its_own = not any(key[0] == peer for key in before)
         for other in range(PEERS):
             assert sum(key[0] == other for key in after) <= pool.quota
-            if other != peer:
+            if other != peer and not (kind == OWED and none_of_its_own):
                 mine = {k: v for k, v in before.items() if k[0] == other}
                 assert mine == {k: v for k, v in after.items() if k[0] == other}
         gone = before.keys() - after.keys()
         assert len(gone) <= 1
         for key in gone:
             # Offers give way to all, what is owed to a wanted parent, a young want to nothing.
-            assert before[key] == OFFERED or (before[key] == OWED and kind == WANTED)
+            good = before[key] == OFFERED or (before[key] == OWED and kind == WANTED)
+            assert good or (
+                before[key] == OWED == kind and none_of_its_own and len(before) == count
+            )
         if entry >= 0:
             kept = before.get((peer, id_of(number)))
             stays = kept == WANTED and kind != OWED
             assert after[peer, id_of(number)] == (WANTED if stays else kind)
         else:
             assert after == before
+
+
+def test_more_peers_than_entries_are_all_acknowledged() -> None:
+    """What is owed over a stick may wait for weeks: it is owed again when that comes."""
+    pool = OfferPool(2)
+    pool.quota = 1
+    assert pool.add(id_of(0), 0, 0, OWED, 0) >= 0 and pool.add(id_of(1), 0, 1, WANTED, 0) >= 0
+    assert pool.add(id_of(2), 0, 2, OFFERED, 0) == pool.add(id_of(2), 0, 2, WANTED, 0) == -1
+    assert pool.add(id_of(2), 0, 2, OWED, 0) >= 0
+    assert entries(pool) == {(2, id_of(2)): OWED, (1, id_of(1)): WANTED}
+    assert pool.add(id_of(3), 0, 2, OWED, 0) == -1, "it has one of its own"
 
 
 def test_the_oldest_offer_is_replaced_but_not_by_one_of_its_epoch() -> None:

@@ -11,7 +11,7 @@ from drupelet.errors import E_PEER, OK
 from drupelet.limits import BODY_SIZE_MAX, COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
 from drupelet.memory import equal, fill, get_u16
 from drupelet.slots import OFFERED
-from drupelet.states import HOLD, QUEUED
+from drupelet.states import HOLD, INDEXED, QUEUED
 from drupelet.wire.hello import (
     FULL,
     FULL_ASKED,
@@ -180,7 +180,9 @@ class CompactReader(Contact):
         if kind == REQUEST:
             link.requested(slot)
             return
-        self.confirm(link.core.slots.group(slot))
+        slots = link.core.slots
+        if slots.states[link.peer * slots.count + slot] & INDEXED:
+            self.confirm(slots.group(slot))
         link.acked(slot)
 
     def _whole_ids(

@@ -7,6 +7,7 @@ groups indices; acknowledgements and requests are sets of numbers. Each frame st
 from drupelet._compat import const
 from drupelet.limits import COMPACT_COVER_SIZE, FRAME_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX
 from drupelet.memory import copy, equal, fill, put_u16
+from drupelet.states import INDEXED
 from drupelet.wire.compact1_in import (
     ACK,
     ACK_FOLD_AT,
@@ -295,6 +296,8 @@ class CompactEngine(CompactReader):
         at = put_stamp(frame, at, self._slab, STAMP_AT, core.store.timestamp, 0)
         copy(self._slab, STAMP_AT, core.store.timestamp, 0, STAMP_SIZE)
         self._number = number + 1
+        slots = core.slots
+        slots.states[link.peer * slots.count + core.message_slot] |= INDEXED
         link.put_message()
         link.count_record(True, MESSAGE, at + size - begin)
 
@@ -307,6 +310,7 @@ class CompactEngine(CompactReader):
             full = self.has(FULL) or slots.find_prefix(self._slab, 0, PREFIX_SIZE) != slot
             head = OFFER << 5 | (OFFER_FULL if full else 0)
             number = self.assign(slot)
+            slots.states[link.peer * slots.count + slot] &= ~INDEXED & 0xFF
             self._lone_at = -1
             follows = record_at >= 0 and number == self._number and count < _OFFERS_MAX
             before = at

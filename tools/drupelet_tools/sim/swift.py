@@ -16,7 +16,15 @@ from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.link import Link
 from drupelet.members import FAMILY_BSP, SHARED
 from drupelet.ports import Buffer
-from drupelet.slots import OFFERED, OWED, PEER_ROW, WANTED, MessageSlots, OfferPool
+from drupelet.slots import (
+    OFFERED,
+    OWED,
+    OWED_TWICE,
+    PEER_ROW,
+    WANTED,
+    MessageSlots,
+    OfferPool,
+)
 from drupelet.states import ACK, HOLD, QUEUED, REQUEST
 from drupelet.window import _ROW_CHANGES, _ROW_QUEUED
 from drupelet_tools.sim.hoststore import MemoryStore
@@ -34,7 +42,7 @@ _DUE = _bytes(*(s for s in range(256) if s & (QUEUED | REQUEST) and not s & HOLD
 _OFFERS = _bytes(*(s for s in range(256) if s & (QUEUED | HOLD | REQUEST) == QUEUED))
 _ASKED = _bytes(*(s for s in range(256) if s & REQUEST and not s & HOLD))
 _QUEUES = _bytes(*(s for s in range(256) if s & (QUEUED | HOLD) == QUEUED))
-_KIND_OWED = _bytes(OWED)
+_KIND_OWED = _bytes(OWED, OWED_TWICE)
 _KIND_ASKED = _bytes(*range(OFFERED, WANTED + 1))
 
 
