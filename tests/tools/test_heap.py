@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -55,16 +56,27 @@ def bottom_up(wanted: list[str]) -> list[str]:
     return order
 
 
+def costs_of(
+    names: list[str], heap_size: int, folder: Path, image: Path | None = None
+) -> dict[str, int]:
+    """Module, or "all" -> bytes that it keeps, from .mpy files or in place from an image."""
+    # The heap holds each module's path: from inside of the folder it is as short as on a board.
+    shutil.copy(SCRIPT, folder)
+    shutil.copy(rom.LAUNCHER, folder)
+    done = subprocess.run(
+        [*micropython_command("x86"), "-X", f"heapsize={heap_size}", "-m", SCRIPT.stem,
+         image.name if image else "", ".", *names],
+        env=os.environ | {"MICROPYPATH": "."}, cwd=folder,
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
 def test_what_each_module_costs(tmp_path: Path) -> None:
     build(tmp_path, "x86")
     carriers = [name for names in CARRIERS.values() for name in names]
     names = bottom_up([*COMMON, *carriers])
-    done = subprocess.run(
-        [*micropython_command("x86"), "-X", "heapsize=512K", str(SCRIPT), "", "", *names],
-        env=os.environ | {"MICROPYPATH": str(tmp_path)},
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    costs = dict(json.loads(line) for line in done.stdout.splitlines())
+    costs = costs_of(names, 512 * 1024, tmp_path)
     total = costs.pop("all")
     for name, size in costs.items():
         print(f"{size:7,} {name}")
@@ -98,18 +110,6 @@ def in_order(texts: dict[str, str]) -> list[str]:
     return order
 
 
-def heap_of(names: list[str], heap_size: int, folder: Path, image: Path | None = None) -> int:
-    """Bytes that these modules keep, from .mpy files or in place from an image."""
-    done = subprocess.run(
-        [*micropython_command("x86"), "-X", f"heapsize={heap_size}", str(SCRIPT),
-         str(image or ""), str(rom.LAUNCHER.parent), *names],
-        env=os.environ | {"MICROPYPATH": str(folder)},
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    costs = dict(json.loads(line) for line in done.stdout.splitlines())
-    return int(costs["all"])
-
-
 def test_what_each_set_costs(tmp_path: Path) -> None:
     """Code on 32 bits, beside the heap that the set is for (sets.toml)."""
     print(f"\n{'set':34}{'modules':>8}{'lines':>7}{'.mpy B':>9}{'heap B':>9}{'of':>9}{'left':>9}")
@@ -128,7 +128,7 @@ def test_what_each_set_costs(tmp_path: Path) -> None:
             place = f"{label} in place"
             runs.append((place, row["in_place_heap_size"], row["in_place_heap_max"], image))
         for label, size, heap_max, image in runs:
-            heap = heap_of(names, size, tmp_path, image)
+            heap = costs_of(names, size, tmp_path, image)["all"]
             print(
                 f"{label:34}{len(built.texts):8,}{built.code_lines:7,}{built.size:9,}{heap:9,}"
                 f"{size:9,}{size - heap:9,}"
