@@ -1,7 +1,7 @@
 """Contacts of `compact-1`: when a HELLO is due, and what the peer speaks (docs/SPEC.md 3.5).
 
 A contact begins at a boot or with `greet`. Until the peer has answered, a HELLO that asks goes
-with the first frame that leaves, and again after 2, 4 ... 64 epochs; alone it goes only when
+with the first frame that leaves, and again after 2, 4 ... 64 whole epochs; alone it goes only when
 nothing else is due, and not for ever. What asks is answered once, an answer never. An end that
 hears nothing in compact-1 speaks bsp-1, and asks again from time to time.
 """
@@ -218,7 +218,8 @@ class Contact(Numbering):
     def _ask_wait(self, epoch: int, every: int) -> int:
         """Epochs until the next HELLO that asks; <= 0: now."""
         sends = self._count(_SENDS)
-        return (every << sends) - epochs_since(epoch, self._field(_SENT_EPOCH)) if sends else 0
+        # Of the epoch that it went in only the end may be left, and the answer needs a whole one.
+        return (every << sends) + 1 - epochs_since(epoch, self._field(_SENT_EPOCH)) if sends else 0
 
     def asks(self, epoch: int, every: int) -> bool:
         """True when the next frame should ask."""
@@ -236,8 +237,7 @@ class Contact(Numbering):
             return left if 0 < left < 0x8000 else 1
         if not self.has(ANSWERING) and not (self.has(GREETING) and self.may_go_alone()):
             return 0
-        left = self._ask_wait(epoch, every)
-        return left if left > 0 else 1
+        return max(self._ask_wait(epoch, every), 1)
 
 
 def outstanding_into(link: "LinkPort", out: bytearray) -> bool:
