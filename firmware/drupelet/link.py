@@ -248,7 +248,10 @@ class Link(Bundles):
         Of a live link that is not polled, as while its carrier is down: at least once in six days.
         """
         self._tick(now_ms)
-        self.core.window.refill(self.peer)
+        # Not within a payload: what went because it was asked for may give up its slot, and would
+        # come back and go again.
+        if not 0 < self._train < FRAMES_PER_EPOCH_MAX:
+            self.core.window.refill(self.peer)
         if not self._is_shown():
             self._look_again()
 

@@ -253,3 +253,22 @@ def test_what_was_asked_for_and_sent_gives_way_to_what_is_asked_for_next() -> No
     assert core.slots.find(child, 0) == 0, "nor without need"
     link.on_request(bytearray(parent), 0)
     assert core.slots.find(parent, 0) == 0
+
+
+@pytest.mark.parametrize("asked", [(1, 3), (3, 1)])
+def test_what_went_because_it_was_asked_for_goes_once_in_a_payload(asked: tuple[int, int]) -> None:
+    """Though it gives up its slot when it has gone, and the walk of the log comes to it again."""
+    net = network({"A": 2, "B": 2}, ["AB"])
+    a = net.members["A"]
+    ids = [a.publish(b"body %d" % number) for number in range(5)]
+    net.run(lambda: net.complete(5), ROUNDS_MAX)
+    a.node.core.window.show_all(0)  # B lost its store
+    link = a.links["B"]
+    frame = bytearray(256)
+    net.now_ms += 10 * net.epoch_ms
+    for number in asked:
+        link.on_request(bytearray(ids[number] or b""), 0)
+    payload = b""
+    for _ in range(8):
+        payload += bytes(frame[: link.poll_into(frame, net.now_ms)])
+    assert [payload.count(b"body %d" % number) for number in asked] == [1, 1]
