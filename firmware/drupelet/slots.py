@@ -217,7 +217,7 @@ class OfferPool:
                 if before == WANTED:
                     stays = self.send_count(entry) < _WANTED_SENDS
                 elif before <= REQUESTED:
-                    stays = kind == OFFERED and not age
+                    stays = full or (kind == OFFERED and not age)
                 else:
                     stays = kind != WANTED or full
                 if not stays and (oldest < 0 or age > oldest_age):
@@ -232,7 +232,8 @@ class OfferPool:
     def _wanted(self, peer: int) -> int:
         """How many parents are wanted from a peer; one entry of its quota is kept from them.
 
-        Else what it sends again for want of an ACK finds no room to be acknowledged, for ever.
+        Else what it sends again for want of an ACK finds no room to be acknowledged, for ever; and
+        parents that come too early keep out the offer of what they wait for.
         """
         count = 0
         for entry in range(self.count):

@@ -114,6 +114,18 @@ def test_a_wanted_parent_gives_way_after_eight_requests_in_vain() -> None:
         assert 1 <= pool.send_count(entry) <= 255
 
 
+def test_wanted_parents_leave_one_entry_to_an_offer() -> None:
+    """Parents that come too early are wanted anew: what could enter is asked for, too."""
+    pool = OfferPool(2)
+    first = pool.add(id_of(1), 0, 0, WANTED, 1)
+    assert pool.add(id_of(2), 0, 0, OFFERED, 1) >= 0
+    for epoch in range(2, 10):
+        assert pool.add(id_of(3), 0, 0, WANTED, epoch) == -1
+        pool.sent(first, epoch)
+    assert pool.add(id_of(3), 0, 0, WANTED, 10) == first, "it was asked for in vain"
+    assert entries(pool) == {(0, id_of(2)): OFFERED, (0, id_of(3)): WANTED}
+
+
 def test_drops() -> None:
     pool = OfferPool(6)
     for peer, kind in ((0, OFFERED), (1, WANTED), (2, OWED)):

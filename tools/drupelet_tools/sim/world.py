@@ -24,7 +24,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.limits import FRAME_SIZE_MAX, PART_FLUSH_SIZE
 from drupelet.link import BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK
 from drupelet.members import FAMILY_BSP
 from drupelet.profiles import PROFILE_BSP_1
@@ -544,13 +544,17 @@ class World:
             self.oracle.bounded(node.name, "programs", node.saves, node.wakes + node.boots)
 
     def _check_programs(self, node: SimNode) -> None:
-        """S13: a log has two flash programs per message, and what its node saves."""
+        """S13: a log has two flash programs per message, and what its node saves.
+
+        A body that comes in pieces, maybe on two ways at once, is flushed every so many bytes.
+        """
         view = self.oracle.views[node.name]
         if view.had:
             return
         events = len(view.given) + len(view.deleted) + node.files.erases + node.boots
         events += len(node.groups) + self.oracle.invalid(group.id for group in node.groups)
         limit = PROGRAMS_PER_EVENT * events + node.saves
+        limit += node.files.bytes_written // PART_FLUSH_SIZE
         self.oracle.bounded(node.name, "programs", node.files.programs, limit)
 
     @property
