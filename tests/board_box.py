@@ -1,4 +1,5 @@
-"""One board as the demo runs it: a process of its own on 128 KB, with its folder."""
+"""One board as the demo runs it: a process of its own, with its folder, on 128 KB in place from an
+image; on 256 KB from .mpy files."""
 
 import hashlib
 import json
@@ -13,14 +14,20 @@ from drupelet_host.provision import FlashKeys, RamKeys
 from drupelet_tools.demo import plan
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
+from drupelet_tools.flash.build import micropython_command
 
 HEAP = 128 * 1024
-IDS = {"A": "a0000001", "B": "b0000002", "host": "40000000"}
+MPY_HEAP = 256 * 1024
+IDS = {"A": "a0000001", "B": "b0000002", "C": "c0000003", "host": "40000000"}
 EPOCH_MS = 100
 WAIT_S = 60.0
 
 
 def command(firmware: Path, config: Path) -> list[str]:
+    """firmware: an image, or a folder of .mpy files, which goes into MICROPYPATH, too."""
+    if firmware.is_dir():
+        heap = f"heapsize={MPY_HEAP // 1024}K"
+        return [*micropython_command("x86"), "-X", heap, "-m", "boards.unix.main", str(config)]
     return rom.board_command(firmware, HEAP // 1024, [str(config)])
 
 
@@ -52,8 +59,9 @@ class Box:
         config = {
             "name": self.name, "id": IDS[self.name], "flash": str(self.flash),
             "group": plan.GROUP, "epoch_ms": EPOCH_MS, "readings_max": 10_000, "rows": None,
-            "heap_limit": HEAP, "peers_max": 4, "messages_max": 64, "offers_max": 64,
-            "filter_size": 2048, "telemetry_to": [IDS["host"]],
+            "heap_limit": MPY_HEAP if self._firmware.is_dir() else HEAP, "peers_max": 4,
+            "messages_max": 64, "offers_max": 64, "filter_size": 2048,
+            "telemetry_to": [IDS["host"]],
             "peers": [
                 {"id": IDS[peer], "url": url, "mode": "batch"} for peer, url in peers.items()
             ],
@@ -79,9 +87,10 @@ class Box:
                 self.boots.append(int(event["boot"]))
 
     def start(self) -> None:
+        env = {"MICROPYPATH": str(self._firmware)} if self._firmware.is_dir() else None
         self.child = Child(
             self.name, command(self._firmware, self.folder / "config.json"),
-            self.folder / "log", self._heard,
+            self.folder / "log", self._heard, env,
         )  # fmt: skip
 
     def wait_for(self, fact: Callable[[], bool], what: str) -> None:

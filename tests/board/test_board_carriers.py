@@ -10,7 +10,9 @@ import pytest
 from board_box import IDS, Box, box
 from drupelet_host.broker import Broker
 from drupelet_tools.demo.cable import Cable
+from drupelet_tools.flash.sets import Choice, build_set
 
+READINGS = 20
 # Of the time in which a carrier is away; what spins takes most of it.
 BUSY_SHARE_MAX = 0.1
 AWAY_S = 4.0
@@ -122,3 +124,38 @@ def test_a_stick_is_found_between_two_readings(tmp_path: Path, full_image: Path)
         assert time.monotonic() - begun < 20, "only at the next reading"
         written = list((usb / "DRUPELET" / IDS["host"].upper()).rglob("*.DRP"))
         assert written
+
+
+def test_a_full_board_as_mpy_has_every_carrier_at_once(tmp_path: Path, broker: Broker) -> None:
+    """In 256 KB, the code not in place: sealed cable, broker and stick, in `compact-1`."""
+    firmware = tmp_path / "mpy"
+    build_set(firmware, "x86", Choice("full"))
+    broker.start()
+    cable = Cable()
+    usb = tmp_path / "usb"
+    usb.mkdir()
+    url = f"mqtt://127.0.0.1:{broker.port}/t"
+    peers = {
+        "A": {"B": f"serial://{cable.ends[0]}", "C": url, "host": f"stick://{usb}"},
+        "B": {"A": f"serial://{cable.ends[1]}"},
+        "C": {"A": url},
+    }
+    with (
+        box("A", tmp_path, firmware) as board,
+        box("B", tmp_path, firmware) as over_cable,
+        box("C", tmp_path, firmware) as over_broker,
+    ):
+        boards = (board, over_cable, over_broker)
+        for one in boards:
+            one.configure(peers[one.name], readings_max=READINGS)
+            one.change_peers(profile="compact-1")
+            one.start()
+        for one in boards:
+            one.wait_for(logged(one)(3 * READINGS), "all readings")
+        board.wait_for(lambda: board.visits > 0, "a visit")
+        low = int(board.status["heap_low"])
+    cable.close()
+    print(
+        f"\nfull, compact-1, sealed, three carriers, 256 KB as .mpy: at least {low:,} bytes free"
+    )
+    assert low > 48 * 1024
