@@ -163,10 +163,9 @@ class OfferPool:
                     self.kinds[entry] = kind
                 return entry
         entry = self._room(peer, kind, epoch)
-        if entry < 0:
-            return -1
-        copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
-        self.put(entry, peer, kind, epoch)
+        if entry >= 0:
+            copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
+            self.put(entry, peer, kind, epoch)
         return entry
 
     def put(self, entry: int, peer: int, kind: int, epoch: int) -> None:
@@ -201,12 +200,14 @@ class OfferPool:
         the first of them replaced, a small pool would ask for the last ones, which come too
         early. What is owed gives way to a wanted parent only: were the oldest replaced, a long
         log over a stick would be acknowledged from its end, and the sender's window never move.
-        A wanted parent gives way after it was asked for in vain. Where there are more peers than
-        entries, what is owed to one that seldom comes gives way to what is owed to another.
+        A wanted parent gives way after it was asked for in vain; if it has the only entry, to what
+        is owed after it was asked for once. Where there are more peers than entries, what is owed
+        to one that seldom comes gives way to what is owed to another.
         """
         free = oldest = other = -1
         held = oldest_age = 0
-        full = kind == WANTED and self._wanted(peer) + 1 >= self.quota > 1
+        full = kind == WANTED and self._wanted(peer) + 1 >= self.quota
+        sends = 1 if kind == OWED and self.quota == 1 else _WANTED_SENDS
         for entry in range(self.count):
             before = self.kinds[entry]
             if not before:
@@ -215,7 +216,7 @@ class OfferPool:
                 held += 1
                 age = (epoch - self.send_epoch(entry)) & 0xFFFF
                 if before == WANTED:
-                    stays = self.send_count(entry) < _WANTED_SENDS
+                    stays = self.send_count(entry) < sends
                 elif before <= REQUESTED:
                     stays = full or (kind == OFFERED and not age)
                 else:
@@ -225,7 +226,7 @@ class OfferPool:
                     oldest_age = age
             elif before == OWED == kind:
                 other = entry
-        if free >= 0 and held < self.quota and not full:
+        if free >= 0 and held < self.quota and (not full or self.quota == 1):
             return free
         return oldest if held else other
 

@@ -14,7 +14,7 @@ from drupelet_tools.sim.device import Duty, Spec
 from drupelet_tools.sim.faults import LinkPlan, Plan, Step, draw_plan
 from drupelet_tools.sim.flash import AFTER, BEFORE, TORN, PowerCutError, SimFiles
 from drupelet_tools.sim.minimise import command_for, minimise, parse_spans, spans
-from drupelet_tools.sim.oracle import Violation
+from drupelet_tools.sim.oracle import Oracle, Violation
 from drupelet_tools.sim.run import Run, attempt, run_plan
 from drupelet_tools.sim.seeds import run_seed
 from drupelet_tools.sim.soak import FIRST_SEED, soak
@@ -140,6 +140,22 @@ def test_what_a_script_violates_uncut_is_told_and_ends_no_soak(
     result = run_script(2, 10_000)
     told = "drupelet sim cuts --seed 2  # uncut: L3 at world: too many bytes"
     assert result.failures == [told] and result.steps
+
+
+def test_clients_delete_only_what_no_power_cut_can_take_from_another() -> None:
+    """Else it is lost by the will of who deleted it, and not by the node."""
+    oracle = Oracle()
+    group, id = b"g" * 32, b"i" * 32
+    for name in "ab":
+        oracle.add_member(name)
+    oracle.add_group(group, "ab")
+    oracle.published("a", group, id, (), False)
+    oracle.given("a", id, False)
+    assert not oracle.deletable("a", False), "b lacks it"
+    oracle.given("b", id, False)
+    assert not oracle.deletable("a", False), "b may lose it"
+    oracle.confirmed("b")
+    assert oracle.deletable("a", False) == [id]
 
 
 @pytest.mark.parametrize("moment", [BEFORE, TORN, AFTER])

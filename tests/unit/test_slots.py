@@ -126,6 +126,21 @@ def test_wanted_parents_leave_one_entry_to_an_offer() -> None:
     assert entries(pool) == {(0, id_of(2)): OFFERED, (0, id_of(3)): WANTED}
 
 
+def test_the_only_entry_is_for_each_in_turn() -> None:
+    """What is wanted, owed and offered all go on, or a full log never moves."""
+    pool = OfferPool(2)
+    pool.quota = 1
+    entry = pool.add(id_of(1), 0, 0, WANTED, 1)
+    assert pool.add(id_of(2), 0, 0, OWED, 1) == -1, "it was not asked for yet"
+    pool.sent(entry, 2)
+    assert pool.add(id_of(3), 0, 0, OFFERED, 2) == -1
+    assert pool.add(id_of(2), 0, 0, OWED, 2) == entry
+    assert pool.add(id_of(1), 0, 0, WANTED, 3) == -1, "first it is acknowledged"
+    pool.kinds[entry] = 0
+    assert pool.add(id_of(3), 0, 0, OFFERED, 3) == entry
+    assert pool.add(id_of(1), 0, 0, WANTED, 4) == -1, "what is offered may be able to enter"
+
+
 def test_drops() -> None:
     pool = OfferPool(6)
     for peer, kind in ((0, OFFERED), (1, WANTED), (2, OWED)):

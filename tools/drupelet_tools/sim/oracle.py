@@ -178,7 +178,7 @@ class Oracle:
         self.views[node].deleted.add(id)
 
     def deletable(self, node: str, any_foreign: bool) -> list[bytes]:
-        """What this client may delete without taking it from others: what all have."""
+        """What this client may delete without taking it from others: what all have, for good."""
         view = self.views[node]
         return [
             id
@@ -187,7 +187,13 @@ class Oracle:
             and id not in view.deleted
             and not self.messages[id].invalid
             and (not self.messages[id].needs or (any_foreign and self.messages[id].author != node))
+            and not self._may_go(node, id)
         ][:32]
+
+    def _may_go(self, node: str, id: bytes) -> bool:
+        """Whether a power cut may take the message from another one that was given it."""
+        others = (view for name, view in self.views.items() if name != node)
+        return any(id in view.open and id not in view.held for view in others)
 
     # --- reboots ---
 

@@ -422,6 +422,7 @@ class World:
             for end in link.ends:
                 if end.node.node is not None:
                     end.link.greet()
+                    end.node.wake_by(self.now_ms)
                 self.drain(end)
 
     def settled(self) -> bool:
