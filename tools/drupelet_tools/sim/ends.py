@@ -19,6 +19,7 @@ from drupelet_tools.sim.oracle import Oracle
 
 if TYPE_CHECKING:
     from drupelet.blackbox import BlackBox
+    from drupelet.duty import WakePlan
     from drupelet.link import Link as CoreLink
     from drupelet.node import Node
     from drupelet.seal import Seal
@@ -149,6 +150,7 @@ class NodePort(Protocol):
     id: bytes
     node: "Node | None"
     box: "BlackBox | None"
+    plan: "WakePlan | None"
     database: "MemoryStore | None"
     store: "FlashStore | MemoryStore"
     groups: list[Group]

@@ -326,7 +326,8 @@ class Oracle:
         """A frame leaves a node for a peer, over a carrier whose epochs are so long (0: stick).
 
         `accepts`: groups of which it may acknowledge what it takes, and not more.
-        `falls_back`: the pauses of its profile fall back from their longest (MVDS).
+        `falls_back`: a pause may be shorter than the one before: those of its profile fall back
+        from their longest (MVDS), or one went on while the peer slept.
         """
         spoken = self._leaving(node, peer, frame) if self.reads_frames else None
         if spoken is None:

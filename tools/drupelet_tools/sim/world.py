@@ -259,7 +259,7 @@ class World:
             self._say("frame", node.name, end.peer.name, frame)
         self.oracle.left(
             node.name, end.peer.name, frame, end.visible, end.accepts, node.volatile,
-            node.finds, end.epoch_ms, end.falls_back,
+            node.finds, end.epoch_ms, end.falls_back or node.plan is not None,
         )  # fmt: skip
         if node.box is not None:
             end.link.sent(len(frame) + _FRAMING_SIZE)
