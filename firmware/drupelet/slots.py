@@ -206,7 +206,7 @@ class OfferPool:
         """
         free = oldest = other = -1
         held = oldest_age = 0
-        full = kind == WANTED and self._wanted(peer) + 1 >= self.quota
+        full = kind == WANTED and self._wanted(peer) + 1 >= self.quota > 1
         sends = 1 if kind == OWED and self.quota == 1 else _WANTED_SENDS
         for entry in range(self.count):
             before = self.kinds[entry]
@@ -226,7 +226,7 @@ class OfferPool:
                     oldest_age = age
             elif before == OWED == kind:
                 other = entry
-        if free >= 0 and held < self.quota and (not full or self.quota == 1):
+        if free >= 0 and held < self.quota and not full:
             return free
         return oldest if held else other
 

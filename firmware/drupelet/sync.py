@@ -254,8 +254,9 @@ class Exchange(Dues):
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
             core.graph.todo |= SHORT
+            # Asked for once: parents of what is pending go first, and this one comes again.
             if outcome == TOO_EARLY and core.slots.find(core.graph.ids, ID_SIZE) < 0:
-                offers.add(core.graph.ids, ID_SIZE, self.peer, WANTED, self.epoch)
+                offers.add(core.graph.ids, ID_SIZE, self.peer, OFFERED, self.epoch)
             return
         slot = core.graph.slot
         core.message_slot = slot

@@ -135,6 +135,10 @@ def test_no_room_to_wait_asks_for_the_parent_first() -> None:
     pair.give(second)
     assert pair.receiver.node.refused == 1 and pair.receiver.node.pending_count() == 0
     assert pair.asked() == {"acks": [], "requests": [first], "offers": []}
+    for _ in range(20):
+        assert not pair.asked()["requests"], "once: the parents of what is pending go first"
+    pair.give(second)  # it comes again
+    assert pair.receiver.node.refused == 2 and pair.asked()["requests"] == [first]
     pair.give(first)
     pair.give(second)
     assert pair.receiver.log() == [first, second]
