@@ -200,14 +200,14 @@ class OfferPool:
         the first of them replaced, a small pool would ask for the last ones, which come too
         early. What is owed gives way to a wanted parent only: were the oldest replaced, a long
         log over a stick would be acknowledged from its end, and the sender's window never move.
-        A wanted parent gives way after it was asked for in vain; if it has the only entry, to what
-        is owed after it was asked for once. Where there are more peers than entries, what is owed
-        to one that seldom comes gives way to what is owed to another.
+        A wanted parent gives way after it was asked for in vain. Where a quota is one, each has
+        its turn: what was asked for once gives way. Where there are more peers than entries, what
+        is owed to one that seldom comes gives way to what is owed to another.
         """
         free = oldest = other = -1
         held = oldest_age = 0
-        full = kind == WANTED and self._wanted(peer) + 1 >= self.quota > 1
-        sends = 1 if kind == OWED and self.quota == 1 else _WANTED_SENDS
+        full = kind == WANTED and self._wanted(peer) + 1 >= self.quota
+        sends = 1 if self.quota == 1 else _WANTED_SENDS
         for entry in range(self.count):
             before = self.kinds[entry]
             if not before:
@@ -218,7 +218,7 @@ class OfferPool:
                 if before == WANTED:
                     stays = self.send_count(entry) < sends
                 elif before <= REQUESTED:
-                    stays = full or (kind == OFFERED and not age)
+                    stays = (full and before == OFFERED) or (kind == OFFERED and not age)
                 else:
                     stays = kind != WANTED or full
                 if not stays and (oldest < 0 or age > oldest_age):
@@ -226,7 +226,7 @@ class OfferPool:
                     oldest_age = age
             elif before == OWED == kind:
                 other = entry
-        if free >= 0 and held < self.quota and not full:
+        if free >= 0 and held < self.quota and (not full or self.quota == 1):
             return free
         return oldest if held else other
 

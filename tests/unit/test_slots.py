@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 
 from drupelet.limits import ID_SIZE
 from drupelet.manage import drop_peer
-from drupelet.slots import OFFERED, OWED, OWED_BUNDLING, WANTED, MessageSlots, OfferPool
+from drupelet.slots import (
+    OFFERED,
+    OWED,
+    OWED_BUNDLING,
+    REQUESTED,
+    WANTED,
+    MessageSlots,
+    OfferPool,
+)
 from ram_store import RamStore
 
 KINDS = (OFFERED, WANTED, OWED)
@@ -101,8 +109,9 @@ def test_the_oldest_offer_is_replaced_but_not_by_one_of_its_epoch() -> None:
 
 
 def test_a_wanted_parent_gives_way_after_eight_requests_in_vain() -> None:
-    pool = OfferPool(1)
+    pool = OfferPool(2)
     entry = pool.add(id_of(1), 0, 0, WANTED, 1)
+    assert pool.add(id_of(3), 0, 0, OWED, 1) >= 0
     for epoch in range(7):
         pool.sent(entry, epoch)
         assert pool.add(id_of(2), 0, 0, OFFERED, 100) == -1
@@ -126,15 +135,23 @@ def test_wanted_parents_leave_one_entry_to_an_offer() -> None:
     assert entries(pool) == {(0, id_of(2)): OFFERED, (0, id_of(3)): WANTED}
 
 
-def test_a_parent_that_has_the_only_entry_lets_an_ack_pass_when_it_was_asked_for() -> None:
-    """Else what is sent again for want of an ACK is never acknowledged, and a log never moves."""
+def test_the_only_entry_is_for_each_in_turn() -> None:
+    """What is wanted, owed or offered has its turn, then it gives way: each of them goes on."""
     pool = OfferPool(2)
     pool.quota = 1
     entry = pool.add(id_of(1), 0, 0, WANTED, 1)
-    assert pool.add(id_of(2), 0, 0, OWED, 1) == -1, "it was not asked for yet"
+    for kind in (OWED, OFFERED, WANTED):
+        assert pool.add(id_of(2), 0, 0, kind, 1) == -1, "it was not asked for yet"
     pool.sent(entry, 2)
-    assert pool.add(id_of(3), 0, 0, OFFERED, 2) == -1
     assert pool.add(id_of(2), 0, 0, OWED, 2) == entry
+    assert pool.add(id_of(1), 0, 0, WANTED, 3) == -1, "first it is acknowledged"
+    pool.kinds[entry] = 0
+    assert pool.add(id_of(3), 0, 0, OFFERED, 3) == entry
+    assert pool.add(id_of(1), 0, 0, WANTED, 4) == -1, "first it is asked for"
+    pool.kinds[entry] = REQUESTED
+    assert pool.add(id_of(1), 0, 0, WANTED, 4) == entry
+    pool.sent(entry, 5)
+    assert pool.add(id_of(3), 0, 0, OFFERED, 5) == entry
 
 
 def test_drops() -> None:
