@@ -206,7 +206,7 @@ SMALL = {
 }
 # Found only where an ACK comes late over a line without a seal, after a reboot: of the worlds that
 # are drawn, those with all of that.
-LATE_SEEDS = range(250)
+LATE_SEEDS = range(500)
 
 
 @pytest.mark.parametrize("mutate", SMALL, ids=lambda mutate: mutate.__name__)
@@ -233,16 +233,18 @@ def is_plain(link: LinkPlan) -> bool:
 
 
 def test_a_small_world_finds_that_older_numbers_are_acknowledged(monkeypatch) -> None:
-    """At the frame by which a node learns what nobody told it: later its child asks for it."""
+    """At the frame by which a node learns what nobody told it: later its child asks for it.
+
+    Or at one whose index was never told: W1, for such an ACK confirms an index, too.
+    """
     ack_range_without_generation(monkeypatch)
     for seed in LATE_SEEDS:
         plan = plan_of(seed, "small")
         if may_bring_an_old_ack(plan):
             result = run_plan(plan)
-            if result.violation:
-                print(seed, result.violation)
-                assert result.name == "S4", result.violation
+            if result.name == "S4":
                 return
+            assert result.name in ("", "W1"), result.violation
     raise AssertionError("not found")
 
 
