@@ -3,6 +3,7 @@ image; on 256 KB from .mpy files."""
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,7 +88,7 @@ class Box:
                 self.boots.append(int(event["boot"]))
 
     def start(self) -> None:
-        env = {"MICROPYPATH": str(self._firmware)} if self._firmware.is_dir() else None
+        env = {"MICROPYPATH": os.path.relpath(self._firmware)} if self._firmware.is_dir() else None
         self.child = Child(
             self.name, command(self._firmware, self.folder / "config.json"),
             self.folder / "log", self._heard, env,

@@ -126,10 +126,14 @@ def test_a_stick_is_found_between_two_readings(tmp_path: Path, full_image: Path)
         assert written
 
 
-def test_a_full_board_as_mpy_has_every_carrier_at_once(tmp_path: Path, broker: Broker) -> None:
+def test_a_full_board_as_mpy_has_every_carrier_at_once(
+    tmp_path: Path, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In 256 KB, the code not in place: sealed cable, broker and stick, in `compact-1`."""
     firmware = tmp_path / "mpy"
     build_set(firmware, "x86", Choice("full"))
+    # The heap holds each module's path: from inside of the folder it is as short as on a board.
+    monkeypatch.chdir(firmware)
     broker.start()
     cable = Cable()
     usb = tmp_path / "usb"
@@ -158,4 +162,4 @@ def test_a_full_board_as_mpy_has_every_carrier_at_once(tmp_path: Path, broker: B
     print(
         f"\nfull, compact-1, sealed, three carriers, 256 KB as .mpy: at least {low:,} bytes free"
     )
-    assert low > 48 * 1024
+    assert low > 54 * 1024
