@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drupelet.link import BATCH, CARRIER_SERIAL
+from drupelet_tools.sim import EACH, SOAK_KINDS
 from drupelet_tools.sim.carriers import Rates, Wire
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.cuts import draw_script, run_script
@@ -17,7 +18,7 @@ from drupelet_tools.sim.minimise import command_for, minimise, parse_spans, span
 from drupelet_tools.sim.oracle import Oracle, Violation
 from drupelet_tools.sim.run import Run, attempt, run_plan
 from drupelet_tools.sim.seeds import run_seed
-from drupelet_tools.sim.soak import FIRST_SEED, soak
+from drupelet_tools.sim.soak import FIRST_SEED, Turns, soak
 from drupelet_tools.sim.world import World
 from drupelet_tools.telemetry.decode import read_header
 
@@ -98,6 +99,19 @@ def test_a_book_adds_up_what_soaks_came_to(tmp_path: Path) -> None:
     book.write_text(book.read_text() + "{}\n")
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2 and "line 3 is not of a soak" in done.stderr.replace("\n", " ")
+
+
+def test_a_soak_of_each_kind_gives_all_of_them_the_same_time() -> None:
+    turns = Turns(EACH)
+    seconds = {kind: 1.0 + number for number, kind in enumerate(SOAK_KINDS)}
+    for _ in range(2_000):
+        kind = turns.take()
+        turns.took(kind, seconds[kind])
+    spent = [each[0] for each in turns.spent.values()]
+    assert len(spent) == len(SOAK_KINDS) and max(spent) - min(spent) <= max(seconds.values())
+    first = Turns(EACH)
+    assert [first.take() for _ in SOAK_KINDS] == list(SOAK_KINDS), "none is done when all began"
+    assert soak(5.0, 1, EACH, 2, 1).device_years > 0
 
 
 @pytest.mark.parametrize("words", [["run"], ["replay", "1"], ["soak"]])

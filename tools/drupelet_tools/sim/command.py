@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drupelet_tools.sim import EACH, KINDS, SOAK_KINDS
 from drupelet_tools.sim.channel_command import finite
 from drupelet_tools.sim.channel_command import register as register_channel
 from drupelet_tools.sim.exhaust_command import register as register_exhaust
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
 # Far beyond the six hours that a run may take. Of a single frame nobody can say that memory grew.
 FRAMES_MAX = 1e9
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-# As docs/simulator.md 1 has them; `cuts` has a command of its own, and a soak.
-KINDS = (
-    "field", "drops", "yearly", "week", "storm", "small", "sticks", "plans", "resets", "views",
-    "channel",
-)  # fmt: skip
 
 
 def _one_of(kinds: tuple[str, ...]) -> Callable[[str], str]:
@@ -48,7 +44,13 @@ def _one_of(kinds: tuple[str, ...]) -> Callable[[str], str]:
 
 _HELP = "One of docs/simulator.md 1; else the seed's own."
 Kind = Annotated[str, typer.Option(help=_HELP, callback=_one_of(KINDS))]
-SoakKind = Annotated[str, typer.Option(help=_HELP, callback=_one_of((*KINDS, "cuts")))]
+SoakKind = Annotated[
+    str,
+    typer.Option(
+        help=f"{_HELP[:-1]}; {EACH}: all of them, with the same time for each.",
+        callback=_one_of((*SOAK_KINDS, EACH)),
+    ),
+]
 
 
 @app.command()

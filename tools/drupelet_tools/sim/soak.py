@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drupelet_tools.sim import EACH, SOAK_KINDS
 from drupelet_tools.sim.cuts import CutResult, run_script
 from drupelet_tools.sim.minimise import command_for, minimise
 from drupelet_tools.sim.run import Result
@@ -95,9 +96,30 @@ def kind_of(seed: int) -> str:
     return "yearly" if kind == "week" and seed % MONTH_EVERY == 1 else kind
 
 
-def _one(seed: int, kind: str) -> Result | CutResult:
+def _one(seed: int, kind: str) -> tuple[Result | CutResult, float]:
+    """A seed, and how many seconds it took."""
+    began = time.monotonic()
     kind = kind or kind_of(seed)
-    return run_script(seed) if kind == "cuts" else run_seed(seed, kind)
+    result = run_script(seed) if kind == "cuts" else run_seed(seed, kind)
+    return result, time.monotonic() - began
+
+
+class Turns:
+    """Whose turn it is in a soak of EACH: the kind with the least time, then the fewest seeds."""
+
+    def __init__(self, kind: str) -> None:
+        kinds = SOAK_KINDS if kind == EACH else (kind,)
+        self.spent = {each: [0.0, 0] for each in kinds}
+
+    def take(self) -> str:
+        """The kind of the next seed."""
+        kind = min(self.spent, key=self.spent.__getitem__)
+        self.spent[kind][1] += 1
+        return kind
+
+    def took(self, kind: str, seconds: float) -> None:
+        """A seed of a kind is done."""
+        self.spent[kind][0] += seconds
 
 
 def read_book(book: Path) -> tuple[Totals, int]:
@@ -125,10 +147,11 @@ def soak(
     workers = workers or os.cpu_count() or 1
     began = time.monotonic()
     totals = Totals()
+    turns = Turns(kind)
     seed = first_seed - 1
     seeds: Iterator[int] = iter(range(first_seed, first_seed + (seeds_max or 1 << 30)))
     with ProcessPoolExecutor(workers) as pool:
-        running: set[Future[Result | CutResult]] = set()
+        running: dict[Future[tuple[Result | CutResult, float]], str] = {}
         while True:
             over = time.monotonic() - began >= minutes * 60
             while not over and len(running) < 2 * workers:
@@ -136,12 +159,13 @@ def soak(
                 if number < 0:
                     break
                 seed = number
-                running.add(pool.submit(_one, seed, kind))
+                turn = turns.take()
+                running[pool.submit(_one, seed, turn)] = turn
             if not running:
                 break
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                result = future.result()
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                result, seconds = future.result()
+                turns.took(running.pop(future), seconds)
                 if isinstance(result, CutResult):
                     totals.add_cuts(result)
                 else:
