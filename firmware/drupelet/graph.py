@@ -200,10 +200,11 @@ class Graph(Window):
 
     # --- dependencies ---
 
-    def missing(self, group: int) -> int:
+    def missing(self, group: int, peer: int = -1, epoch: int = 0) -> int:
         """For how many dependencies, not in the log, the reader's message has to wait.
 
         E_PEER when its client cannot read the body, _POISONED when one of them is invalid.
+        `peer`: whom to ask for those that nobody sent yet.
         """
         client = self.finder(group, self.reader)
         count = client.dependencies(self.reader)
@@ -218,6 +219,9 @@ class Graph(Window):
             if state == STATE_PENDING:
                 missing += 1
                 copy(self.ids, ID_SIZE, self.ids, 0, ID_SIZE)
+                if peer >= 0 and self.slots.find(self.ids, 0) < 0:
+                    wanted = self.offers.add(self.ids, 0, peer, WANTED, epoch)
+                    self.todo |= SHORT if wanted < 0 else 0
         if self.members.flags(group) & GROUP_UNORDERED:
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
@@ -233,27 +237,21 @@ class Graph(Window):
         if handle <= 0 and self.store.noted(id, 0):
             self.todo |= _NOTED
             return STATE_GONE
-        if handle <= 0:
-            return STATE_PENDING
-        if self.store.load(handle) != OK:
+        if handle <= 0 or self.store.load(handle) != OK:
             return STATE_PENDING
         if self.store.group != self.members.group_number(group):
             return STATE_PENDING
         self.todo |= _PRIVATE if self.store.private else 0
         return self.store.state
 
-    def want_parents(self, slot: int, peer: int, epoch: int) -> None:
-        """Ask the peer for the missing parents of the pending message in `slot`."""
+    def want_parents(self, slot: int, peer: int = -1, epoch: int = 0) -> int:
+        """Ask the peer, if one is given, for the missing parents of the pending message in `slot`.
+
+        What `missing` says; 0 for a message that cannot be read.
+        """
         group = self.slots.group(slot)
-        if not self.reader.open_stored(group, self.slots.handles[slot]):
-            return
-        client = self.finder(group, self.reader)
-        for row in range(client.dependencies(self.reader)):
-            if not client.dependency_into(self.reader, row, self.ids):
-                break
-            lacks = self.slots.find(self.ids, 0) < 0 and self.state(group) == STATE_PENDING
-            if lacks and self.offers.add(self.ids, 0, peer, WANTED, epoch) < 0:
-                self.todo |= SHORT
+        there = self.reader.open_stored(group, self.slots.handles[slot])
+        return self.missing(group, peer, epoch) if there else 0
 
     # --- entering later ---
 
@@ -354,7 +352,18 @@ class Graph(Window):
             if peer < 0 or not members.visibility(group, peer):
                 peer = row
         if peer >= 0 and members.visibility(group, peer):
-            self.want_parents(slot, peer, 0)
+            self.want_parents(slot, peer)
+
+    def lacks(self) -> bool:
+        """Put what the id at ID_SIZE of `ids` waits for in its place; True if nobody sent it yet.
+
+        What pends has asked for its parents, but others may have taken its turn since.
+        """
+        for _ in range(self.slots.count):
+            slot = self.slots.find(self.ids, ID_SIZE)
+            if slot < 0 or self.want_parents(slot) <= 0:
+                return slot < 0
+        return False
 
     def waits(self, peer: int) -> bool:
         """True while the log goes on beyond the slots that the peer may have, or may itself."""

@@ -158,3 +158,16 @@ def test_of_a_generation_that_came_back_a_set_is_good_for_all_that_number_the_sa
     ledger.leaves("a", "b", SENT)
     ledger.leaves("b", "a", ACK + FOLD)
     assert ledger.leaves("a", "b", ALONE).messages, "the index is known in the present one, too"
+
+
+def test_a_set_told_of_a_generation_before_it_came_back_is_good_if_it_is_on_its_way(
+    ledger: Ledger,
+) -> None:
+    ledger.leaves("a", "b", SENT)
+    ledger.leaves("b", "a", ACK + FOLD)
+    ledger.reset("a")
+    ledger.leaves("a", "b", SENT)
+    with pytest.raises(BrokenRuleError):
+        ledger.leaves("a", "b", ALONE)
+    assert ledger.arrives("a", "b", ACK + FOLD).acks == [ID]
+    assert ledger.leaves("a", "b", ALONE).messages

@@ -6,7 +6,7 @@ from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.errors import OK
 from drupelet.flashread import STATE_INVALID
 from drupelet.node import BATCH, INTERACTIVE, PROFILE_BSP_1
-from drupelet.slots import WANTED
+from drupelet.slots import OFFERED, WANTED
 from helpers import Draw, Member, Network, check_causal, stamp
 
 CHAIN = 200
@@ -142,6 +142,24 @@ def test_no_room_to_wait_asks_for_the_parent_first() -> None:
     pair.give(first)
     pair.give(second)
     assert pair.receiver.log() == [first, second]
+
+
+def test_what_comes_too_early_asks_for_what_its_pending_parents_wait_for() -> None:
+    """Else, with one entry for a peer, whose turn it is goes round among what cannot enter."""
+    pair = Pair(pool=3, offers=1)
+    ids = [pair.sender.publish(b"%d" % number) for number in range(5)]
+    root, second, third, fourth, fifth = (id for id in ids if id)
+    pair.give(third)
+    pair.give(second)
+    assert pair.receiver.node.pending_count() == 2
+    offers = pair.receiver.node.core.offers
+    offers.kinds[0] = 0
+    offers.add(fifth, 0, pair.link.peer, WANTED, 0)  # not asked for yet
+    pair.give(fourth)
+    assert pair.receiver.node.refused == 1
+    assert offers.kinds[0] == OFFERED and offers.ids[:32] == root
+    pair.give(root)
+    assert pair.receiver.log() == [root, second, third]
 
 
 def test_a_flood_of_children_without_parents_leaves_room_for_a_whole_one() -> None:

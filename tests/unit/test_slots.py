@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from drupelet.limits import ID_SIZE
 from drupelet.manage import drop_peer
 from drupelet.slots import (
+    EARLIER,
     OFFERED,
     OWED,
     OWED_BUNDLING,
@@ -16,7 +17,7 @@ from drupelet.slots import (
 )
 from ram_store import RamStore
 
-KINDS = (OFFERED, WANTED, OWED)
+KINDS = (EARLIER, OFFERED, WANTED, OWED)
 PEERS = 3
 
 
@@ -69,15 +70,17 @@ def test_pool_keeps_quota_and_what_matters(count: int, steps: list[Step]) -> Non
         gone = before.keys() - after.keys()
         assert len(gone) <= 1
         for key in gone:
-            # Offers give way to all, what is owed to a wanted parent, a young want to nothing.
+            # Offers give way to all, what is owed to a wanted parent, a young want to what must
+            # come first.
             good = before[key] == OFFERED or (before[key] == OWED and kind == WANTED)
+            good = good or (before[key] == WANTED and kind == EARLIER)
             assert good or (
                 before[key] == OWED == kind and none_of_its_own and len(before) == count
             )
         if entry >= 0:
             kept = before.get((peer, id_of(number)))
             stays = kept == WANTED and kind != OWED
-            assert after[peer, id_of(number)] == (WANTED if stays else kind)
+            assert after[peer, id_of(number)] == (WANTED if stays else kind or OFFERED)
         else:
             assert after == before
 
@@ -152,6 +155,24 @@ def test_the_only_entry_is_for_each_in_turn() -> None:
     assert pool.add(id_of(1), 0, 0, WANTED, 4) == entry
     pool.sent(entry, 5)
     assert pool.add(id_of(3), 0, 0, OFFERED, 5) == entry
+
+
+def test_what_must_come_first_takes_the_place_of_what_was_not_asked_for_yet() -> None:
+    """All but what is owed leads again and again to messages that cannot enter."""
+    pool = OfferPool(2)
+    pool.quota = 1
+    entry = pool.add(id_of(1), 0, 0, WANTED, 1)
+    assert pool.add(id_of(2), 0, 0, EARLIER, 1) == entry
+    assert entries(pool) == {(0, id_of(2)): OFFERED}
+    assert pool.add(id_of(3), 0, 0, OFFERED, 1) == -1, "of the same epoch"
+    assert pool.add(id_of(1), 0, 0, WANTED, 1) == -1, "first it is asked for"
+    assert pool.add(id_of(4), 0, 0, EARLIER, 1) == entry
+    assert pool.add(id_of(5), 0, 1, EARLIER, 1) >= 0, "to each peer its own"
+    pool.add(id_of(4), 0, 0, OWED, 1)
+    assert pool.add(id_of(2), 0, 0, EARLIER, 1) == -1
+    pool.add(id_of(5), 0, 1, WANTED, 1)
+    assert pool.add(id_of(5), 0, 1, EARLIER, 1) >= 0
+    assert entries(pool) == {(0, id_of(4)): OWED, (1, id_of(5)): WANTED}
 
 
 def test_drops() -> None:

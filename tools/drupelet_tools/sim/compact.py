@@ -278,6 +278,13 @@ class Numbers:
     past: bool = False  # its sender has had another store since
 
 
+def _shown(numbers: Numbers, record: NumberSet) -> None:
+    """Who acknowledges messages knows the indices of their groups."""
+    if record.kind == _ACK:
+        indices = (numbers.indices.get(number) for number in record.numbers)
+        numbers.known.update(index for index in indices if index is not None)
+
+
 class Ledger:
     """All that nodes told each other. `whole` finds the message that begins with a prefix."""
 
@@ -372,10 +379,8 @@ class Ledger:
             if not good:
                 (found.requests if record.kind == _REQUEST else found.acks).extend(ids)
             good = True
-            if record.kind == _ACK:
-                # A generation that came back may number the same: the set is good in both.
-                indices = (numbers.indices.get(number) for number in record.numbers)
-                numbers.known.update(index for index in indices if index is not None)
+            # A generation that came back may number the same: the set is good in both.
+            _shown(numbers, record)
         # Who heard both of a generation that came back may mix them: it does nothing there.
         what = f"numbers {record.numbers} of {record.generation}"
         _must(good or len(tables) > 1, f"{what} were not all given, or are not folded so")
@@ -430,4 +435,7 @@ class Ledger:
         ):
             numbers = self._said[node, peer][record.generation][-1]
             lists = found.acks if record.kind == _ACK else found.requests
-            lists.extend(self._folding(numbers, record) or ())
+            ids = self._folding(numbers, record)
+            if ids is not None:  # told of one that came back since, it is good in this one, too
+                lists.extend(ids)
+                _shown(numbers, record)
