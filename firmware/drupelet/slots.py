@@ -21,7 +21,6 @@ EPHEMERAL = const(4)  # sent once to each peer, offered to none
 MARKED = const(8)  # found by a walk from child to parent, for as long as it lasts
 CLIMBED = const(16)  # and its own parents are marked, too
 
-EARLIER = const(0)  # for `add`: OFFERED, and before all other offers; what waits for it came
 OFFERED = const(1)  # the peer offered it, we do not hold it and have not asked for it
 REQUESTED = const(2)  # offered and asked for; MVDS asks until it comes
 WANTED = const(3)  # a parent that we miss: asked for by id until it comes
@@ -30,6 +29,8 @@ OWED_TWICE = const(5)  # the same, of what is gone: the peer asked for it
 OWED_BUNDLING = const(6)  # written into the bundle that is being made
 # A parent that did not come after so many requests may be forgotten for an offer.
 _WANTED_SENDS = const(8)
+# An epoch times this has an even or odd number of 4,096s, without a short period.
+_DRAW = const(10037)
 
 TAG_SIZE = const(4)
 
@@ -160,13 +161,13 @@ class OfferPool:
             before = self.kinds[entry] if self.peer_of(entry) == peer else 0
             if before and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
                 # An offer of what was asked for already changes nothing.
-                if kind > OFFERED or before > WANTED:
-                    self.kinds[entry] = kind or OFFERED
+                if kind != OFFERED or before > WANTED:
+                    self.kinds[entry] = kind
                 return entry
         entry = self._room(peer, kind, epoch)
         if entry >= 0:
             copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
-            self.put(entry, peer, kind or OFFERED, epoch)
+            self.put(entry, peer, kind, epoch)
         return entry
 
     def put(self, entry: int, peer: int, kind: int, epoch: int) -> None:
@@ -202,15 +203,15 @@ class OfferPool:
         early. What is owed gives way to a wanted parent only: were the oldest replaced, a long
         log over a stick would be acknowledged from its end, and the sender's window never move.
         A wanted parent gives way after it was asked for in vain. Where a quota is one, each has
-        its turn: what was asked for once gives way. To what must come before a message that came
-        all of them give way, but what is owed: nothing else leads to one that can enter. Where
-        there are more peers than entries, what is owed to one that seldom comes gives way to what
-        is owed to another.
+        its turn: what was asked for once gives way, and in every other epoch, as if drawn, what
+        was not: else offers may come for ever when it is not their turn. Where there are more
+        peers than entries, what is owed to one that seldom comes gives way to what is owed to
+        another.
         """
         free = oldest = other = -1
         held = oldest_age = 0
         full = kind == WANTED and self._wanted(peer) + 1 >= self.quota
-        sends = 0 if kind == EARLIER else 1 if self.quota == 1 else _WANTED_SENDS
+        sends = _WANTED_SENDS if self.quota > 1 else kind == WANTED or epoch * _DRAW >> 12 & 1
         for entry in range(self.count):
             before = self.kinds[entry]
             if not before:

@@ -27,7 +27,7 @@ from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMES
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy, equal
 from drupelet.schedule import epochs_since
-from drupelet.slots import EARLIER, OFFERED, OWED, OWED_TWICE, PENDING, WANTED
+from drupelet.slots import OFFERED, OWED, OWED_TWICE, PENDING, WANTED
 from drupelet.states import (
     BUNDLED,
     GOT_ACK,
@@ -254,9 +254,9 @@ class Exchange(Dues):
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
             core.graph.todo |= SHORT
-            # Asked for once, but first: it leads to one that can enter. This one comes again.
+            # Asked for once: parents of what is pending go first, and this one comes again.
             if outcome == TOO_EARLY and core.graph.lacks():
-                offers.add(core.graph.ids, ID_SIZE, self.peer, EARLIER, self.epoch)
+                offers.add(core.graph.ids, ID_SIZE, self.peer, OFFERED, self.epoch)
             return
         slot = core.graph.slot
         core.message_slot = slot

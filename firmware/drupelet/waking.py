@@ -26,8 +26,9 @@ def wake(core: "Core", now_ms: int, generation: int) -> None:
     if generation < 0:
         window.boot = (window.boot + 1) & 0xFFFF or 1
         window.dirty = True
-        generation = window.boot * GENERATIONS_APART & 0xFFFF
-    core.clocks.generation = generation
+        # Boots of another store count from 1, too.
+        generation = window.boot * GENERATIONS_APART + getattr(window.store, "store_gen", 0)
+    core.clocks.generation = generation & 0xFFFF
     window.save()
     window.pack(len(window.store.saved))  # without a write, too, the store is told what may go
 

@@ -51,6 +51,16 @@ def check_all_there(a: Member, b: Member) -> None:
     check_causal(b)
 
 
+def test_numbers_of_another_store_are_of_another_generation() -> None:
+    """It counts its boots from 1, too: what its past was told may still be on its way."""
+    member = members(Draw(3))[0]
+    member.boot()
+    first = member.node.core.clocks.generation
+    wipe(member, 0x55555555)
+    assert member.node.core.window.boot == 1 and 0 <= first <= 0xFFFF
+    assert member.node.core.clocks.generation == first + 0x5554 & 0xFFFF
+
+
 @pytest.mark.parametrize("loss", [0, 300])
 def test_over_a_plain_cable_a_hello_tells(loss: int) -> None:
     draw = Draw(7 + loss)

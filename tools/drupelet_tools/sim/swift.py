@@ -171,14 +171,14 @@ class SwiftOffers(OfferPool):
         name = peer, bytes(id[at : at + ID_SIZE])
         entry = self._entries.get(name, -1)
         if entry >= 0 and self._is_there(entry, *name):
-            if kind > OFFERED or self.kinds[entry] > WANTED:
-                self.kinds[entry] = kind or OFFERED
+            if kind != OFFERED or self.kinds[entry] > WANTED:
+                self.kinds[entry] = kind
             return entry
         entry = self._room(peer, kind, epoch)
         if entry < 0:
             return -1
         self.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE] = name[1]
-        self.put(entry, peer, kind or OFFERED, epoch)
+        self.put(entry, peer, kind, epoch)
         self._entries[name] = entry
         return entry
 
