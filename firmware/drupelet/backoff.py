@@ -13,6 +13,8 @@ from drupelet.limits import (
 
 # An answer leaves in the peer's next epoch at the latest, so it is here before the second one.
 _BASE_EPOCHS = const(2)
+# An epoch times this has an even or an odd number of 4,096s, without a short period.
+_DRAW = const(10037)
 # Where doubling reaches the cap: 2^6 epochs.
 _DOUBLINGS_MAX = const(6)
 # Where falling back begins again: 2^3 epochs, and how many sends one climb from there takes.
@@ -46,3 +48,11 @@ def counted(send_count: int) -> int:
     back by one climb, which changes no interval of either rule.
     """
     return send_count + 1 if send_count < SEND_COUNT_MAX else SEND_COUNT_MAX + 1 - _CLIMB
+
+
+def drawn(epoch: int) -> int:
+    """1 in every other epoch, as if drawn: turns that were taken by a rule fall into step.
+
+    `epoch`: u16, so that no integer here has more than 30 bits.
+    """
+    return epoch * _DRAW >> 12 & 1

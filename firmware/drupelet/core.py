@@ -9,7 +9,6 @@ from drupelet.limits import (
     CONTENT_HEADER_SIZE,
     DEPENDENCIES_MAX,
     ID_SIZE,
-    PART_INCOMING,
     SCRATCH_SIZE,
 )
 from drupelet.members import (
@@ -125,13 +124,6 @@ class Core:
         """Log a step in a message's life, unless it is a black box itself."""
         if not self.is_box(self.slots.group(slot)):
             self.box.log_id(now_ms, code, peer, count, self.slots.tags, slot * TAG_SIZE)
-
-    def free_part(self) -> int:
-        """A part file that takes in nobody's content just now, or -1."""
-        for part in range(len(self.part_rows) // PART_ROW):
-            if not self.parts[part * PART_SIZE + PART_OWNER]:
-                return PART_INCOMING + part
-        return -1
 
     def use_family(self, family: int, made: "HashPort") -> None:
         """Have the hash of a family at hand; its first group brings it."""

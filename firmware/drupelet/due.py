@@ -133,7 +133,7 @@ class Dues(Pace):
             slot = (core.scan_from - core.ack_left) % slots.count
             core.ack_left -= 1
             state = slots.states[self._cell(slot)]
-            if state & ACK and not self._carried(slot):
+            if state & ACK and self.sight(slot) and not self._carried(slot):
                 after = step(state, DO_ACK)
                 core.window.set_state(slot, self.peer, after | ACKING if self.visits else after)
                 if not slots.id_into(slot, buf, at):

@@ -29,7 +29,7 @@ from drupelet.members import SHARED
 from drupelet.memory import copy, equal, fill, get_u16, put_u16
 from drupelet.schedule import elapsed_ms
 from drupelet.states import GOT_MESSAGE, GOT_REQUEST, HOLD, QUEUED, REQUEST
-from drupelet.sync import Exchange
+from drupelet.sync import PART_GREW_MS, Exchange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ _STATE_SIZE = const(11)
 # had (+ 1) when its sender seemed not to know; how much it was told that we have (+ 1; 0: nothing
 # yet), and when; whether it is a black box.
 _TOTAL = const(0)
-_GREW_MS = const(1)
 _GAP = const(2)
 _TOLD = const(3)
 _TOLD_MS = const(4)
@@ -63,17 +62,10 @@ _TRIES = const(15)
 assert _KEY_SIZE == PART_OWNER == _NEXT and _TRIES < PART_SIZE
 # Eight pieces at once: where 3 of 10 get lost, five of them come, sent twice.
 _CAUTION_MAX = const(3)
-# A transfer that stood still for 2^4 epochs, at most six days, gives its part file up to another.
-_STILL_SHIFT = const(4)
 
 
 class SegmentExchange(Exchange):
     """An exchange whose long messages go out and come in piece by piece."""
-
-    @property
-    def epoch_ms(self) -> int:
-        """Of a live link."""
-        return 0
 
     def __init__(self, core: "Core", peer: int, visits: bool) -> None:
         Exchange.__init__(self, core, peer, visits)
@@ -326,7 +318,7 @@ class SegmentExchange(Exchange):
         if end > have:
             at = SEGMENT_HEADER_SIZE + have - offset
             code = core.store.part_append(file, frame, at, end - have)
-            core.part_rows[row + _GREW_MS] = core.now_ms
+            core.part_rows[row + PART_GREW_MS] = core.now_ms
         if code != OK or end >= total:
             core.parts[part * PART_SIZE + PART_OWNER] = 0
             if code == OK:
@@ -365,12 +357,12 @@ class SegmentExchange(Exchange):
         same = same and rows[row + _TOTAL] == total
         if owner == self.peer + 1 and same:
             return part
-        if owner and not self._gives_way(part):
+        if owner and not self.gives_way(part):
             if owner == self.peer + 1:
                 self._missed(part, core.store.part_size(PART_INCOMING + part))
             return -1
         core.parts[at + PART_OWNER] = self.peer + 1
-        rows[row + _GREW_MS] = core.now_ms
+        rows[row + PART_GREW_MS] = core.now_ms
         copy(core.parts, at, frame, 1, _KEY_SIZE)
         rows[row + _TOTAL] = total
         rows[row + _TOLD] = rows[row + _GAP] = rows[row + _BOX] = 0
@@ -378,14 +370,6 @@ class SegmentExchange(Exchange):
             core.parts[at + PART_OWNER] = 0
             return -1
         return part
-
-    def _gives_way(self, part: int) -> bool:
-        """True when a part is empty, stands still, or its content came another way."""
-        core = self.core
-        empty = not core.store.part_size(PART_INCOMING + part)
-        known = core.slots.find_prefix(core.parts, part * PART_SIZE, _KEY_SIZE) >= 0
-        still_ms = elapsed_ms(core.now_ms, core.part_rows[part * PART_ROW + _GREW_MS])
-        return empty or known or still_ms >> _STILL_SHIFT >= min(self.epoch_ms, 1 << 25)
 
     def _complete(self, file: int, key_at: int) -> None:
         """All pieces are here: verify, take in, and let the part file go."""

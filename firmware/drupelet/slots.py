@@ -6,7 +6,7 @@ lengths, sources, timestamps and dependencies stay in the store. A free slot has
 """
 
 from drupelet._compat import const
-from drupelet.backoff import counted
+from drupelet.backoff import counted, drawn
 from drupelet.limits import ID_SIZE, SEND_COUNT_NONE
 from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
 from drupelet.states import HOLD
@@ -29,8 +29,6 @@ OWED_TWICE = const(5)  # the same, of what is gone: the peer asked for it
 OWED_BUNDLING = const(6)  # written into the bundle that is being made
 # A parent that did not come after so many requests may be forgotten for an offer.
 _WANTED_SENDS = const(8)
-# An epoch times this has an even or odd number of 4,096s, without a short period.
-_DRAW = const(10037)
 
 TAG_SIZE = const(4)
 
@@ -211,7 +209,7 @@ class OfferPool:
         free = oldest = other = -1
         held = oldest_age = 0
         full = kind == WANTED and self._wanted(peer) + 1 >= self.quota
-        sends = _WANTED_SENDS if self.quota > 1 else kind == WANTED or epoch * _DRAW >> 12 & 1
+        sends = _WANTED_SENDS if self.quota > 1 else kind == WANTED or drawn(epoch)
         for entry in range(self.count):
             before = self.kinds[entry]
             if not before:

@@ -4,6 +4,7 @@ Wire profiles call `on_*` for what they read. Nothing here allocates, and no pee
 What belongs to a group that a peer does not see is to that peer as if it did not exist.
 """
 
+from drupelet._compat import const
 from drupelet.blackbox import (
     CODE_ACKED,
     CODE_DUPLICATE,
@@ -12,6 +13,7 @@ from drupelet.blackbox import (
     COUNT_MALFORMED,
     COUNT_REFUSED,
 )
+from drupelet.core import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
 from drupelet.flashread import STATE_DELETED, STATE_GONE
@@ -23,10 +25,16 @@ from drupelet.graph import (
     TOO_EARLY,
     WAITING,
 )
-from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX, TIMESTAMP_SIZE
+from drupelet.limits import (
+    CONTENT_HEADER_SIZE,
+    ID_SIZE,
+    INLINE_SIZE_MAX,
+    PART_INCOMING,
+    TIMESTAMP_SIZE,
+)
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy, equal
-from drupelet.schedule import epochs_since
+from drupelet.schedule import elapsed_ms, epochs_since
 from drupelet.slots import OFFERED, OWED, OWED_TWICE, PENDING, WANTED
 from drupelet.states import (
     BUNDLED,
@@ -38,9 +46,19 @@ from drupelet.states import (
     step,
 )
 
+# In a row of `core.part_rows`, which `segments` keeps: when what comes in last grew.
+PART_GREW_MS = const(1)
+# A transfer that stood still for 2^4 epochs, at most six days, gives its part file up to another.
+_STILL_SHIFT = const(4)
+
 
 class Exchange(Dues):
     """One peer's side of the tables, with what comes in. `Link` adds frames and time."""
+
+    @property
+    def epoch_ms(self) -> int:
+        """Of a live link."""
+        return 0
 
     def _step(self, slot: int, event: int) -> None:
         """Apply a peer's event to the table."""
@@ -153,6 +171,8 @@ class Exchange(Dues):
                 self.attention = True
         if slot >= 0:
             self.requested(slot)
+        elif slot == -1 and 0 < handle <= core.window.cursors[self.peer]:
+            core.window.rewind(self.peer, handle)
 
     def requested(self, slot: int) -> None:
         """The peer asks for the message in a slot."""
@@ -200,7 +220,7 @@ class Exchange(Dues):
         """A body too long for a record of the store goes into a file of its own."""
         core = self.core
         store = core.store
-        part = core.free_part()
+        part = self._free_part()
         if part < 0:
             return REFUSED
         copy(core.graph.ids, 0, core.members.group_ids, row * ID_SIZE, ID_SIZE)
@@ -216,6 +236,25 @@ class Exchange(Dues):
             outcome = core.graph.take_part(row, self._number(), core.id, part)
         store.part_drop(part)
         return outcome
+
+    def _free_part(self) -> int:
+        """A part file that takes in nobody's content just now; -1, and counted, without one."""
+        parts = self.core.parts
+        for part in range(len(self.core.part_rows) // PART_ROW):
+            owner = part * PART_SIZE + PART_OWNER
+            if not parts[owner] or self.gives_way(part):
+                parts[owner] = 0
+                return PART_INCOMING + part
+        self.core.graph.refused += 1
+        return -1
+
+    def gives_way(self, part: int) -> bool:
+        """True when a part is empty, stands still, or its content came another way."""
+        core = self.core
+        empty = not core.store.part_size(PART_INCOMING + part)
+        known = core.slots.find_prefix(core.parts, part * PART_SIZE, PART_OWNER) >= 0
+        still_ms = elapsed_ms(core.now_ms, core.part_rows[part * PART_ROW + PART_GREW_MS])
+        return empty or known or still_ms >> _STILL_SHIFT >= min(self.epoch_ms, 1 << 25)
 
     def known(self, id: bytearray, at: int) -> bool:
         """True for a message that we have already: it is acknowledged again, nothing else.

@@ -61,6 +61,24 @@ class Window:
         self.cursors[peer] = self.rows[peer * PEER_ROW + STICK_HOLDS] = 0
         self.changed(peer)
 
+    def rewind(self, peer: int, handle: int) -> None:
+        """Walk the log again from what the peer asks for, which it held, if that finds no slot.
+
+        What is behind gives up its slot to what it may depend on, and comes again.
+        """
+        before = 0
+        after = self.store.next(0)
+        while 0 < after < handle:
+            before = after
+            after = self.store.next(after)
+        self.show_all(peer)
+        self.cursors[peer] = before
+        slots = self.slots
+        for slot in range(slots.count):
+            state = slots.states[peer * slots.count + slot]
+            if not state & HOLD and slots.handles[slot] > handle:
+                self.set_state(slot, peer, state & ~(QUEUED | REQUEST))
+
     def changed(self, peer: int) -> None:
         """The peer's links have to look again."""
         self.rows[peer * PEER_ROW + _ROW_CHANGES] |= 1

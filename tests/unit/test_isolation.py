@@ -84,8 +84,8 @@ def test_an_offer_of_an_unshared_id_is_answered_like_one_of_an_unknown(mode: int
         w.ask(2, id)
         assert w.rounds(20) == b"\x40" + record(3, id)
     w.ask(0, hidden)
-    w.ask(2, bytes(32))
-    assert w.rounds(20) == b"\x40" + record(3, bytes(32))
+    w.ask(2, bytes(31) + b"\1")
+    assert w.rounds(20) == b"\x40" + record(3, bytes(31) + b"\1")
 
 
 @modes

@@ -3,6 +3,7 @@
 import pytest
 
 from drupelet.amnesty import forget_holds
+from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.errors import OK
 from drupelet.files import RamFiles
 from drupelet.limits import WAKE_STATE_SIZE_MAX
@@ -233,26 +234,45 @@ def test_that_a_peer_lost_what_came_from_it_survives_a_reboot() -> None:
 
 
 def test_what_was_asked_for_and_sent_gives_way_to_what_is_asked_for_next() -> None:
-    """A peer that cannot take in a child asks for its parent: the child must not hold the slot.
-
-    MVDS sends what was asked for until it is acknowledged, which a refused child never is.
-    """
+    """MVDS sends what was asked for until it is acknowledged, which a refused child never is."""
     draw = Draw(3)
     members = [Member(name, draw, pool=1, family=FAMILY_MVDS) for name in "AB"]
     net = Network(draw, members, ["AB"], profile=PROFILE_MVDS_1)
     a = net.members["A"]
-    parent, child, _ = (bytes(a.publish(body)) for body in (b"parent", b"child", b"last"))
+    first, second, _ = (bytes(a.publish(body)) for body in (b"first", b"second", b"last"))
     net.run(lambda: net.complete(3), ROUNDS_MAX)
     net.lines["A", "B"].loss = 1000
     core, link = a.node.core, a.links["B"]
-    for id in (child, parent):
+    for id in (first, second):
         link.on_request(bytearray(id), 0)
-        assert core.slots.find(child, 0) == 0, "not before it was sent"
+        assert core.slots.find(first, 0) == 0, "not before it was sent"
     for _ in range(4):
         net.round()
-    assert core.slots.find(child, 0) == 0, "nor without need"
-    link.on_request(bytearray(parent), 0)
-    assert core.slots.find(parent, 0) == 0
+    assert core.slots.find(second, 0) == 0
+
+
+@pytest.mark.parametrize("children", [1, 12])
+@pytest.mark.parametrize("pools", [(1, 1), (2, 1), (8, 1), (3, 3), (8, 8)], ids=str)
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
+def test_who_lost_a_history_gets_it_behind_tables_full_of_what_depends_on_it(
+    mode: int, pools: tuple[int, int], children: int
+) -> None:
+    """A peer that asks for what it held finds no slot: those of its children give way."""
+    draw = Draw(5)
+    a, b = (Member(name, draw, pool=pool) for name, pool in zip("AB", pools, strict=True))
+    net = Network(draw, [a, b], ["AB"], mode)
+    for number in range(9):
+        a.publish(b"%d" % number)
+    net.run(lambda: net.complete(9), ROUNDS_MAX)
+    net.run(lambda: not a.node.outstanding(a.numbers["B"]), ROUNDS_MAX)
+    b.node.leave(b.group)
+    b.group = b.node.join(READINGS_CLIENT_ID, b"test")
+    b.node.share(b.group, b.numbers["A"], SHARED)
+    for number in range(children):
+        a.publish(b"child %d" % number)
+    net.run(lambda: b.log() == a.log(), 4_000)
+    assert len(b.log()) == 9 + children
+    check_causal(b)
 
 
 @pytest.mark.parametrize("asked", [(1, 3), (3, 1)])

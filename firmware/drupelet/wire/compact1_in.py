@@ -149,6 +149,8 @@ class CompactReader(Contact):
             self._apply(link, frame, first, count, bits_at, at, kind)
         else:
             self.ignored += 1
+            if not self.has(GREETING):
+                self.greet(link)  # segments name none: it would not hear of the present one
         return at + FOLD_SIZE
 
     def _apply(

@@ -106,10 +106,14 @@ class Run:
         world.check_end()
 
     def _rounds(self) -> None:
-        """Carry a sound stick round until everything is everywhere."""
+        """Carry a sound stick round until everything is everywhere.
+
+        It has room: on a full one, which the others may be, a bundle that does not fit waits until
+        another is read and removed, and it may be that none is.
+        """
         world = self.world
         world.calm()
-        stick = SimStick()
+        stick = SimStick(1 << 24)
         for number in range(ROUNDS_MAX):
             for name in world.nodes:
                 at_ms = world.now_ms + 5_000
