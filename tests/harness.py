@@ -201,10 +201,10 @@ def put_record(out, kind, payload):
     out += [to_hex(part) for part in payload]
 
 
-def family(request):
+def family(request, verb):
     """What answers for the request's profile."""
     profile = request["profile"]
-    if profile == "bsp-1":
+    if profile == "bsp-1" or (profile == "compact-1" and verb in ID_VERBS):
         return Bsp1
     if profile == "bsp-0" and ON_HOST:
         return __import__("harness_bsp0")
@@ -249,6 +249,7 @@ def cobs_decode(request):
 
 
 DIALECT_VERBS = ("bloom", "hashn", "treq", "tresp")
+ID_VERBS = ("group_id", "message_id")
 FAMILY_VERBS = ("group_id", "message_id", "encode", "decode", "feed")
 SEAL_VERBS = ("hmac", "hkdf", "ccm_seal", "ccm_open")
 VERBS = {"blake2s": blake2s, "cobs_encode": cobs_encode, "cobs_decode": cobs_decode}
@@ -261,7 +262,7 @@ def reply_to(verb, request):
         return __import__("harness_seal").VERBS[verb](request)
     if verb in DIALECT_VERBS:
         return getattr(dialect(request["dialect"]), verb)(request)
-    call = getattr(family(request), verb, None) if verb in FAMILY_VERBS else None
+    call = getattr(family(request, verb), verb, None) if verb in FAMILY_VERBS else None
     if call is None:
         raise RequestError("unknown verb")
     return call(request)

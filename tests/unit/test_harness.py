@@ -394,6 +394,16 @@ def test_each_line_has_one_reply_on_a_host() -> None:
     assert all(reply.startswith(("ok {", 'error {"kind": ')) for reply in replies)
 
 
+def test_ids_of_compact1_are_those_of_bsp1() -> None:
+    of_group = {"client_id": "11" * 32, "descriptor": "22"}
+    of_message = {"group_id": "33" * 32, "timestamp": 7, "body": "44"}
+    for verb, fields in (("group_id", of_group), ("message_id", of_message)):
+        lines = [(verb, {"profile": each, **fields}) for each in ("bsp-1", "compact-1")]
+        for command in COMMANDS.values():
+            (kind, made), again = ask(command, lines)
+            assert kind == "ok" and again == (kind, made)
+
+
 def test_a_reply_is_json_in_ascii() -> None:
     text = "".join(chr(point) for point in (*range(0x20), 0x22, 0x5C, 0x7F, 0xE9, 0xFFFF, 0x1F600))
     asked = {"profile": "sds", "sender_id": text, "message_id": "m", "channel_id": "c"}

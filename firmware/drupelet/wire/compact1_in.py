@@ -143,7 +143,7 @@ class CompactReader(Contact):
             count = get_varint(frame, number_at, at) if at > 0 else 0
             if count <= 0 or count > COMPACT_COVER_SIZE * 8:
                 return E_PEER
-        if self._end - at < FOLD_SIZE:
+        if self._end - at < FOLD_SIZE or (bits_at < 0 and first + count > NUMBER_MAX + 1):
             return E_PEER
         if generation == self.generation():
             self._apply(link, frame, first, count, bits_at, at, kind)

@@ -227,6 +227,7 @@ class _Frame:
         if form == _RANGE:
             count = count or self._varint()
             _must(0 < count <= _SET_MAX, "a range of none, or above 256")
+            _must(first + count <= _NUMBER_MAX + 1, "a number above 32,767")
             numbers = tuple(range(first, first + count))
         else:
             size = self._take(1)[0]
