@@ -9,7 +9,7 @@ from drupelet.flashread import STATE_GONE
 from drupelet.graph import ASK_AGAIN
 from drupelet.limits import ID_PREFIX_SIZE, ID_SIZE
 from drupelet.memory import equal
-from drupelet.slots import OFFERED, WANTED
+from drupelet.slots import OFFERED, REQUESTED, WANTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def gone(core: "Core", entry: int) -> None:
     """What a peer offered, or a parent that is wanted from it, is not there any more, it says."""
     offers = core.offers
     at = entry * ID_SIZE
-    wanted = offers.kinds[entry] == WANTED
+    wanted = offers.kinds[entry] >= REQUESTED  # of what came too early, too
     if wanted and _may_come(offers, entry):
         return
     offers.kinds[entry] = 0

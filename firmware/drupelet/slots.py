@@ -159,7 +159,7 @@ class OfferPool:
             before = self.kinds[entry] if self.peer_of(entry) == peer else 0
             if before and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
                 # An offer of what was asked for already changes nothing.
-                if kind != OFFERED or before > WANTED:
+                if kind > before or before > WANTED:
                     self.kinds[entry] = kind
                 return entry
         entry = self._room(peer, kind, epoch)
@@ -220,7 +220,7 @@ class OfferPool:
                 if before == WANTED:
                     stays = self.send_count(entry) < sends
                 elif before <= REQUESTED:
-                    stays = (full and before == OFFERED) or (kind == OFFERED and not age)
+                    stays = (full and before == OFFERED) or (kind <= REQUESTED and not age)
                 else:
                     stays = kind != WANTED or full
                 if not stays and (oldest < 0 or age > oldest_age):

@@ -35,7 +35,7 @@ from drupelet.limits import (
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy, equal
 from drupelet.schedule import elapsed_ms, epochs_since
-from drupelet.slots import OFFERED, OWED, OWED_TWICE, PENDING, WANTED
+from drupelet.slots import OFFERED, OWED, OWED_TWICE, PENDING, REQUESTED, WANTED
 from drupelet.states import (
     BUNDLED,
     GOT_ACK,
@@ -293,9 +293,12 @@ class Exchange(Dues):
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
             core.graph.todo |= SHORT
-            # Asked for once: parents of what is pending go first, and this one comes again.
+            # It gives way to all that is asked for once or waited for: this one comes again.
             if outcome == TOO_EARLY and core.graph.lacks():
-                offers.add(core.graph.ids, ID_SIZE, self.peer, OFFERED, self.epoch)
+                kind = (
+                    REQUESTED if offers.quota > 1 else OFFERED
+                )  # the only entry is for each once
+                offers.add(core.graph.ids, ID_SIZE, self.peer, kind, self.epoch)
             return
         slot = core.graph.slot
         core.message_slot = slot

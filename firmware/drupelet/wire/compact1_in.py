@@ -151,6 +151,7 @@ class CompactReader(Contact):
             self.ignored += 1
             if not self.has(GREETING):
                 self.greet(link)  # segments name none: it would not hear of the present one
+                link.attention = True
         return at + FOLD_SIZE
 
     def _apply(

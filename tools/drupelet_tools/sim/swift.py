@@ -171,7 +171,7 @@ class SwiftOffers(OfferPool):
         name = peer, bytes(id[at : at + ID_SIZE])
         entry = self._entries.get(name, -1)
         if entry >= 0 and self._is_there(entry, *name):
-            if kind != OFFERED or self.kinds[entry] > WANTED:
+            if kind > self.kinds[entry] or self.kinds[entry] > WANTED:
                 self.kinds[entry] = kind
             return entry
         entry = self._room(peer, kind, epoch)
