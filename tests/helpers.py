@@ -5,7 +5,6 @@ bounded: `Network.run` gives up after `rounds_max` rounds.
 """
 
 from drupelet.clients import READINGS_CLIENT_ID, Author
-from drupelet.core import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.files import RamFiles
 from drupelet.members import HEAD_METADATA, HEAD_PARENTS
 from drupelet.node import (
@@ -17,6 +16,7 @@ from drupelet.node import (
     SHARED,
     Node,
 )
+from drupelet.slots import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.store import FlashStore
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 

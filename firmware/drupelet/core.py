@@ -1,7 +1,6 @@
 """The tables of one node, built once at boot and shared by its links; and what a message costs
 to take in, whatever brought it."""
 
-from drupelet._compat import const
 from drupelet.blackbox import CODE_CREATED, CODE_DELIVERED, COUNT_CREATED, COUNT_DELIVERED
 from drupelet.errors import E_PEER, E_STORAGE, OK
 from drupelet.graph import ONCE, Graph
@@ -21,11 +20,7 @@ from drupelet.members import (
 )
 from drupelet.memory import get_u16
 from drupelet.schedule import Clocks
-from drupelet.slots import TAG_SIZE, MessageSlots, OfferPool
-
-PART_ROW = const(6)
-PART_SIZE = const(16)
-PART_OWNER = const(8)  # behind the key
+from drupelet.slots import PART_ROW, PART_SIZE, TAG_SIZE, MessageSlots, OfferPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -156,8 +156,8 @@ class Dues(Pace):
                 return True
         return False
 
-    def take_request(self, buf: bytearray, at: int) -> bool:
-        """Write the next id to ask for: an offer once, a missing parent until it comes."""
+    def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> bool:
+        """Write the next id to ask for (`prefixes`: or 8 bytes of it and zeros): an offer once."""
         self.scan()
         core = self.core
         offers = core.offers
@@ -165,7 +165,7 @@ class Dues(Pace):
             entry = core.request_at
             core.request_at += 1
             kind = offers.kinds[entry]
-            if offers.peer_of(entry) != self.peer:
+            if offers.peer_of(entry) != self.peer or not (prefixes or offers.is_whole(entry)):
                 continue
             if kind == OFFERED:
                 # MVDS keeps a REQUEST until the message comes; BSP is offered it again.

@@ -8,14 +8,21 @@ until it is joined again. A removed peer's row is free for another one.
 """
 
 from drupelet._compat import const
-from drupelet.core import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.errors import E_STORAGE, OK
 from drupelet.flashread import STATE_PENDING
 from drupelet.limits import DEPENDENCIES_MAX, GONE_HANDLE, ID_SIZE
 from drupelet.members import FAMILY_MVDS, INVISIBLE
 from drupelet.memory import copy, fill
 from drupelet.reader import BodyReader
-from drupelet.slots import PEER_ROW, PENDING, STICK_HOLDS, STICK_LOST
+from drupelet.slots import (
+    PART_OWNER,
+    PART_ROW,
+    PART_SIZE,
+    PEER_ROW,
+    PENDING,
+    STICK_HOLDS,
+    STICK_LOST,
+)
 from drupelet.states import ACK, ACKING, HOLD
 
 TYPE_CHECKING = False

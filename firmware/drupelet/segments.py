@@ -12,7 +12,6 @@ read back from flash, which verifies the pieces and their durability in one pass
 """
 
 from drupelet._compat import const
-from drupelet.core import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.limits import (
     BODY_SIZE_MAX,
@@ -28,6 +27,7 @@ from drupelet.limits import (
 from drupelet.members import SHARED
 from drupelet.memory import copy, equal, fill, get_u16, put_u16
 from drupelet.schedule import elapsed_ms
+from drupelet.slots import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.states import GOT_MESSAGE, GOT_REQUEST, HOLD, QUEUED, REQUEST
 from drupelet.sync import PART_GREW_MS, Exchange
 

@@ -7,7 +7,7 @@ lengths, sources, timestamps and dependencies stay in the store. A free slot has
 
 from drupelet._compat import const
 from drupelet.backoff import counted, drawn
-from drupelet.limits import ID_SIZE, SEND_COUNT_NONE
+from drupelet.limits import ID_PREFIX_SIZE, ID_SIZE, SEND_COUNT_NONE
 from drupelet.memory import copy, equal, fill, find, get_u16, put_u16
 from drupelet.states import HOLD
 
@@ -31,6 +31,10 @@ OWED_BUNDLING = const(6)  # written into the bundle that is being made
 _WANTED_SENDS = const(8)
 
 TAG_SIZE = const(4)
+# What comes in and goes out in pieces: numbers for each part file, bytes for it and each peer.
+PART_ROW = const(6)
+PART_SIZE = const(16)
+PART_OWNER = const(8)  # behind the key
 
 # A peer's row in `Window.rows`: the highest bundle of its that was imported whole, the last one
 # that we wrote, up to which handle that holds the log; up to which one the peer may have lost
@@ -192,6 +196,12 @@ class OfferPool:
     def peer_of(self, entry: int) -> int:
         """The row of the peer of an entry."""
         return self.kinds[self.count + entry]
+
+    def is_whole(self, entry: int) -> bool:
+        """False for the first 8 bytes of an id and zeros: the link that was told them asks."""
+        at = entry * ID_SIZE + ID_PREFIX_SIZE
+        size = ID_SIZE - ID_PREFIX_SIZE - 1
+        return self.ids[at] != 0 or not equal(self.ids, at, self.ids, at + 1, size)
 
     def _room(self, peer: int, kind: int, epoch: int) -> int:
         """A free entry within the peer's quota, else the oldest that may give way; or -1.

@@ -13,7 +13,6 @@ from drupelet.blackbox import (
     COUNT_MALFORMED,
     COUNT_REFUSED,
 )
-from drupelet.core import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.due import Dues
 from drupelet.errors import E_PEER, OK
 from drupelet.flashread import STATE_DELETED, STATE_GONE
@@ -35,7 +34,17 @@ from drupelet.limits import (
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy, equal
 from drupelet.schedule import elapsed_ms, epochs_since
-from drupelet.slots import OFFERED, OWED, OWED_TWICE, PENDING, REQUESTED, WANTED
+from drupelet.slots import (
+    OFFERED,
+    OWED,
+    OWED_TWICE,
+    PART_OWNER,
+    PART_ROW,
+    PART_SIZE,
+    PENDING,
+    REQUESTED,
+    WANTED,
+)
 from drupelet.states import (
     BUNDLED,
     GOT_ACK,

@@ -206,7 +206,7 @@ SMALL = {
 }
 # Found only where an ACK comes late over a line without a seal, after a reboot: of the worlds that
 # are drawn, those with all of that.
-LATE_SEEDS = range(500)
+LATE_SEEDS = range(1_000)
 
 
 @pytest.mark.parametrize("mutate", SMALL, ids=lambda mutate: mutate.__name__)

@@ -99,7 +99,7 @@ class Giver(Nobody):
     def take_ack(self, buf: bytearray, at: int) -> bool:
         return self.take(ACK, buf, at)
 
-    def take_request(self, buf: bytearray, at: int) -> bool:
+    def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> bool:  # noqa: ARG002
         return self.take(REQUEST, buf, at)
 
 

@@ -16,12 +16,10 @@ from drupelet.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
     FRAME_HEADER_SIZE,
-    ID_PREFIX_SIZE,
     ID_SIZE,
     RECORD_HEADER_SIZE,
 )
-from drupelet.memory import copy, equal, get_u16, put_u16
-from drupelet.slots import OFFERED
+from drupelet.memory import copy, get_u16, put_u16
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,12 +116,6 @@ def _fill_ids(link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int
             taken = link.take_ack(frame, end)
         elif kind == REQUEST:
             taken = link.take_request(frame, end)
-            rest = end + ID_PREFIX_SIZE
-            size = end + ID_SIZE - rest - 1
-            if taken and not frame[rest] and equal(frame, rest, frame, rest + 1, size):
-                # Offered over another link, by its prefix: there it is asked for.
-                link.core.offers.kinds[~link.core.taken] = OFFERED
-                continue
         else:
             taken = link.take_offer(frame, end)
         if not taken:

@@ -147,7 +147,7 @@ class CompactEngine(CompactReader):
     def _take_id(self, link: "LinkPort", kind: int) -> bool:
         if kind == ACK:
             return link.take_ack(self._slab, 0)
-        return link.take_request(self._slab, 0)
+        return link.take_request(self._slab, 0, True)
 
     def _number_of(self, link: "LinkPort") -> int:
         """The peer's number for what was taken, or 0."""

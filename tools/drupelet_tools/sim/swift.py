@@ -279,7 +279,7 @@ class SwiftLink(Link):
             core.owed_at = self._entry(core.owed_at, _KIND_OWED)
         return super().take_ack(buf, at)
 
-    def take_request(self, buf: bytearray, at: int) -> bool:
+    def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> bool:
         """As `Dues.take_request`."""
         self.scan()
         core = self.core
@@ -289,7 +289,7 @@ class SwiftLink(Link):
                 break
             entry = self._entry(entry + 1, _KIND_ASKED)
         core.request_at = entry
-        return super().take_request(buf, at)
+        return super().take_request(buf, at, prefixes)
 
     def next_message(self) -> bool:
         """As `Dues.next_message`."""
