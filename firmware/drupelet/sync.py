@@ -302,11 +302,10 @@ class Exchange(Dues):
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)
             core.graph.todo |= SHORT
-            # It gives way to all that is asked for once or waited for: this one comes again.
+            # What it waits for gives way to all else: this one comes again.
             if outcome == TOO_EARLY and core.graph.lacks():
-                kind = (
-                    REQUESTED if offers.quota > 1 else OFFERED
-                )  # the only entry is for each once
+                # The only entry of a quota is for each in turn: there it is asked for once.
+                kind = REQUESTED if offers.quota > 1 else OFFERED
                 offers.add(core.graph.ids, ID_SIZE, self.peer, kind, self.epoch)
             return
         slot = core.graph.slot
