@@ -318,3 +318,15 @@ def test_the_lock_is_hashed_and_names_no_index() -> None:
         entries = re.split(r"^(?=[a-z0-9])", text, flags=re.M)[1:]
         assert entries and all("--hash=sha256:" in entry for entry in entries), name
         assert "://" not in text and "--index" not in text, name
+
+
+def test_micropython_is_pinned_for_each_machine_and_names_no_mirror() -> None:
+    """One hash and one path of each package for each architecture that tools/setup knows."""
+    setup = (ROOT / "tools/setup").read_text("utf-8")
+    packages = re.findall(r"^packages=\((.*)\)$", setup, flags=re.M)[0].split()
+    builds = " ".join(re.findall(r'builds="([^"]+)" ;;', setup)).split()
+    lines = (ROOT / "tools/micropython.lock").read_text("utf-8").splitlines()
+    pins = [re.fullmatch(r"[0-9a-f]{64} pool/main/\S+/(\S+)_\S+_(\w+)\.deb", x) for x in lines[2:]]
+    named = [(pin[1], pin[2]) for pin in pins if pin is not None]
+    assert len(named) == len(pins)
+    assert sorted(named) == sorted((package, build) for package in packages for build in builds)
