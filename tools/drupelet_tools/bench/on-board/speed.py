@@ -63,7 +63,7 @@ class Engine:
         """The next id, while this is what is encoded."""
         return self._take(buf, at, ACK)
 
-    def take_request(self, buf: "bytearray", at: int) -> bool:
+    def take_request(self, buf: "bytearray", at: int, prefixes: bool = False) -> bool:
         """The same."""
         return self._take(buf, at, REQUEST)
 
