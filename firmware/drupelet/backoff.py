@@ -13,7 +13,8 @@ from drupelet.limits import (
 
 # An answer leaves in the peer's next epoch at the latest, so it is here before the second one.
 _BASE_EPOCHS = const(2)
-# An epoch times this has an even or an odd number of 4,096s, without a short period.
+# Odd factors that mix the bits of an epoch, so that epochs at equal distances draw all patterns.
+_MIX = const(13849)
 _DRAW = const(10037)
 # Where doubling reaches the cap: 2^6 epochs.
 _DOUBLINGS_MAX = const(6)
@@ -23,6 +24,7 @@ _CLIMB = const(4)
 
 assert 1 << _DOUBLINGS_MAX == BACKOFF_EPOCHS_MAX
 assert 1 << _FALL_DOUBLINGS == BACKOFF_FALL_EPOCHS
+assert 0xFFFF * _MIX < 1 << 30
 assert _CLIMB == _DOUBLINGS_MAX - _FALL_DOUBLINGS + 1
 
 
@@ -51,8 +53,6 @@ def counted(send_count: int) -> int:
 
 
 def drawn(epoch: int) -> int:
-    """1 in every other epoch, as if drawn: turns that were taken by a rule fall into step.
-
-    `epoch`: u16, so that no integer here has more than 30 bits.
-    """
-    return epoch * _DRAW >> 12 & 1
+    """0 or 1, as if drawn, for an epoch (u16): turns that were taken by a rule fall into step."""
+    mixed = (epoch ^ epoch >> 7) * _MIX & 0xFFFF
+    return (mixed ^ mixed >> 8) * _DRAW >> 15 & 1

@@ -229,7 +229,10 @@ class Dues(Pace):
             self.logged = core.message_handle
         else:
             core.message_left -= 1
-        if not self.long_handle:
+        # Of several the one sent longest ago: the peer may refuse each one but the last.
+        slot = -1 if self.visits else core.message_slot
+        last = self.long_handle
+        if not last or (slot >= 0 and core.slots.sent_later(self.peer, last, slot, self.epoch)):
             self.long_handle = core.message_handle
 
     def _over(self, slot: int) -> None:

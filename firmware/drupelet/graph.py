@@ -352,7 +352,8 @@ class Graph(Window):
             if peer < 0 or not members.visibility(group, peer):
                 peer = row
         if peer >= 0 and members.visibility(group, peer):
-            self.want_parents(slot, peer)
+            # As its epoch: which one of them has an only entry is drawn anew for each refusal.
+            self.want_parents(slot, peer, self.refused & 0xFFFF)
 
     def lacks(self) -> bool:
         """Put what the id at ID_SIZE of `ids` waits for in its place; True if nobody sent it yet.

@@ -116,6 +116,16 @@ class MessageSlots:
         self.send_counts[cell] = send_count
         put_u16(self.send_counts, len(self.states) + cell * 2, epoch)
 
+    def sent_later(self, peer: int, handle: int, slot: int, epoch: int) -> bool:
+        """True when the message with a handle went to the peer later than the one in `slot`."""
+        base = peer * self.count
+        for row in range(self.count):
+            if self.handles[row] == handle and self.send_counts[base + row]:
+                age = (epoch - self.send_epoch(base + row)) & 0xFFFF
+                than = (epoch - self.send_epoch(base + slot)) & 0xFFFF
+                return not self.send_counts[base + slot] or age < than
+        return False
+
     # A peer's number of `compact-1` for a message that it holds: such a cell has no other epoch.
 
     def note_number(self, peer: int, slot: int, number: int) -> None:
@@ -210,11 +220,13 @@ class OfferPool:
         the first of them replaced, a small pool would ask for the last ones, which come too
         early. What is owed gives way to a wanted parent only: were the oldest replaced, a long
         log over a stick would be acknowledged from its end, and the sender's window never move.
-        A wanted parent gives way after it was asked for in vain. Where a quota is one, each has
-        its turn: what was asked for once gives way, and in every other epoch, as if drawn, what
-        was not: else offers may come for ever when it is not their turn. Where there are more
-        peers than entries, what is owed to one that seldom comes gives way to what is owed to
-        another.
+        A wanted parent gives way after it was asked for in vain, and so does to one what was
+        offered, where parents have all that they may have. What lacks a parent that nobody sent
+        waits for it: that parent stays until it was asked for, as the first in a past is many such
+        steps away; of two such it is drawn. Where a quota is one, each has its turn: a wanted
+        parent gives way when it was asked for once, and as if drawn when it was not: else what
+        would enter may come for ever when it is not its turn. Where there are more peers than
+        entries, what is owed to one that seldom comes gives way to what is owed to another.
         """
         free = oldest = other = -1
         held = oldest_age = 0
@@ -227,10 +239,15 @@ class OfferPool:
             elif self.peer_of(entry) == peer:
                 held += 1
                 age = (epoch - self.send_epoch(entry)) & 0xFFFF
+                count = self.send_count(entry)
                 if before == WANTED:
-                    stays = self.send_count(entry) < sends
+                    stays = count < sends
+                    if kind == WANTED and self.quota == 1:
+                        stays = stays and drawn(epoch ^ get_u16(self.ids, entry * ID_SIZE)) > 0
+                elif before == REQUESTED and not count:
+                    stays = kind != REQUESTED or drawn(epoch) > 0
                 elif before <= REQUESTED:
-                    stays = (full and before == OFFERED) or (kind <= REQUESTED and not age)
+                    stays = (kind <= REQUESTED and not age) or (full and count < sends)
                 else:
                     stays = kind != WANTED or full
                 if not stays and (oldest < 0 or age > oldest_age):

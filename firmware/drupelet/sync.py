@@ -304,9 +304,7 @@ class Exchange(Dues):
             core.graph.todo |= SHORT
             # What it waits for gives way to all else: this one comes again.
             if outcome == TOO_EARLY and core.graph.lacks():
-                # The only entry of a quota is for each in turn: there it is asked for once.
-                kind = REQUESTED if offers.quota > 1 else OFFERED
-                offers.add(core.graph.ids, ID_SIZE, self.peer, kind, self.epoch)
+                offers.add(core.graph.ids, ID_SIZE, self.peer, REQUESTED, self.epoch)
             return
         slot = core.graph.slot
         core.message_slot = slot

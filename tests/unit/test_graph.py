@@ -6,7 +6,7 @@ from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.errors import OK
 from drupelet.flashread import STATE_INVALID
 from drupelet.node import BATCH, INTERACTIVE, PROFILE_BSP_1
-from drupelet.slots import OFFERED, WANTED
+from drupelet.slots import OFFERED, REQUESTED, WANTED
 from helpers import Draw, Member, Network, check_causal, stamp
 
 CHAIN = 200
@@ -173,7 +173,7 @@ def test_what_comes_too_early_asks_for_what_its_pending_parents_wait_for() -> No
     offers.kinds[0] = 0
     pair.give(fourth)
     assert pair.receiver.node.refused == 1
-    assert offers.kinds[0] == OFFERED and offers.ids[:32] == root
+    assert offers.kinds[0] == REQUESTED and offers.ids[:32] == root
     pair.give(root)
     assert pair.receiver.log() == [root, second, third]
 

@@ -1,9 +1,12 @@
 """Epochs and waits, where both counters wrap."""
 
+from itertools import product
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.backoff import interval_epochs
+from drupelet.backoff import drawn, interval_epochs
 from drupelet.limits import BACKOFF_EPOCHS_MAX, NOW_MODULUS_MS, WAIT_MS_MAX
 from drupelet.schedule import Clocks, elapsed_ms, epochs_since, later_ms
 
@@ -78,3 +81,12 @@ def test_the_longest_epoch_and_the_longest_wait() -> None:
     assert begun(1000, 0, 0).until_ms(1, 0, 1 << 20) == WAIT_MS_MAX
     clock.advance(1, later_ms(7, WAIT_MS_MAX))
     assert clock.epochs[1] == 2
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64])
+def test_what_is_drawn_follows_no_rhythm(period: int) -> None:
+    """In six epochs at equal distances each pattern comes, and about as often as any other."""
+    seen = dict.fromkeys(product((0, 1), repeat=6), 0)
+    for epoch in range(1 << 16):
+        seen[tuple(drawn((epoch + period * step) & 0xFFFF) for step in range(6))] += 1
+    assert min(seen.values()) > 800 and max(seen.values()) < 1300
