@@ -3,7 +3,15 @@
 import pytest
 
 from drupelet.limits import CONTENT_HEADER_SIZE, INLINE_SIZE_MAX, PART_INCOMING
-from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
+from drupelet.node import (
+    BATCH,
+    CARRIER_MQTT,
+    CARRIER_SERIAL,
+    FAMILY_MVDS,
+    INTERACTIVE,
+    PROFILE_BSP_1,
+    PROFILE_MVDS_1,
+)
 from helpers import EPOCH_MS, Draw, Line, Member, Network, frames, part_owners, stamp
 
 SIZES = [INLINE_SIZE_MAX, INLINE_SIZE_MAX + 1, 2000, 32768]
@@ -165,6 +173,30 @@ def test_a_transfer_survives_the_receivers_reboot() -> None:
     assert has_body(b, id, 32_768)
     # 4,096 bytes are the flush size: all that a cut may cost beside one probe.
     assert net.lines["A", "B"].bytes < 32_768 - 20 * 1011 + 4096 + 4 * 1024
+
+
+def test_a_cut_that_tears_what_no_id_covers_is_no_message_of_it() -> None:
+    """The id of `mvds` does not cover parents: a part from before the cut is not gone on with."""
+    draw = Draw(1)
+    members = [Member(name, draw, family=FAMILY_MVDS) for name in "AB"]
+    net = Network(draw, members, ["AB"], profile=PROFILE_MVDS_1)
+    a, b = members
+    for number in range(3):
+        assert a.publish(b"parent %d" % number)
+    net.run(lambda: net.complete(3), 80)
+    assert a.publish(b"child" + bytes(9_000))
+    net.now_ms += EPOCH_MS
+    give(net, "A", "B", frames(net, "A", "B")[:6])
+    b.store.barrier()
+    b.files.power_cut()
+    (torn,) = (data for data in b.files._data.values() if 4096 <= len(data) < 9_000)
+    assert torn.count(a.log()[2]) == 1
+    torn[torn.index(a.log()[2])] ^= 1
+    b.start()
+    b.boot()
+    net.connect(b)
+    net.run(lambda: net.complete(4), 400)
+    assert b.dependencies() == a.dependencies()
 
 
 def test_a_sender_that_moves_on_finds_the_receiver_still_at_the_first() -> None:

@@ -64,11 +64,14 @@ IN_SYNC_SEALED_SIZE_MAX = 3 * (8 + 15 + 9)
 
 
 def id_in(slots: MessageSlots, slot: int, seen: dict[int, bytes]) -> bytes:
-    """The id of the message in a slot. `seen`: by handle, for one whose record makes room."""
+    """The id of the message in a slot. `seen`: by handle, for one whose record makes room.
+
+    Nothing for one whose record did so before anybody looked.
+    """
     id = bytearray(32)
     if slots.id_into(slot, id, 0):
         seen[slots.handles[slot]] = bytes(id)
-    return seen[slots.handles[slot]]
+    return seen.get(slots.handles[slot], b"")
 
 
 class World:
@@ -382,7 +385,7 @@ class World:
             id_in(slots, slot, end.node.seen)
             for slot, state in enumerate(slots.states[row : row + slots.count])
             if state & HOLD and slots.flags[slot]
-        }
+        } - {b""}
 
     def check_holds(self, end: End) -> None:
         """S4: what a node counts as held by a peer, the peer has or has had."""
