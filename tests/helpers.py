@@ -306,3 +306,9 @@ def frames(net: Network, here: str, there: str) -> list[bytes]:
             break
         found.append(bytes(frame[:size]))
     return found
+
+
+def give(net: Network, here: str, there: str, sent: list[bytes]) -> list[int]:
+    """Frames that were sent come to a link now; what each one was to it."""
+    link = net.members[there].links[here]
+    return [link.receive(bytearray(frame), len(frame), net.now_ms) for frame in sent]

@@ -283,7 +283,8 @@ GONE_BATCH = const(16)
 # Handles from here on are no places: they tell of an id that is gone. A quarter of a segment. So a
 # log takes 1 GiB of records in its life, and then no more; a new one is begun on empty flash.
 GONE_HANDLE = const((1 << 30) - 1024)
-# A part file is flushed after this many bytes: what a power cut costs of a transfer.
+# A part file is flushed after this many bytes: what a power cut costs of a transfer. (One of MVDS
+# begins anew: its id does not cover all of it.)
 PART_FLUSH_SIZE = const(4096)
 
 # --- black box (docs/SPEC.md 6) ---

@@ -4,7 +4,18 @@ import pytest
 
 from drupelet.limits import INLINE_SIZE_MAX, PART_INCOMING
 from drupelet.node import BATCH, FAMILY_BSP, FAMILY_MVDS, PROFILE_BSP_1, PROFILE_MVDS_1
-from helpers import EPOCH_MS, ROUND_MS, Draw, Line, Member, Network, frames, part_owners, stamp
+from helpers import (
+    EPOCH_MS,
+    ROUND_MS,
+    Draw,
+    Line,
+    Member,
+    Network,
+    frames,
+    give,
+    part_owners,
+    stamp,
+)
 
 ROUNDS_PER_EPOCH = EPOCH_MS // ROUND_MS
 SEGMENT = 0x50
@@ -41,12 +52,6 @@ def publish(member: Member, size: int, number: int = 0) -> bytes:
     body = b"\0" + (member.name.encode() * size)[: size - 1]
     assert member.node.publish(member.group, body, size, stamp(number), 0) > 0
     return member.log()[-1]
-
-
-def give(net: Network, here: str, there: str, sent: list[bytes]) -> None:
-    link = net.members[there].links[here]
-    for frame in sent:
-        link.receive(bytearray(frame), len(frame), net.now_ms)
 
 
 def begin(net: Network, names: str, there: str) -> None:

@@ -12,7 +12,17 @@ from drupelet.node import (
     PROFILE_BSP_1,
     PROFILE_MVDS_1,
 )
-from helpers import EPOCH_MS, Draw, Line, Member, Network, frames, part_owners, stamp
+from helpers import (
+    EPOCH_MS,
+    Draw,
+    Line,
+    Member,
+    Network,
+    frames,
+    give,
+    part_owners,
+    stamp,
+)
 
 SIZES = [INLINE_SIZE_MAX, INLINE_SIZE_MAX + 1, 2000, 32768]
 STATE = 0x51
@@ -94,11 +104,6 @@ def test_short_messages_do_not_wait_for_a_long_one() -> None:
         assert member.node.publish(member.group, body, 2, stamp(9), 0) > 0
     net.run(lambda: len(a.log()) == 3 and len(b.log()) == 2, 12)
     assert net.members["B"].node.core.store.part_size(PART_INCOMING) < 32768
-
-
-def give(net: Network, here: str, there: str, sent: list[bytes]) -> list[int]:
-    link = net.members[there].links[here]
-    return [link.receive(bytearray(frame), len(frame), net.now_ms) for frame in sent]
 
 
 def test_a_gap_is_reported_and_the_sender_goes_on_from_there() -> None:

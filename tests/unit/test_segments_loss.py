@@ -20,7 +20,17 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal, frames, stamp
+from helpers import (
+    EPOCH_MS,
+    ROUND_MS,
+    Draw,
+    Member,
+    Network,
+    check_causal,
+    frames,
+    give,
+    stamp,
+)
 
 LOSS = 300
 EPOCH_ROUNDS = EPOCH_MS // ROUND_MS
@@ -96,12 +106,6 @@ def test_more_senders_than_part_files(pool: int) -> None:
     net = network("RABC", ["RA", "RB", "RC"], 5, pool, frame_size=222)
     content = sum(publish(net.members[name], [6000, 2000]) for name in "ABC")
     run(net, 6, 3 * content, 250, 9)
-
-
-def give(net: Network, here: str, there: str, sent: list[bytes]) -> None:
-    link = net.members[there].links[here]
-    for frame in sent:
-        assert link.receive(bytearray(frame), len(frame), net.now_ms) in (0, -2)
 
 
 def test_a_short_beginning_does_not_give_way_to_the_next_message() -> None:
