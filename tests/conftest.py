@@ -1,6 +1,7 @@
 """Fixtures for every room: compiled firmware, both interpreters, loopback as the only network."""
 
 import socket
+from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import settings
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.build import build, micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
+from opened import resources
 
 settings.register_profile("drupelet", deadline=None, print_blob=True, derandomize=True)
 settings.load_profile("drupelet")
@@ -28,6 +30,13 @@ def _is_local(address: object) -> bool:
     except ValueError:
         return False
     return ip.is_loopback or ip.is_multicast or ip.is_unspecified
+
+
+@pytest.fixture(autouse=True)
+def close_resources() -> Iterator[None]:
+    """Close what the test's helpers opened."""
+    yield
+    resources.close()
 
 
 @pytest.fixture(autouse=True)

@@ -39,6 +39,7 @@ class Payload:
     requests: list[bytes] = field(default_factory=list)
     messages: list[tuple[int, bytes]] = field(default_factory=list)
     groups: list[bytes] = field(default_factory=list)  # of each message read
+    metadata: list[bytes | None] = field(default_factory=list)  # likewise; None: no such field
     frames: int = 0
 
     @property
@@ -148,6 +149,7 @@ class Mvds:
         self.outer = range(base + 1, base + 5)  # acks, offers, requests, messages
         inner = 6000 if base else 0
         self.inner = range(inner + 1, inner + 4)  # group_id, timestamp, body
+        self.metadata = inner + 4
 
     def group_id(self, descriptor: bytes) -> bytes:
         return hashlib.sha256(descriptor).digest()  # the text does not say how it is made
@@ -175,7 +177,8 @@ class Mvds:
             place = self.outer.index(number)
             if place == 3:
                 inside = dict(fields_of(value))
-                assert not set(inside) - set(self.inner)
+                assert not set(inside) - {*self.inner, self.metadata}
+                into.metadata.append(inside.get(self.metadata))
                 group, moment, content = self.inner
                 into.groups.append(inside.get(group, b""))
                 time = struct.unpack("<q", struct.pack("<Q", inside.get(moment, 0)))[0]
@@ -233,9 +236,10 @@ class Device:
         for name in peers:
             self.connect(name, mode)
 
-    def again(self) -> None:
-        """A power cut after all is durable, and a boot."""
-        assert self.node.save(self.now_ms) == OK
+    def again(self, saved: bool = True) -> None:
+        """A power cut after all messages are durable, what peers hold too if `saved`; a boot."""
+        if saved:
+            assert self.node.save(self.now_ms) == OK
         self._home.cut(self.store)
         self._start()
 

@@ -6,7 +6,7 @@ bounded: `Network.run` gives up after `rounds_max` rounds.
 
 from drupelet.clients import READINGS_CLIENT_ID, Author
 from drupelet.files import RamFiles
-from drupelet.members import HEAD_METADATA, HEAD_PARENTS
+from drupelet.members import HEAD_PARENTS
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -146,7 +146,6 @@ class Member:
         body = bytes(self.author.body[:head]) + payload
         moment = stamp(now_ms)
         if self.family == FAMILY_MVDS:
-            body = bytes((body[0] | HEAD_METADATA,)) + body[1:]
             moment = (1_700_000_000 + now_ms // 1000).to_bytes(8, "little")
         handle = self.node.publish(self.group, body, len(body), moment, now_ms)
         if handle < 0:

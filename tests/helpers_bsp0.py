@@ -2,22 +2,18 @@
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from drupelet.clients_bsp0 import join
 from drupelet.members import FAMILY_BSP_0
 from drupelet.node import SHARED
 from drupelet.wire import bsp0
 from helpers import Draw, Member, stamp
+from published import VECTORS
 
 CLIENT = "org.example.readings"
 KIND = b"\x45"
 VERSIONS = bytes.fromhex("0004000100")
-VECTORS = Path(__file__).resolve().parents[2] / "shared/vectors/bsp/bsp_briar_1.5.19.json"
-needs_vectors = pytest.mark.skipif(not VECTORS.is_file(), reason="../shared is not here")
 
 Json = dict[str, Any]
 
@@ -63,5 +59,5 @@ def records(stream: bytes) -> list[tuple[int, bytes]]:
 
 @cache
 def vectors() -> Json:
-    found: Json = json.loads(VECTORS.read_text("utf-8"))
+    found: Json = json.loads((VECTORS / "bsp/bsp_briar_1.5.19.json").read_text("utf-8"))
     return found

@@ -25,6 +25,12 @@ class World:
         """The device id of a node."""
         return name.encode() * 4
 
+    def roster(self, name: str) -> dict[int, bytes]:
+        """The peers of a node: id by number."""
+        return {
+            number: self.id(other) for (here, other), number in self.peers.items() if here == name
+        }
+
     def start(self, groups: dict[str, int]) -> None:
         """Share each node's group with all its peers, boot, link."""
         for name, group in groups.items():

@@ -34,6 +34,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 CLIENT = bytes(range(32))
 STAMP = struct.pack(">Q", 1_700_000_000_000)
+needs_texts = pytest.mark.skipif(
+    not statements.SPECS.is_dir(), reason="the protocol texts are not beside this clone"
+)
 
 
 @cache
@@ -163,7 +166,7 @@ def test_every_number_of_conformance_stands_once_and_without_gaps() -> None:
     assert sum(counts.values()) == len(numbers), "a number is missing"
 
 
-@pytest.mark.skipif(not statements.SPECS.is_dir(), reason="../shared is not here")
+@needs_texts
 def test_every_statement_of_the_texts_has_one_row() -> None:
     texts = statements.all_of_them()
     numbers = {number for row in conformance() for number in row.numbers}
@@ -172,7 +175,7 @@ def test_every_statement_of_the_texts_has_one_row() -> None:
     assert numbers == set(texts), f"no such statement: {numbers - set(texts)}"
 
 
-@pytest.mark.skipif(not statements.SPECS.is_dir(), reason="../shared is not here")
+@needs_texts
 def test_statements_are_all_that_the_texts_say() -> None:
     """Every word of the texts is in a statement, but for titles and contents."""
     said = " ".join(statements.all_of_them().values())
@@ -446,8 +449,8 @@ def test_the_wake_state_is_the_drawn_one() -> None:
     assert device.take(b"\x40" + record(0, id_of(b"\x00two"))) == OK
     device.node.done(first)
     assert device.node.save(0) == OK
-    expected = struct.pack(">BBHI", 2, 1, device.boot, first)
-    expected += struct.pack(">BIIIB", device.peer, first, 0, 0, 1 << device.group)
+    expected = struct.pack(">BBHI", 3, 1, device.boot, first)
+    expected += struct.pack(">BIIIBII", device.peer, first, 0, 0, 1 << device.group, 0, 0)
     assert bytes(device.store.saved[: device.store.saved_size]) == expected + struct.pack(
         ">IB", second, 1
     )

@@ -1,4 +1,5 @@
-"""A board's keys: the eight chain records of a peer (docs/SPEC.md 11) in one small file.
+"""A board's keys: the records of a peer (docs/SPEC.md 11) in one small file, eight of chains and
+two of names.
 
 A change writes the whole file anew beside the old one and renames it: a power cut leaves the one
 or the other. Old chain keys stay in blocks that LittleFS has not reused yet; only a new root,
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from drupelet.files import Files
     from drupelet.seal import Seal
 
-ROWS = const(8)
+ROWS = const(10)
+_CHAIN_ROWS = const(8)
 # Of one generation: two classes, two directions.
 _CHAINS = const(4)
 
@@ -32,7 +34,7 @@ def has_keys(ring: "list[BoardKeys]") -> bool:
         if not keys.is_readable():
             raise StorageError("the keys cannot be read: look at its flash")
         found = 0
-        for row in range(ROWS):
+        for row in range(_CHAIN_ROWS):
             found += keys.load(row, record) == OK
         if found >= _CHAINS:
             return True

@@ -12,6 +12,7 @@ holds can be replaced by whoever may empty its flash, and by nobody else.
 import binascii
 import json
 
+from boards.keys import ROWS
 from drupelet._compat import const
 from drupelet.errors import OK, DrupeletError
 from drupelet.seal_record import RECORD_SIZE, challenge
@@ -76,7 +77,7 @@ def _obey(words: "list[bytes]", own: str, wants: "list[str]", ring: "list[BoardK
     row = int(words[3])
     given = binascii.unhexlify(words[4])
     record = bytearray(RECORD_SIZE)
-    if step == b"put" and 0 <= row < 8 and len(given) == RECORD_SIZE:
+    if step == b"put" and 0 <= row < ROWS and len(given) == RECORD_SIZE:
         record[:] = given
         if keys.save(row, record) != OK:
             return _answer("no", why="the flash refused it")

@@ -6,7 +6,7 @@ from drupelet_transports.sealed_visit import SealedVisit
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.device import Device
-    from drupelet.link import Link
+    from drupelet.bundles import BundleLink
     from drupelet.seal import Seal
     from drupelet_transports.stick import Stick
 
@@ -15,13 +15,13 @@ class Socket:
     """Look at it in every turn; the frame and the log are the device's, `buf` is its seals'."""
 
     def __init__(self, stick: "Stick", buf: bytearray) -> None:
-        self._links: "list[tuple[bytes, Link]]" = []  # peer id and link of whom the stick reaches
+        self._links: "list[tuple[bytes, BundleLink]]" = []  # peer ids and links
         self._seals: "dict[bytes, Seal]" = {}
         self._stick = stick
         self._buf = buf
         self._visited = False
 
-    def add(self, peer_id: bytes, link: "Link", seal: "Seal") -> None:
+    def add(self, peer_id: bytes, link: "BundleLink", seal: "Seal") -> None:
         """Reach one more peer by stick."""
         self._links.append((peer_id, link))
         self._seals[peer_id] = seal

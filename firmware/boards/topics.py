@@ -14,7 +14,7 @@ from drupelet.channel_seal import SenderKeys
 from drupelet.errors import OK
 from drupelet.handover import TOPIC_SIZE, Handover
 from drupelet.limits import ID_SIZE
-from drupelet.link import BATCH, CARRIER_MQTT
+from drupelet.link import BATCH, CARRIER_MQTT, CARRIER_UDP
 from drupelet.profiles import PROFILE_BSP_1
 from drupelet.topic import Topic
 from drupelet_transports.handing import Handing
@@ -58,8 +58,7 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
         board.served.append([made, made, None])
         return made
     urls = [peer["url"] for peer in setup.config["peers"]]
-    found = url in urls
-    client = setup.carriers[urls.index(url)] if found else setup.open_carrier({"url": url})
+    client = setup.carriers[urls.index(url)] if url in urls else setup.open_carrier({"url": url})
     transport = client.transport(name, name)
     board.brokers.append(client)
     board.served.append([client, transport, None])
@@ -91,9 +90,10 @@ class BoardTopics:
             keys.create()
         handover = Handover(keys, setup.id, topic, ids)
         epoch_ms = config.get("epoch_ms", setup.config["epoch_ms"])
+        kind = CARRIER_UDP if config["url"].startswith("udp:") else CARRIER_MQTT
         links = [
             setup.node.link(
-                setup.numbers[peer], PROFILE_BSP_1, CARRIER_MQTT, epoch_ms, BATCH, self._now_ms()
+                setup.numbers[peer], PROFILE_BSP_1, kind, epoch_ms, BATCH, self._now_ms()
             )
             for peer in peers
         ]

@@ -3,7 +3,6 @@
 Loaded when that happens: the seal has seen another `store_gen` of the peer (docs/SPEC.md 11).
 """
 
-from drupelet.slots import PEER_ROW, STICK_HOLDS
 from drupelet.states import BUNDLED, HOLD, QUEUED
 
 TYPE_CHECKING = False
@@ -21,7 +20,6 @@ def forget_holds(link: "LinkPort") -> None:
         # Not queued any more: the oldest of the log come first, and may need the room.
         window.set_state(slot, link.peer, state & ~(HOLD | BUNDLED | QUEUED))
     window.lose(link.peer)
-    window.rows[link.peer * PEER_ROW + STICK_HOLDS] = 0
     window.show_all(link.peer)
     window.dirty = True
     link.attention = True

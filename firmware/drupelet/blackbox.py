@@ -88,6 +88,9 @@ COUNT_MALFORMED = const(16)
 COUNT_LOST = const(17)  # events that found no room here
 # 64 + carrier * 32 + direction * 16 + kind; docs/SPEC.md lists the kinds.
 COUNT_CARRIERS = const(64)
+# No counter has the indices 18 to 63, so none has a row here: those from 64 on follow those below.
+_COMMON = const(18)
+_GAP = const(46)
 
 _BLOCK_MAGIC = const(0xB1)
 _WALL_KNOWN = const(1)
@@ -170,8 +173,9 @@ class BlackBox:
     def count(self, index: int, amount: int) -> None:
         """Add 0 <= amount < 2^29 to a counter."""
         if amount:
-            add_u48_le(self._counters, index * 6, amount)
-            self._changed[index] = 1
+            row = index if index < _COMMON else index - _GAP
+            add_u48_le(self._counters, row * 6, amount)
+            self._changed[row] = 1
 
     def wall(self, now_ms: int, anchor: "bytes | bytearray", uncertainty: int) -> None:
         """Tell the wall clock: 6 bytes little-endian, ms since the Unix epoch; units of 10 ms."""
@@ -187,16 +191,15 @@ class BlackBox:
     def flush_counters(self, now_ms: int) -> bool:
         """Write the counters that changed; False: blocks are full, `take` and call again."""
         self._tick(now_ms)
-        counters = self._counters
-        for index in range(len(self._changed)):
-            if self._changed[index]:
+        for row in range(len(self._changed)):
+            if self._changed[row]:
                 if not self._has_room():
                     return False
-                self._changed[index] = 0
-                at = index * 6
+                self._changed[row] = 0
+                index = row if row < _COMMON else row + _GAP
                 target = self._event(now_ms, CODE_COUNTER, index, 0)
-                copy(self._writing, target - 2, counters, at + 4, 2)
-                copy(self._writing, target, counters, at, 4)
+                copy(self._writing, target - 2, self._counters, row * 6 + 4, 2)
+                copy(self._writing, target, self._counters, row * 6, 4)
                 self._close_if_full()
         return True
 
@@ -241,13 +244,13 @@ class BlackBox:
         copy(out, at + 14, self._now, 0, 12)
         copy(out, at + 26, self._writing, 6, 6)
         copy(out, at + _REST_SIZE, self._writing, BLOCK_HEADER_SIZE, self._count * EVENT_SIZE)
-        for index in range(len(self._changed)):
-            if not equal(self._counters, index * 6, _ZEROS, 0, 6):
+        for row in range(len(self._changed)):
+            if not equal(self._counters, row * 6, _ZEROS, 0, 6):
                 if end + _COUNTER_SIZE > limit:
                     return 0
-                out[end] = index
-                out[end + 1] = self._changed[index]
-                copy(out, end + 2, self._counters, index * 6, 6)
+                out[end] = row if row < _COMMON else row + _GAP
+                out[end + 1] = self._changed[row]
+                copy(out, end + 2, self._counters, row * 6, 6)
                 end += _COUNTER_SIZE
         return end
 
@@ -262,12 +265,12 @@ class BlackBox:
         self._uncertainty = get_u16_le(kept, at + 12)
         copy(self._now, 0, kept, at + 14, 12)
         copy(self._writing, 6, kept, at + 26, 6)
-        at += _REST_SIZE
-        copy(self._writing, BLOCK_HEADER_SIZE, kept, at, self._count * EVENT_SIZE)
-        at += self._count * EVENT_SIZE
+        copy(self._writing, BLOCK_HEADER_SIZE, kept, at + _REST_SIZE, self._count * EVENT_SIZE)
+        at += _REST_SIZE + self._count * EVENT_SIZE
         while at < end:
-            self._changed[kept[at]] = kept[at + 1]
-            copy(self._counters, kept[at] * 6, kept, at + 2, 6)
+            row = kept[at] if kept[at] < _COMMON else kept[at] - _GAP
+            self._changed[row] = kept[at + 1]
+            copy(self._counters, row * 6, kept, at + 2, 6)
             at += _COUNTER_SIZE
         self._last_ms = (now_ms - slept_ms) & 0x3FFFFFFF
 

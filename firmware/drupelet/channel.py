@@ -141,7 +141,7 @@ class Channel(Outlet):
     def restore(self, now_ms: int) -> None:
         """Take up what the keeper has of late: log, filter, clock, what waits.
 
-        Ours count as unacknowledged. Events are not told again.
+        Ours count as unacknowledged, unless a kept message names them. Events are not told again.
         """
         settings = self.settings
         count = settings.ids_max + settings.incoming_max
@@ -150,8 +150,11 @@ class Channel(Outlet):
             pass
         handle = self.keeper.next(first)
         while handle:
-            if self._open_kept(handle) and self.incoming.find(self.key, 0) < 0:
-                self._restore_one(handle, now_ms)
+            if self._open_kept(handle):
+                if not self.is_mine(self.keeper.work, 2, self.keeper.work[1]):
+                    self.acknowledge(False)
+                if self.incoming.find(self.key, 0) < 0:
+                    self._restore_one(handle, now_ms)
             handle = self.keeper.next(handle)
 
     def _open_kept(self, handle: int) -> bool:

@@ -1,10 +1,12 @@
 """What a channel does with a message that comes in (specs/sds.md "Receive Message", "Review ACK
 Status", "SDS-R receive message"); `channel.py` has the whole.
 
-    outgoing   key 8 | handle 4 | state 1; its time: when it was sent last
+    outgoing   key 8 | handle 4 | state 1 | resends that others were heard before 1; its time: when
+               it was sent last
 """
 
 from drupelet._compat import const
+from drupelet.channel_keep import NAMES_ID
 from drupelet.channel_log import (
     EVENT_ACKNOWLEDGED,
     IN_HANDLE,
@@ -31,10 +33,10 @@ EPHEMERAL = const(1)  # `receive`: an ephemeral message, its content in the fram
 UNSENT = const(0)
 UNACKNOWLEDGED = const(1)
 POSSIBLY = const(2)
-_ACKNOWLEDGED = const(3)
 
 OUT_HANDLE = const(8)
 OUT_STATE = const(12)
+OUT_RESENDS = const(13)
 
 
 class Intake(LocalLog):
@@ -68,13 +70,13 @@ class Intake(LocalLog):
             return OK
         self.heard = True
         if not mine:
+            self.heard_ms = now_ms
             self._review(frame, now_ms)
         code = OK
         if message.content_size == 0:
             self.unmet(now_ms, True)
         else:
             code = self.take(frame, now_ms, False)
-        self._acknowledge()
         self.settle(now_ms)
         return min(code, OK)
 
@@ -93,20 +95,9 @@ class Intake(LocalLog):
     def _review(self, frame: bytearray, now_ms: int) -> None:
         """Review ACK status, and SDS-R's look at the repair request."""
         message = self.decoder
-        outgoing = self.outgoing
-        key = self.entry_key
-        if outgoing.count or self.again:
-            message.rewind()
-            while message.next(CAUSAL):
-                self.bloom.key_into(key, 0, frame, message.entry_at, message.entry_size)
-                row = self.log.find(key, 0) if self.again else -1
-                if row >= 0:
-                    self.log.unmark(row, AGAIN)
-                row = outgoing.find(key, 0)
-                if row >= 0 and self._is_entry(self.handle_of(row)):
-                    outgoing.table[row * OUT_STRIDE + OUT_STATE] = _ACKNOWLEDGED
-            if message.bloom_at >= 0:
-                self._review_bloom(frame)
+        self.acknowledge(True)
+        if message.bloom_at >= 0:
+            self._review_bloom(frame)
         if not self.settings.repair or not message.repair_count:
             return
         message.rewind()
@@ -124,37 +115,43 @@ class Intake(LocalLog):
         """The handle of an outgoing row."""
         return get_u32(self.outgoing.table, row * OUT_STRIDE + OUT_HANDLE)
 
-    def _acknowledge(self) -> None:
-        """What is known to somebody leaves the outgoing buffer.
+    def acknowledge(self, tell: bool) -> None:
+        """Messages of ours that the open message names leave the outgoing buffer.
 
-        So does what it depends on: it would not be in a log before that was.
+        What those depend on stays: a peer may name a message that itself still waits there for
+        what it depends on.
         """
         outgoing = self.outgoing
         message = self.decoder
         key = self.entry_key
-        row = self._acknowledged()
-        while row >= 0:
-            handle = self.handle_of(row)
-            outgoing.remove(row)
-            size = self.keeper.load(handle)
-            if size and message.open(self.keeper.work, 0, size) == OK:
-                message.rewind()
-                while message.next(CAUSAL):
-                    self.bloom.key_into(key, 0, message.buf, message.entry_at, message.entry_size)
-                    row = outgoing.find(key, 0)
-                    if row >= 0 and self._is_entry(self.handle_of(row)):
-                        outgoing.table[row * OUT_STRIDE + OUT_STATE] = _ACKNOWLEDGED
-            self.keeper.pin(handle, False)
-            if self.event_count < CHANNEL_EVENTS_MAX:
-                self.tell(EVENT_ACKNOWLEDGED, handle)
-            row = self._acknowledged()
+        message.rewind()
+        while message.next(CAUSAL):
+            self.bloom.key_into(key, 0, message.buf, message.entry_at, message.entry_size)
+            row = self.log.find(key, 0) if self.log.again else -1
+            if row >= 0 and self.log.has(row, AGAIN) and not self._is_own_sender(row):
+                self.log.unmark(row, AGAIN)
+            row = outgoing.find(key, 0)
+            if row >= 0 and self._is_entry(self.handle_of(row)):
+                handle = self.release(row)
+                if tell and self.event_count < CHANNEL_EVENTS_MAX:
+                    self.tell(EVENT_ACKNOWLEDGED, handle)
 
-    def _acknowledged(self) -> int:
-        outgoing = self.outgoing
-        for row in range(outgoing.count):
-            if outgoing.table[row * OUT_STRIDE + OUT_STATE] == _ACKNOWLEDGED:
-                return row
-        return -1
+    def _is_own_sender(self, row: int) -> bool:
+        """Whether one of the log is of the open message's sender, who tells us nothing by it."""
+        message = self.decoder
+        names = self.names
+        return (
+            self.keeper.names_into(self.log.handle(row), names)
+            and names[0] == message.sender_size
+            and equal(message.buf, message.sender_at, names, 1, names[0])
+        )
+
+    def release(self, row: int) -> int:
+        """A message leaves the outgoing buffer; its handle. It stays in the log."""
+        handle = self.handle_of(row)
+        self.outgoing.remove(row)
+        self.keeper.pin(handle, False)
+        return handle
 
     def _review_bloom(self, frame: bytearray) -> None:
         message = self.decoder
@@ -177,7 +174,7 @@ class Intake(LocalLog):
             return
         key = self.entry_key
         self.bloom.key_into(key, 0, frame, message.entry_at, size)
-        self.repairs.requested(key, frame, message.entry_at, size)
+        self.repairs.requested(key, frame, message.entry_at, size, now_ms)
         handle = self.keeper.find(key, 0, frame, message.entry_at, size)
         if not handle or self.incoming.find(key, 0) >= 0 or not self.keeper.load(handle):
             return
@@ -193,8 +190,10 @@ class Intake(LocalLog):
         key = self.key
         if self.keeper.find(key, 0, frame, message.id_at, message.id_size):
             self.duplicates += 1
-            if not carried:
-                self._came_again()
+            row = self.log.find(key, 0)
+            if row >= 0 and not carried and self.settings.heads_max:
+                # Its sender may not know that we have it: our next frame names it.
+                self.log.mark(row, AGAIN)
             return OK
         if self._is_beyond(now_ms):
             # It may have been delivered and forgotten: twice is worse than never.
@@ -204,13 +203,23 @@ class Intake(LocalLog):
         if self.event_count == CHANNEL_EVENTS_MAX:
             self.refused += 1
             return E_CAPACITY
-        missing = self.unmet(now_ms, True)
-        lowest = True
-        if missing and self.incoming.count == self.incoming.rows_max:
-            lowest = self._make_room()
-        if not lowest:
+        # What is lower is nearer to what can be delivered: it has the room.
+        highest = self.highest() if self.incoming.count == self.incoming.rows_max else -1
+        fits = highest < 0 or self._is_above(highest)
+        missing = self.unmet(now_ms, fits)
+        if missing and not fits:
             self.refused += 1
+            message.rewind()
+            while message.next(CAUSAL):
+                self.bloom.key_into(self.entry_key, 0, frame, message.entry_at, message.entry_size)
+                self.repairs.forget(self.entry_key, frame, message.entry_at, message.entry_size)
+            self.repairs.want(
+                key, frame, message.id_at, message.id_size, frame, message.sender_at,
+                message.sender_size, message.lamport, 0, True, now_ms,
+            )  # fmt: skip
             return E_CAPACITY
+        if missing and highest >= 0:
+            self._put_off(highest, now_ms)
         size = self._strip(frame)
         handle = self.keeper.put(key, 0, size, missing > 0) if size > 0 else E_CAPACITY
         if handle < 0:
@@ -223,16 +232,6 @@ class Intake(LocalLog):
             self.deliver(key, 0, handle, message.lamport, 0, now_ms, not carried)
         return handle
 
-    def _came_again(self) -> None:
-        """Its sender may not know that we have it: our next frame tells. Not of a repair, which
-        has no filter."""
-        settings = self.settings
-        row = self.log.find(self.key, 0)
-        again = self.decoder.bloom_at >= 0 or not settings.send_bloom
-        if settings.heads_max and again and row >= 0:
-            self.log.mark(row, AGAIN)
-            self.again = True
-
     def _is_beyond(self, now_ms: int) -> bool:
         """Whether a message that the keeper has not got may have been there and gone."""
         keeper = self.keeper
@@ -243,24 +242,36 @@ class Intake(LocalLog):
             return False
         return compare(lamport, 0, keeper.horizon, 0) <= 0 or (far and keeper.left_far > 0)
 
-    def _make_room(self) -> bool:
-        """Free a row of the incoming buffer for the message at hand, which came last.
-
-        The highest Lamport value goes: what is lower is nearer to what can be delivered.
-        """
-        incoming = self.incoming
+    def highest(self) -> int:
+        """The waiting message with the highest Lamport value."""
+        table = self.incoming.table
         best = 0
-        for row in range(1, incoming.count):
+        for row in range(1, self.incoming.count):
             place = row * IN_STRIDE + IN_LAMPORT
-            if compare(incoming.table, place, incoming.table, best * IN_STRIDE + IN_LAMPORT) > 0:
+            if compare(table, place, table, best * IN_STRIDE + IN_LAMPORT) > 0:
                 best = row
-        place = best * IN_STRIDE
-        if compare(incoming.table, place + IN_LAMPORT, self.decoder.lamport, 0) <= 0:
-            return False
-        self.keeper.drop(get_u32(incoming.table, place + IN_HANDLE))
-        incoming.remove(best)
+        return best
+
+    def _is_above(self, row: int) -> bool:
+        """Whether a waiting message has a higher Lamport value than the one at hand."""
+        place = row * IN_STRIDE + IN_LAMPORT
+        return compare(self.incoming.table, place, self.decoder.lamport, 0) > 0
+
+    def _put_off(self, row: int, now_ms: int) -> None:
+        """Let a waiting message go for want of room; it is to be asked for again."""
+        incoming = self.incoming
+        place = row * IN_STRIDE
+        names = self.names
+        handle = get_u32(incoming.table, place + IN_HANDLE)
+        if self.keeper.names_into(handle, names):
+            copy(self.entry_key, 0, incoming.table, place, 8)
+            self.repairs.want(
+                self.entry_key, names, NAMES_ID + 1, names[NAMES_ID], names, 1, names[0],
+                incoming.table, place + IN_LAMPORT, True, now_ms,
+            )  # fmt: skip
+        self.keeper.drop(handle)
+        incoming.remove(row)
         self.refused += 1
-        return True
 
     def _strip(self, frame: bytearray) -> int:
         """Write the message without filter and repair request to the keeper's buffer; its size."""

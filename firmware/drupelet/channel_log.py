@@ -7,6 +7,7 @@
 """
 
 from drupelet._compat import const
+from drupelet.channel_keep import NAMES_SIZE
 from drupelet.channel_repair import Repairs, is_due
 from drupelet.channel_rows import REFERENCED, KeyRows, RecentLog
 from drupelet.errors import OK
@@ -27,7 +28,7 @@ EVENT_MESSAGE = const(1)  # a message of another participant entered the log
 EVENT_GAP = const(2)  # the same, but something that it depends on is lost
 EVENT_ACKNOWLEDGED = const(3)  # a message of ours is known to somebody
 
-OUT_STRIDE = const(13)
+OUT_STRIDE = const(14)
 IN_HANDLE = const(8)
 IN_LAMPORT = const(12)
 _IN_MISSING = const(20)
@@ -54,7 +55,6 @@ class LocalLog:
         self.log = RecentLog(settings.ids_max)
         self.outgoing = KeyRows(settings.outgoing_max, OUT_STRIDE)
         self.incoming = KeyRows(settings.incoming_max, IN_STRIDE)
-        self.again = False  # a row of the log has that flag
         self.identity = settings.identity or Identity(participant)
         self.repairs = Repairs(self.identity, settings)
         self._lost = bytearray(CHANNEL_LOST_MAX * 8)
@@ -63,6 +63,7 @@ class LocalLog:
         self.encoder = Encoder()
         self.key = bytearray(8)
         self.entry_key = bytearray(8)
+        self.names = bytearray(NAMES_SIZE)
         self._missing = bytearray(8)
         self._waits = False
         self._events = bytearray(CHANNEL_EVENTS_MAX)
@@ -72,10 +73,12 @@ class LocalLog:
         self.event_handle = 0
         self.content_at = self.content_size = 0  # of an ephemeral message in its frame
         self.heard = False  # something came since our last frame
+        self.heard_ms = -1  # when something of another came last
         self.changed = True
         self.frames = self.syncs = self.resent = self.repaired = 0  # sent
         self.delivered = self.duplicates = self.malformed = self.refused = 0
         self.foreign = self.own = self.filters = self.too_old = self.given_up = 0
+        self.unnamed = 0  # of ours that left unacknowledged after CHANNEL_RESENDS_MAX
 
     # --- dependencies ---
 
@@ -110,8 +113,12 @@ class LocalLog:
                 self.recovering = True
             if self.hints is not None and message.hint_at >= 0:
                 self.hints.note(message)
-            if want and not waits and self.settings.repair:
-                self.repairs.want(key, message, now_ms)
+            if want and not waits:
+                self.repairs.want(
+                    key, message.buf, message.entry_at, message.entry_size, message.buf,
+                    message.entry_sender_at, message.entry_sender_size, message.lamport, 0, False,
+                    now_ms,
+                )  # fmt: skip
         return count
 
     def is_mine(self, buf: "Buffer", at: int, size: int) -> bool:
@@ -230,6 +237,9 @@ class LocalLog:
         return find(self._lost, 8, CHANNEL_LOST_MAX, key, 0, 8) >= 0
 
     def _note_lost(self, key: bytearray, at: int) -> None:
+        row = self.repairs.wanted.find(key, at)
+        if row >= 0:
+            self.repairs.wanted.remove(row)
         copy(self._lost, self._lost_next, key, at, 8)
         self._lost_next = (self._lost_next + 8) % (CHANNEL_LOST_MAX * 8)
 

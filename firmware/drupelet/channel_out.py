@@ -2,14 +2,21 @@
 "Periodic Incoming Buffer Sweep", "Periodic Sync Message", "SDS-R send message")."""
 
 from drupelet._compat import const
-from drupelet.channel_in import OUT_STATE, POSSIBLY, UNACKNOWLEDGED, UNSENT, Intake
-from drupelet.channel_keep import NAMES_ID, NAMES_SIZE
-from drupelet.channel_log import OUT_STRIDE
+from drupelet.channel_in import (
+    OUT_RESENDS,
+    OUT_STATE,
+    POSSIBLY,
+    UNACKNOWLEDGED,
+    UNSENT,
+    Intake,
+)
+from drupelet.channel_keep import NAMES_ID
+from drupelet.channel_log import IN_LAMPORT, IN_STRIDE, OUT_STRIDE
 from drupelet.channel_repair import is_due
 from drupelet.channel_rows import AGAIN, REFERENCED
 from drupelet.channel_settings import Settings
 from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import CHANNEL_REPAIRS_MAX, WAIT_MS_MAX
+from drupelet.limits import CHANNEL_REPAIRS_MAX, CHANNEL_RESENDS_MAX, WAIT_MS_MAX
 from drupelet.memory import copy
 from drupelet.schedule import elapsed_ms, later_ms
 from drupelet.wire.protobuf import bytes_size
@@ -38,11 +45,10 @@ class Outlet(Intake):
     ) -> None:  # fmt: skip
         Intake.__init__(self, id, participant, keeper, bloom, settings or Settings())
         self._random_byte = random_byte
-        self._names = bytearray(NAMES_SIZE)
         self.text = bytearray(OWN_ID_SIZE)  # an id of ours, or a hint
         self._wake_ms = self._sweep_ms = self._sync_ms = now_ms
         self._turn = 0  # of what nothing depends on: so many were named in sync messages
-        self._cramped = False
+        self._cramped = self._hurries = False
         self._repairs_left = CHANNEL_REPAIRS_MAX
         self._plan_sync(now_ms)
 
@@ -78,7 +84,6 @@ class Outlet(Intake):
         for row in range(first, log.count):
             left -= self._entry_size(log.handle(row))
         filter_size = 0 if kept or cramped else self.filter_size()
-        self.again = False
         skip = 0 if kept else self._turn
         shown = more = 0
         for row in range(log.count):
@@ -91,9 +96,9 @@ class Outlet(Intake):
                     continue
             room = out.limit - rest - out.at
             if row < first:
-                room = left - out.at - (0 if again else filter_size) if heads else 0
+                room = left - out.at - (0 if again else filter_size)
+                room = room if heads > 0 or (again and not kept) else 0
             if self._entry_size(log.handle(row)) > room:
-                self.again = self.again or again
                 more += row < first
                 continue
             if row < first:
@@ -109,7 +114,7 @@ class Outlet(Intake):
 
     def _entry_size(self, handle: int) -> int:
         """What a kept message takes as an entry of the causal history, at most."""
-        names = self._names
+        names = self.names
         if not self.keeper.names_into(handle, names):
             return 0
         size = _ENTRY_EXTRA + names[NAMES_ID]
@@ -119,7 +124,7 @@ class Outlet(Intake):
 
     def _put_kept(self, handle: int) -> bool:
         """Write a kept message as an entry of the causal history; False: no room."""
-        names = self._names
+        names = self.names
         if not self.keeper.names_into(handle, names):
             return True  # the store lost it
         hint = -1
@@ -153,6 +158,11 @@ class Outlet(Intake):
         self.clock.advance(now_ms)
         self.settle(now_ms)
         self._sweep(now_ms)
+        if self.log.again and not self._hurries:
+            # Each message that came again goes on coming until a frame names it.
+            self._hurries = True
+            wait_ms = (self.settings.period_ms >> 8) * self._random_byte()
+            self._sync_ms = later_ms(now_ms, self._until(self._sync_ms, now_ms, wait_ms))
         if is_due(now_ms, self._sync_ms):
             self._sync_ms = now_ms
 
@@ -170,6 +180,7 @@ class Outlet(Intake):
         self._sweep_ms = later_ms(now_ms, settings.period_ms)
         self._repairs_left = CHANNEL_REPAIRS_MAX
         self.repairs.purge(now_ms)
+        self._release_unnamed()
         while settings.lost_ms and self.give_up(now_ms):
             self.settle(now_ms)
         if settings.repair:
@@ -178,11 +189,20 @@ class Outlet(Intake):
             self.recovering = False
 
     def look_again(self, now_ms: int) -> None:
-        """Plan to ask for what waiting messages miss, as far as there is room."""
-        row = self.incoming.count
-        while row and self.repairs.wanted.count < self.repairs.wanted.rows_max:
-            row -= 1
+        """Plan to ask for what waiting messages miss: the lowest have the rows."""
+        for row in range(self.incoming.count):
             self.look(row, now_ms, True)
+
+    def _release_unnamed(self) -> None:
+        """Let go of what was sent so often while others were heard: from now on who misses it has
+        to ask for it. Some peers name the newest few messages of their log only, once."""
+        outgoing = self.outgoing
+        row = outgoing.count
+        while row:
+            row -= 1
+            if outgoing.table[row * OUT_STRIDE + OUT_RESENDS] >= CHANNEL_RESENDS_MAX:
+                self.release(row)
+                self.unnamed += 1
 
     def _message(self, frame: bytearray, now_ms: int) -> int:
         """A message of ours: what was never sent, then what nobody acknowledged, then what
@@ -196,12 +216,16 @@ class Outlet(Intake):
         if row < 0:
             return 0
         outgoing = self.outgoing
-        place = row * OUT_STRIDE + OUT_STATE
-        outgoing.times_ms[row] = now_ms
-        if outgoing.table[place] == UNSENT:
-            outgoing.table[place] = UNACKNOWLEDGED
+        table = outgoing.table
+        place = row * OUT_STRIDE
+        if table[place + OUT_STATE] == UNSENT:
+            table[place + OUT_STATE] = UNACKNOWLEDGED
         else:
             self.resent += 1
+            since_ms = elapsed_ms(now_ms, outgoing.times_ms[row])
+            if self.heard_ms >= 0 and elapsed_ms(now_ms, self.heard_ms) <= since_ms:
+                table[place + OUT_RESENDS] = min(table[place + OUT_RESENDS] + 1, 255)
+        outgoing.times_ms[row] = now_ms
         handle = self.handle_of(row)
         size = self.keeper.load(handle)
         if not size:  # the store lost it: nothing can be sent again
@@ -238,7 +262,7 @@ class Outlet(Intake):
         self._put_rest(now_ms)
         copy(frame, out.at, work, head, content_at)
         self._sent()
-        if not self.again:  # else only a sync message says that we have it
+        if not self.log.again:  # else only a sync message says that we have it
             self._plan_sync(now_ms)
         return out.at + content_at
 
@@ -246,12 +270,22 @@ class Outlet(Intake):
         """Add filter and repair request: the latter, where there is no room for both."""
         bits = self.bloom.bits
         out = self.encoder
-        asks = self.settings.repair and self.repairs.eligible(now_ms)
+        asks = self._asks(now_ms)
         room = _REQUEST_SIZE if asks else 0
         if self.settings.send_bloom and out.at + self.filter_size() + room <= out.limit:
             out.put_bytes(BLOOM, bits, 0, len(bits))
         if asks:
-            self.repairs.put_requests(out, now_ms)
+            self.repairs.put_requests(out, now_ms, self.incoming.table, self._limit_at())
+
+    def _asks(self, now_ms: int) -> bool:
+        """Whether something is to be asked for that there would be room for."""
+        return self.repairs.eligible(now_ms, self.incoming.table, self._limit_at())
+
+    def _limit_at(self) -> int:
+        """Where the highest Lamport value of waiting messages is, if all rows are taken; or -1."""
+        if self.incoming.count < self.incoming.rows_max:
+            return -1
+        return self.highest() * IN_STRIDE + IN_LAMPORT
 
     def _sent(self) -> None:
         self.frames += 1
@@ -277,12 +311,15 @@ class Outlet(Intake):
         wait_ms = self.settings.sync_ms
         wait_ms += (wait_ms >> 8) * self._random_byte()
         self._sync_ms = later_ms(now_ms, wait_ms)
-        self.heard = False
+        self.heard = self._hurries = False
 
     def _sync(self, frame: bytearray, now_ms: int) -> int:
         """A periodic sync message, unless others were heard and nothing is to be asked for."""
-        asks = self.settings.repair and self.repairs.eligible(now_ms)
-        if not self.settings.send_sync or (self.heard and not asks and not self.again):
+        asks = self._asks(now_ms)
+        if not self.settings.send_sync:
+            self._plan_sync(now_ms)
+            return self._ask(frame, now_ms) if asks else 0
+        if self.heard and not asks and not self.log.again:
             self._plan_sync(now_ms)
             return 0
         self.clock.tick(now_ms)
@@ -297,6 +334,20 @@ class Outlet(Intake):
         self._sent()
         self._plan_sync(now_ms)
         return out.at
+
+    def _ask(self, frame: bytearray, now_ms: int) -> int:
+        """Repeat the newest message, of ours if there is one, with a repair request: for a dialect
+        without sync messages."""
+        log = self.log
+        newest = row = log.count - 1
+        names = self.names
+        while row >= 0:
+            if self.keeper.names_into(log.handle(row), names) and self.is_mine(names, 1, names[0]):
+                newest = row
+                break
+            row -= 1
+        size = self.keeper.load(log.handle(newest)) if newest >= 0 else 0
+        return self._compose(frame, size, now_ms) if size else 0
 
     def _wait_ms(self, now_ms: int) -> int:
         """Milliseconds until something is due."""

@@ -1,7 +1,12 @@
 """SDS-R of a channel: what we miss and ask for, what others ask for (specs/sds.md "SDS Repair").
 
-    wanted   key 8 | times asked 1 | id size 1 | id 66 | sender size 1 | sender 32; its time: T_req
+    wanted   key 8 | times asked 1 | id size 1 | id 66 | sender size 1 | sender 32 | Lamport value
+             8 of what names it, or its own | refused 1; its time: T_req
     asked    key 8 | handle 4 | answered 1; its time: T_resp, or until when it is not sent again
+
+The wanted table keeps what is named lowest, which can be delivered first, and the highest of what
+was refused for want of room: by what those depend on, the rest is found again. While all rows for
+waiting messages are taken, nothing is asked for that is above them.
 
 A request that nobody answers is repeated after T_max: the text lets it stay in every message,
 which no answer could be quicker than; after `_SENDS_MAX` it gives way.
@@ -10,7 +15,13 @@ which no answer could be quicker than; after `_SENDS_MAX` it gives way.
 from drupelet._compat import const
 from drupelet.channel_rows import KeyRows
 from drupelet.errors import OK
-from drupelet.limits import CHANNEL_MESSAGE_ID_MAX, CHANNEL_REQUESTS_SENT, CHANNEL_SENDER_MAX
+from drupelet.lamport import compare
+from drupelet.limits import (
+    CHANNEL_MESSAGE_ID_MAX,
+    CHANNEL_REFUSED_MAX,
+    CHANNEL_REQUESTS_SENT,
+    CHANNEL_SENDER_MAX,
+)
 from drupelet.memory import copy, equal, get_u32, put_u32
 from drupelet.schedule import elapsed_ms, later_ms
 from drupelet.wire.sds import REPAIR
@@ -19,14 +30,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.channel_ports import Buffer, TimesPort
     from drupelet.channel_settings import Settings
-    from drupelet.wire.sds import Decoder, Encoder
+    from drupelet.wire.sds import Encoder
 
 _ASKED_AT = const(8)
 _ID_SIZE_AT = const(9)
 _ID_AT = const(10)
 _SENDER_SIZE_AT = const(76)
 _SENDER_AT = const(77)
-_WANTED_STRIDE = const(109)
+_LAMPORT_AT = const(109)
+_REFUSED_AT = const(117)
+_WANTED_STRIDE = const(118)
 _HANDLE_AT = const(8)
 _ANSWERED_AT = const(12)
 _ASKED_STRIDE = const(13)
@@ -34,7 +47,7 @@ _SENDS_MAX = const(16)
 _LATE_MS = const(1 << 29)
 
 assert _ID_AT + CHANNEL_MESSAGE_ID_MAX == _SENDER_SIZE_AT
-assert _SENDER_AT + CHANNEL_SENDER_MAX == _WANTED_STRIDE
+assert _SENDER_AT + CHANNEL_SENDER_MAX == _LAMPORT_AT
 
 
 def is_due(now_ms: int, due_ms: int) -> bool:
@@ -54,10 +67,10 @@ class Repairs:
 
     # --- what we miss ---
 
-    def _wanted_row(self, key: bytearray, at: int, id: "Buffer", id_at: int, size: int) -> int:
+    def _row(self, key: bytearray, id: "Buffer", id_at: int, size: int) -> int:
         """The row of a missing message, or -1: a key alone is no proof."""
         wanted = self.wanted
-        row = wanted.find(key, at)
+        row = wanted.find(key, 0)
         while 0 <= row < wanted.count:
             place = row * _WANTED_STRIDE
             same = wanted.table[place + _ID_SIZE_AT] == size
@@ -66,29 +79,76 @@ class Repairs:
             row += 1
         return -1
 
-    def want(self, key: bytearray, entry: "Decoder", now_ms: int) -> None:
-        """Ask for the entry that was just read, at its T_req, unless that is planned already."""
-        size = entry.entry_size
-        buf = entry.buf
+    def want(
+        self, key: bytearray, id: "Buffer", at: int, size: int, sender: "Buffer", sender_at: int,
+        sender_size: int, lamport: bytearray, lamport_at: int, refused: bool, now_ms: int,
+    ) -> None:  # fmt: skip
+        """Plan to ask for a missing message at its T_req.
+
+        sender_at: -1 if its sender is unknown. lamport: the value of the message that names it,
+        or its own, if it was `refused` itself.
+        """
+        settings = self._settings
+        if not settings.repair:
+            return
         if not 0 < size <= CHANNEL_MESSAGE_ID_MAX:
             self.refused += 1
             return
-        if self._wanted_row(key, 0, buf, entry.entry_at, size) >= 0:
+        wanted = self.wanted
+        row = self._row(key, id, at, size)
+        if row < 0 and wanted.count == wanted.rows_max:
+            self.refused += 1
+            victim = self._victim(lamport, lamport_at, refused)
+            if victim < 0:
+                return
+            wanted.remove(victim)
+        if row < 0:
+            wait_ms = self._identity.t_req_ms(id, at, size, settings.t_min_ms, settings.t_max_ms)
+            row = wanted.add(key, 0, later_ms(now_ms, wait_ms))
+        elif self._compare(row, lamport, lamport_at) <= 0:
             return
-        if self.wanted.count == self.wanted.rows_max:
-            self.refused += 1  # the sweep tries again
-            return
-        settings = self._settings
-        wait_ms = self._identity.t_req_ms(
-            buf, entry.entry_at, size, settings.t_min_ms, settings.t_max_ms
-        )
-        place = self.wanted.add(key, 0, later_ms(now_ms, wait_ms)) * _WANTED_STRIDE
-        table = self.wanted.table
+        place = row * _WANTED_STRIDE
+        table = wanted.table
         table[place + _ID_SIZE_AT] = size
-        copy(table, place + _ID_AT, buf, entry.entry_at, size)
-        if entry.entry_sender_at >= 0 and entry.entry_sender_size <= CHANNEL_SENDER_MAX:
-            table[place + _SENDER_SIZE_AT] = entry.entry_sender_size
-            copy(table, place + _SENDER_AT, buf, entry.entry_sender_at, entry.entry_sender_size)
+        copy(table, place + _ID_AT, id, at, size)
+        if sender_at >= 0 and sender_size <= CHANNEL_SENDER_MAX:
+            table[place + _SENDER_SIZE_AT] = sender_size
+            copy(table, place + _SENDER_AT, sender, sender_at, sender_size)
+        copy(table, place + _LAMPORT_AT, lamport, lamport_at, 8)
+        table[place + _REFUSED_AT] |= refused
+
+    def _victim(self, lamport: bytearray, at: int, refused: bool) -> int:
+        """The row that gives way to a missing message; -1: none does.
+
+        Of what is named the lowest stay, and of what was refused the CHANNEL_REFUSED_MAX highest.
+        """
+        wanted = self.wanted
+        count = 0
+        for row in range(wanted.count):
+            count += wanted.table[row * _WANTED_STRIDE + _REFUSED_AT]
+        of_refused = count > CHANNEL_REFUSED_MAX or (refused and count == CHANNEL_REFUSED_MAX)
+        best = -1
+        for row in range(wanted.count):
+            if wanted.table[row * _WANTED_STRIDE + _REFUSED_AT] != of_refused:
+                continue
+            order = self._compare(best, wanted.table, row * _WANTED_STRIDE + _LAMPORT_AT)
+            if best < 0 or (order > 0 if of_refused else order < 0):
+                best = row
+        if best >= 0 and refused == of_refused:
+            order = self._compare(best, lamport, at)
+            if order >= 0 if of_refused else order <= 0:
+                return -1
+        return best
+
+    def forget(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
+        """A refused message is named by another one, with which it will be found again."""
+        row = self._row(key, id, at, size)
+        if row >= 0 and self.wanted.table[row * _WANTED_STRIDE + _REFUSED_AT]:
+            self.wanted.remove(row)
+
+    def _compare(self, row: int, lamport: "Buffer", at: int) -> int:
+        """-1, 0 or 1 as a row's Lamport value is less than, equal to, more than that."""
+        return compare(self.wanted.table, max(row, 0) * _WANTED_STRIDE + _LAMPORT_AT, lamport, at)
 
     def missing_into(self, row: int, out: bytearray) -> int:
         """Copy the id in a wanted row to `out`; its size. For who asks a store node."""
@@ -99,25 +159,36 @@ class Repairs:
 
     def came(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
         """A message came: it need not be asked for, nor sent by us."""
-        self.requested(key, id, at, size)
+        row = self._row(key, id, at, size)
+        if row >= 0:
+            self.wanted.remove(row)
         row = self.asked.find(key, 0)
         if row >= 0 and not self.asked.table[row * _ASKED_STRIDE + _ANSWERED_AT]:
             self.asked.remove(row)
 
-    def requested(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
-        """Another participant asks for this message: we need not."""
-        row = self._wanted_row(key, 0, id, at, size)
-        if row >= 0:
+    def requested(self, key: bytearray, id: "Buffer", at: int, size: int, now_ms: int) -> None:
+        """Another participant asks for this message: we need not, or later."""
+        row = self._row(key, id, at, size)
+        if row < 0:
+            return
+        if self.wanted.table[row * _WANTED_STRIDE + _REFUSED_AT]:
+            self.wanted.times_ms[row] = later_ms(now_ms, self._settings.t_max_ms)
+        else:
             self.wanted.remove(row)
 
-    def eligible(self, now_ms: int) -> bool:
-        """Whether a T_req has come."""
+    def eligible(self, now_ms: int, limit: bytearray, at: int) -> bool:
+        """Whether a T_req has come. at: of a Lamport value in `limit` above which nothing is asked
+        for; -1: none."""
         for row in range(self.wanted.count):
-            if is_due(now_ms, self.wanted.times_ms[row]):
+            if is_due(now_ms, self.wanted.times_ms[row]) and not self._is_above(row, limit, at):
                 return True
         return False
 
-    def put_requests(self, encoder: "Encoder", now_ms: int) -> None:
+    def _is_above(self, row: int, limit: bytearray, at: int) -> bool:
+        """Whether a wanted message could not be kept, if it came."""
+        return at >= 0 and self._compare(row, limit, at) > 0
+
+    def put_requests(self, encoder: "Encoder", now_ms: int, limit: bytearray, at: int) -> None:
         """Write what is eligible, lowest T_req first, three entries at most."""
         wanted = self.wanted
         table = wanted.table
@@ -126,7 +197,7 @@ class Repairs:
             longest = -1
             for row in range(wanted.count):
                 late = elapsed_ms(now_ms, wanted.times_ms[row])
-                if longest < late < _LATE_MS:
+                if longest < late < _LATE_MS and not self._is_above(row, limit, at):
                     best = row
                     longest = late
             if best < 0:

@@ -74,6 +74,7 @@ class RecentLog:
         self.count = 0
         self.table = bytearray(ids_max * _LOG_STRIDE)
         self.left = 0  # rows that went to make room: the store has them
+        self.again = 0  # rows with that flag
 
     def find(self, key: "bytes | bytearray", at: int) -> int:
         """The first row with this key, or -1."""
@@ -94,10 +95,12 @@ class RecentLog:
 
     def mark(self, row: int, flag: int) -> None:
         """Give a row a flag."""
+        self.again += flag == AGAIN and not self.has(row, AGAIN)
         self.table[row * _LOG_STRIDE + _LOG_HANDLE] |= flag
 
     def unmark(self, row: int, flag: int) -> None:
         """Take a flag from a row."""
+        self.again -= flag == AGAIN and self.has(row, AGAIN)
         self.table[row * _LOG_STRIDE + _LOG_HANDLE] &= ~flag
 
     def key_at(self, row: int) -> int:
@@ -128,6 +131,7 @@ class RecentLog:
         else:
             self.left += 1
             victim = self._victim()
+            again = self.has(victim, AGAIN)
             if victim < row:
                 at_victim = victim * _LOG_STRIDE
                 row -= 1
@@ -137,6 +141,7 @@ class RecentLog:
                 copy(table, place + _LOG_STRIDE, table, place, victim * _LOG_STRIDE - place)
             else:
                 return  # it is the oldest itself
+            self.again -= again
         copy(table, place, key, key_at, KEY_SIZE)
         put_u32(table, place + _LOG_HANDLE, handle)
         copy(table, place + _LOG_LAMPORT, lamport, at, 8)

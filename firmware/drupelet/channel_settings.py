@@ -24,7 +24,7 @@ class Settings:
     does not come for so long is irretrievably lost; 0: never. All waits, and twice lost_ms, are
     at most 2^28 ms.
     bloom_...: ids that the filter holds at its error rate, bits for each, hashes (docs/SPEC.md
-    12.2), the same for all. send_bloom: False toward peers that lose messages for a filter.
+    12.2), the same for all. send_bloom: only where no peer loses messages for a filter.
     causal: entries in our messages' causal history; heads_max: more of them, for what came again
     and for what nothing depends on yet.
     """
@@ -38,7 +38,7 @@ class Settings:
         self.response_groups = 1
         self.lost_ms = 86_400_000
         self.repair = True
-        self.send_bloom = True
+        self.send_bloom = False
         self.bloom_capacity = 100
         self.bloom_bits = 10
         self.bloom_hashes = 7

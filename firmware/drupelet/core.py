@@ -208,9 +208,9 @@ class Core:
                 self._delivered(now_ms, group, store.source, store.id, 0)
 
     def _delivered(self, now_ms: int, group: int, source: int, ids: bytearray, at: int) -> None:
-        self.delivered += 1
         if self.is_box(group):
             return
+        self.delivered += 1
         tag = get_u16(self.members.group_ids, group * ID_SIZE)
         if source == 0:
             self.box.count(COUNT_CREATED, 1)

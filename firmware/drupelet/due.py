@@ -8,9 +8,9 @@ from drupelet._compat import const
 from drupelet.backoff import counted, interval_epochs
 from drupelet.blackbox import CODE_OFFERED, CODE_REQUESTED, CODE_SENT, COUNT_RETRANSMITS
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE
-from drupelet.members import FAMILY_MVDS, INVISIBLE, SHARED
+from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy
-from drupelet.profiles import family_of
+from drupelet.profiles import family_of, keeps_records
 from drupelet.schedule import Pace, epochs_since
 from drupelet.slots import (
     EPHEMERAL,
@@ -55,6 +55,7 @@ class Dues(Pace):
     interactive: bool
     offset: int  # of a stick: how far the message that goes out in pieces is written
     visits = False  # a stick: everything at once, no epochs
+    logged: int  # of a stick: how far the log beyond the slots is written
     _way: int  # the profile in the lower 4 bits
 
     def __init__(self, core: "Core", peer: int, visits: bool) -> None:
@@ -62,7 +63,6 @@ class Dues(Pace):
         self.peer = peer
         if visits:
             self.visits = True
-            self.logged = 0  # how far the log beyond the slots is written
         self.long_handle = 0  # a message that goes out in segments
 
     @property
@@ -168,8 +168,7 @@ class Dues(Pace):
             if offers.peer_of(entry) != self.peer or not (prefixes or offers.is_whole(entry)):
                 continue
             if kind == OFFERED:
-                # MVDS keeps a REQUEST until the message comes; BSP is offered it again.
-                offers.kinds[entry] = REQUESTED if self.family == FAMILY_MVDS else 0
+                offers.kinds[entry] = REQUESTED if keeps_records(self._way & 15) else 0
                 offers.sent(entry, self.epoch)
             elif REQUESTED <= kind <= WANTED and (self.visits or self._entry_wait(entry) <= 0):
                 offers.sent(entry, self.epoch)
@@ -197,7 +196,7 @@ class Dues(Pace):
             if due and self._look(slots.handles[slot], slot):
                 return True
             core.message_left -= 1
-        return self.visits and self._next_logged()
+        return False
 
     def _look(self, handle: int, slot: int) -> bool:
         core = self.core
@@ -263,29 +262,6 @@ class Dues(Pace):
         if size:
             core.store.read_into(self.long_handle, offset - CONTENT_HEADER_SIZE, frame, at, size)
 
-    def _next_logged(self) -> bool:
-        """The same for what waits on flash beyond the slots: a stick takes the whole log."""
-        store = self.core.store
-        while not self.long_handle:
-            handle = store.next(self.logged)
-            if not handle:
-                return False
-            if self._wants_logged(handle) and self._look(handle, -1):
-                return True
-            self.logged = handle
-        return False
-
-    def _wants_logged(self, handle: int) -> bool:
-        core = self.core
-        store = core.store
-        group = core.window.look(handle)
-        if group < 0 or self.sees(group) != SHARED:
-            return False
-        if core.window.gave(self.peer, handle):
-            return False
-        slot = core.slots.find(store.id, 0)
-        return slot < 0 or not core.slots.states[self._cell(slot)] & HOLD
-
     def take_offer(self, buf: bytearray, at: int) -> bool:
         """Write the next id to offer."""
         core = self.core
@@ -324,9 +300,8 @@ class Dues(Pace):
         paced = self._left <= 0 and slots.handles[slot] != self.long_handle
         if not state & REQUEST and (offered or paced):
             return False
-        if self._cell_wait(cell) > 0 or self._carried(slot):
-            return False
-        return self.sight(slot) == SHARED
+        due = self._cell_wait(cell) <= 0 and not self._carried(slot)
+        return due and self.sight(slot) == SHARED
 
     def note_sent(self, slot: int) -> None:
         """Note that the message in `slot` went out whole."""
@@ -344,8 +319,8 @@ class Dues(Pace):
         count = slots.send_counts[cell]
         if code == CODE_SENT and count:
             core.box.count(COUNT_RETRANSMITS, 1)
-        if code == CODE_SENT and self.family == FAMILY_MVDS:
-            state |= REQUEST  # what was sent once is sent again until it is acknowledged
+        if (code == CODE_SENT or count) and keeps_records(self._way & 15):
+            state |= REQUEST  # what was sent, or offered twice, goes as a MESSAGE from now on
         if self.visits:
             state |= BUNDLING
         else:
@@ -367,21 +342,22 @@ class Dues(Pace):
 
     # --- when ---
 
-    def _wait(self, count: int, then: int) -> int:
+    def _wait(self, count: int, then: int, place: int) -> int:
         """Epochs until it is sent again after `count` sends, the last in `then`; <= 0: now."""
+        if self.session is not None:
+            return _NEVER if self.session.has_sent(place) else 0
         if not count:
             return 0
-        falls_back = self.family == FAMILY_MVDS
-        interval = interval_epochs(count, self._heard_since(then), falls_back) * self.every
-        return interval - epochs_since(self.epoch, then)
+        interval = interval_epochs(count, self._heard_since(then), keeps_records(self._way & 15))
+        return interval * self.every - epochs_since(self.epoch, then)
 
     def _cell_wait(self, cell: int) -> int:
         slots = self.core.slots
-        return self._wait(slots.send_counts[cell], slots.send_epoch(cell))
+        return self._wait(slots.send_counts[cell], slots.send_epoch(cell), cell)
 
     def _entry_wait(self, entry: int) -> int:
         offers = self.core.offers
-        return self._wait(offers.send_count(entry), offers.send_epoch(entry))
+        return self._wait(offers.send_count(entry), offers.send_epoch(entry), ~entry)
 
     def next_due_epochs(self) -> int:
         """Epochs until the earliest resend, at least 1; 0 when nothing is outstanding."""

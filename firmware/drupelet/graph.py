@@ -15,12 +15,12 @@ from drupelet.flashread import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.limits import ID_SIZE, SCRATCH_SIZE
+from drupelet.limits import ID_SIZE, PENDING_PER_PEER_MAX, SCRATCH_SIZE
 from drupelet.members import FAMILY_MVDS, GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.memory import copy
 from drupelet.reader import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
 from drupelet.slots import EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_LOST, USED, WANTED
-from drupelet.states import ACK, ACKING
+from drupelet.states import ACK, ACKING, HOLD
 from drupelet.window import Window
 
 TYPE_CHECKING = False
@@ -144,7 +144,7 @@ class Graph(Window):
         self, group: int, id: bytearray, where: int, body: "bytes | bytearray", at: int,
         missing: int, verdict: int,
     ) -> int:  # fmt: skip
-        if missing and self.room(True) < 0:
+        if missing and (self.room(True) < 0 or self._has_too_many_waiting()):
             return E_CAPACITY
         state = STATE_PENDING if missing else self._state_by(group, verdict)
         if state < 0:
@@ -156,6 +156,13 @@ class Graph(Window):
                 number, reader.source, id, 0, reader.timestamp, 0, body, at, reader.size, state
             )
         return self.store.put_part(where, number, reader.source, id, 0, state)
+
+    def _has_too_many_waiting(self) -> bool:
+        """True when the peer that sent the reader's message has its share of pending ones."""
+        if self.slots.count <= PENDING_PER_PEER_MAX:
+            return False
+        peer = self.members.peer_slot(self.reader.source)
+        return self.pending_count(peer) >= PENDING_PER_PEER_MAX
 
     def _enter(self, slot: int, handle: int, group: int, verdict: int) -> None:
         """A message is in the log: follow up what its client said."""
@@ -371,10 +378,11 @@ class Graph(Window):
         goes_on = self.cursors[peer] != self.newest and self._has_share(peer)
         return goes_on or self.todo & _PROMOTED != 0
 
-    def pending_count(self) -> int:
-        """Messages that wait for a parent."""
+    def pending_count(self, peer: int = -1) -> int:
+        """Messages that wait for a parent; of a peer (row): those that it is known to hold."""
+        slots = self.slots
         count = 0
-        for slot in range(self.slots.count):
-            if self.slots.flags[slot] & PENDING:
-                count += 1
+        for slot in range(slots.count):
+            if slots.flags[slot] & PENDING:
+                count += peer < 0 or slots.states[peer * slots.count + slot] & HOLD > 0
         return count

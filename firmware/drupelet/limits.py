@@ -18,13 +18,18 @@ BODY_SIZE_MAX = const(32768)
 DESCRIPTOR_SIZE_MAX = const(32768)
 # What precedes the body in a MESSAGE payload: group id and timestamp (BSP v1 section 3).
 CONTENT_HEADER_SIZE = const(40)
-# Most ids that a message names as dependencies: 8 x 32 B fit beside any reading in a frame, and
-# the MVDS peer's list of all childless messages has one id per writer at most.
+# Most ids that a message names as dependencies: 8 x 32 B fit beside any reading in a frame. An
+# MVDS peer names every message without a child, and the same one many times over: of those the
+# first eight that differ are kept. They are not hashed, and the others come by themselves; only
+# the order behind those is lost. Where ids are hashed, more than eight make a message invalid.
 DEPENDENCIES_MAX = const(8)
 
 # --- frames and records ---
 # One frame on any carrier: a Pico W holds two such buffers per link in 128 KB.
 FRAME_SIZE_MAX = const(1024)
+# One frame on a host's carrier that has no smaller limit, with one message for a peer that may
+# know no segments: the longest body and all that MVDS puts around it.
+HOST_FRAME_SIZE_MAX = const(65536)
 # Smallest frame that still carries one segment piece; LoRa SF7 allows 222 B.
 FRAME_SIZE_MIN = const(64)
 # BSP v1 section 3: version, type, 16-bit length.
@@ -53,6 +58,13 @@ OFFERS_MAX = const(64)
 MESSAGES_MAX = const(64)
 # Slots kept for a message whose dependencies are all met: without it a full pool deadlocks.
 RESERVED_SLOTS = const(1)
+# Messages from one peer that may wait for a parent; of more, a message is refused and not
+# acknowledged, so nothing is lost. Half of a host's slots: the rest is for other peers. A board's
+# table is smaller.
+PENDING_PER_PEER_MAX = const(512)
+# A peer of MVDS that was asked so often whether it reads segments, over 126 epochs, and never
+# showed it: what is too long for it no longer holds a full log.
+OVERSIZE_ASKS_MAX = const(6)
 # Incoming messages longer than a frame that may be incomplete at once, one per peer at most.
 PARTS_MAX = const(2)
 # Part file in which a long message of our own is put together.
@@ -109,12 +121,18 @@ CHANNEL_REQUESTS_SENT = const(3)
 CHANNEL_CAUSAL = const(2)
 # Messages of our own that nobody acknowledged yet: 16 make 224 B.
 CHANNEL_OUT_MAX = const(16)
+# Resends, others being heard before each, after which a message is theirs to ask for: where three
+# in ten frames are lost, all nine of a message are in 1 of 50,000.
+CHANNEL_RESENDS_MAX = const(8)
 # Messages that wait for what they depend on: 16 make 512 B.
 CHANNEL_IN_MAX = const(16)
 # Ids of the log that are in RAM, 20 B each; the rest is in the store.
 CHANNEL_IDS_MAX = const(100)
-# Missing messages that we ask for at the same time, 109 B each: twice what one request holds.
+# Missing messages that we ask for at the same time, 118 B each: twice what one request holds.
 CHANNEL_WANTED_MAX = const(6)
+# Rows of these for messages that came when no row for waiting ones was free: the last ones of two
+# senders. More where there is room.
+CHANNEL_REFUSED_MAX = const(2)
 # Messages that others asked for and that we may send again.
 CHANNEL_ASKED_MAX = const(8)
 # Repairs that we send in one period of the channel, whatever is asked for.
@@ -209,8 +227,12 @@ SEAL_SKIP_MS = const(10000)
 SEAL_JUMP_AFTER = const(8)
 # ... by so many epochs.
 SEAL_JUMP = const(256)
-# Frames with a wrong tag that are tried in a second; in the rest of it nothing is.
-SEAL_FORGED_PER_S = const(16)
+# Frames with a wrong tag that are tried in a slice of 64 ms; in the rest of it nothing is. A board
+# takes 62 in a second, each about a millisecond of an ESP32: 6 % of its time. Frames that are of
+# no epoch open here have a fourth of that for themselves, for each costs a read of the flash.
+SEAL_FORGED_PER_SLICE = const(4)
+# The same for a host, 20 us each: 8 % of its time, and as many frames as a busy broker passes on.
+SEAL_FORGED_PER_SLICE_HOST = const(255)
 # After so many wrong tags a key is not used any more: 2^16 tries against 2^64 tags, in a u16.
 SEAL_FORGED_MAX = const(65535)
 # An epoch of ours ends after 30 days: in units of 65,536 ms, awake, or asleep with a snapshot.
@@ -300,11 +322,12 @@ BOX_SLOTS = const(32)
 # Segments that wait in the log for a peer: the rest stays in the ring, so that readings keep their
 # room in the log and all body files but these.
 BOX_MESSAGES_MAX = const(4)
-COUNTERS_MAX = const(160)  # cumulative counters: 64 common ones, 32 for each of three carriers
+COUNTERS_MAX = const(146)  # cumulative counters: 18 common ones, 32 for each of four carriers
 
 assert CONTENT_HEADER_SIZE == ID_SIZE + TIMESTAMP_SIZE
 assert RECORD_IDS_MAX == 65535 // ID_SIZE
 assert CONTENT_HEADER_SIZE + BODY_SIZE_MAX <= 65535, "a content size is a 16-bit integer"
+assert BODY_SIZE_MAX + FRAME_SIZE_MAX < HOST_FRAME_SIZE_MAX
 assert INLINE_SIZE_MAX + CONTENT_HEADER_SIZE + RECORD_HEADER_SIZE + 1 + 23 <= FRAME_SIZE_MAX
 assert FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + ID_SIZE <= FRAME_SIZE_MIN
 assert BLOCK_HEADER_SIZE + EVENTS_PER_BLOCK * EVENT_SIZE <= BLOCK_SIZE

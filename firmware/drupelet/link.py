@@ -7,7 +7,6 @@ writes everything that the peer is not known to hold, and counts as sent only on
 
 from drupelet._compat import const
 from drupelet.blackbox import COUNT_CARRIERS, COUNT_DAMAGED
-from drupelet.bundles import Bundles
 from drupelet.errors import E_PEER, OK
 from drupelet.limits import (
     FRAME_HEADER_SIZE,
@@ -17,9 +16,9 @@ from drupelet.limits import (
     ID_SIZE,
     WAIT_MS_MAX,
 )
-from drupelet.profiles import PROFILE_COMPACT_1, make_codec
+from drupelet.profiles import PROFILE_COMPACT_1, PROFILE_MVDS_1, make_codec
 from drupelet.schedule import DUE_NEVER, epochs_since
-from drupelet.segments import KIND_SEGMENT, KIND_STATE
+from drupelet.segments import KIND_SEGMENT, KIND_STATE, SegmentExchange
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ AUTO = const(2)
 CARRIER_SERIAL = const(0)
 CARRIER_MQTT = const(1)
 CARRIER_STICK = const(2)
+CARRIER_UDP = const(3)
 
 _KIND_RECORDS = const(0x40)
 _KIND_WAKE = const(0x52)
@@ -54,7 +54,7 @@ _CARRIER_SHIFT = const(5)
 _EVERY_MAX = const(511)
 
 
-class Link(Bundles):
+class Link(SegmentExchange):
     """See `docs/DESIGN.md` 3; made by `Node.link`."""
 
     closed = False
@@ -67,7 +67,10 @@ class Link(Bundles):
         self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int
     ) -> None:
         visits = carrier == CARRIER_STICK
-        Bundles.__init__(self, core, peer, visits)
+        SegmentExchange.__init__(self, core, peer, visits)
+        # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
+        # visit has 1 while it writes.
+        self._train = 0
         self._way = carrier << _CARRIER_SHIFT | profile
         codec = make_codec(core, profile, peer)
         if profile not in core.codecs:
@@ -93,7 +96,7 @@ class Link(Bundles):
 
     @property
     def carrier(self) -> int:
-        """CARRIER_SERIAL, CARRIER_MQTT or CARRIER_STICK."""
+        """CARRIER_SERIAL, CARRIER_MQTT, CARRIER_STICK or CARRIER_UDP."""
         return self._way >> _CARRIER_SHIFT & 7
 
     @property
@@ -158,6 +161,8 @@ class Link(Bundles):
             kind = frame[0]
             profile = self._way & 15
             falls_back = profile == PROFILE_COMPACT_1 and kind == _KIND_RECORDS
+            if KIND_SEGMENT <= kind <= KIND_STATE:
+                core.window.shows_segments(self.peer)
             if kind == _KIND_RECORDS | profile or falls_back:
                 self._count(16 + _LINK_BYTES, FRAME_HEADER_SIZE)
                 code = self.codec.parse(self, frame, FRAME_HEADER_SIZE, size)
@@ -260,7 +265,7 @@ class Link(Bundles):
         if self._train < FRAMES_PER_EPOCH_MAX:
             self._train = 0
         due = self.next_due_epochs()
-        if self._way & 15 == PROFILE_COMPACT_1:
+        if PROFILE_MVDS_1 <= self._way & 15 <= PROFILE_COMPACT_1:
             wait = self.codec.wait_epochs(self)  # type: ignore[attr-defined]
             if wait and not 0 < due < wait:
                 due = wait
@@ -332,11 +337,7 @@ class Link(Bundles):
         What we acknowledge must be; and of our own messages those that others may hold, for
         nobody gives us back what came from us.
         """
-        if not self.core.firm or self.core.store.barrier() == OK:
-            return size
-        if self.visits:
-            self.abort(self.core.now_ms)
-        return 0
+        return size if not self.core.firm or self.core.store.barrier() == OK else 0
 
     def count_record(self, sent: bool, kind: int, size: int) -> None:
         """Account for a record of the profile; called after its content was written or read."""

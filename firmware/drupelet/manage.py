@@ -20,8 +20,6 @@ from drupelet.slots import (
     PART_SIZE,
     PEER_ROW,
     PENDING,
-    STICK_HOLDS,
-    STICK_LOST,
 )
 from drupelet.states import ACK, ACKING, HOLD
 
@@ -67,6 +65,7 @@ def share(graph: "Graph", group: int, handle: int) -> int:
                 cursors = list(graph.cursors)
                 for peer in range(len(cursors)):
                     graph.cursors[peer] = min(cursors[peer], here - 1)
+                    graph.void_bundles(peer)  # they went without it
                 graph.dirty = True
                 code = graph.save()
                 graph.cursors = cursors
@@ -86,7 +85,6 @@ def _show(window: "Window", handle: int) -> None:
     store = window.store
     window.dirty = True
     for peer in range(window.members.peers):
-        window.rows[peer * PEER_ROW + STICK_HOLDS] = 0  # our bundle went without it
         # Else the cursor comes to it; where there is no room, it goes back to what is before.
         if handle <= window.cursors[peer] and window.take_up(handle, peer) == -1:
             window.cursors[peer] = 0
@@ -267,8 +265,10 @@ def remove_peer(core: "Core", peer: int) -> int:
     for slot in range(core.slots.count):
         window.set_state(slot, peer, 0)
     window.cursors[peer] = 0
-    for row in range(STICK_LOST + 1):
+    for row in range(PEER_ROW - 1):  # nothing of it is queued any more
         window.rows[peer * PEER_ROW + row] = 0
+    for row in range(peer, len(window.oversize), len(window.oversize) // 2 or 1):
+        window.oversize[row] = 0
     for part in range(len(core.part_rows) // PART_ROW):  # what came in from it in pieces
         if core.parts[part * PART_SIZE + PART_OWNER] == peer + 1:
             core.parts[part * PART_SIZE + PART_OWNER] = 0

@@ -21,9 +21,8 @@ FAMILY_MVDS = const(1)
 FAMILY_BSP_0 = const(2)
 FAMILIES = const(3)
 
-# The head byte of a stored MVDS body (docs/SPEC.md 4.3): parents, and two flags.
+# The head byte of a stored MVDS body (docs/SPEC.md 4.3): parents, and a flag.
 HEAD_PARENTS = const(0x1F)
-HEAD_METADATA = const(0x40)
 HEAD_EPHEMERAL = const(0x80)
 
 

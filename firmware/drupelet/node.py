@@ -39,6 +39,7 @@ from drupelet.link import (
     CARRIER_MQTT,
     CARRIER_SERIAL,
     CARRIER_STICK,
+    CARRIER_UDP,
     INTERACTIVE,
     Link,
 )
@@ -76,9 +77,9 @@ _MEMBER_GROUP = const(1)  # kinds of `store.member`
 _MEMBER_PEER = const(2)
 
 __all__ = [
-    "AUTO", "BATCH", "CARRIER_MQTT", "CARRIER_SERIAL", "CARRIER_STICK", "EVENT_MESSAGE",
-    "EVENT_NONE", "FAMILY_BSP", "FAMILY_MVDS", "GROUP_TELEMETRY", "INTERACTIVE", "INVISIBLE",
-    "PROFILE_BSP_1", "PROFILE_COMPACT_1", "PROFILE_MVDS_1", "PROFILE_MVDS_5001",
+    "AUTO", "BATCH", "CARRIER_MQTT", "CARRIER_SERIAL", "CARRIER_STICK", "CARRIER_UDP",
+    "EVENT_MESSAGE", "EVENT_NONE", "FAMILY_BSP", "FAMILY_MVDS", "GROUP_TELEMETRY", "INTERACTIVE",
+    "INVISIBLE", "PROFILE_BSP_1", "PROFILE_COMPACT_1", "PROFILE_MVDS_1", "PROFILE_MVDS_5001",
     "PROFILE_MVDS_NESTED", "SHARED", "VISIBLE", "Link", "Node",
 ]  # fmt: skip
 
@@ -254,7 +255,12 @@ class Node(Publisher):
             clocks.begin(slot, epoch_ms, now_ms, epoch_ms * self._random_byte() >> 8)
         if carrier == CARRIER_STICK and profile == PROFILE_COMPACT_1:
             profile = PROFILE_BSP_1  # bytes cost nothing there, and nobody answers
-        link = Link(self.core, slot, profile, carrier, epoch_ms, mode)
+        if live:
+            link = Link(self.core, slot, profile, carrier, epoch_ms, mode)
+        else:
+            from drupelet.bundles import BundleLink
+
+            link = BundleLink(self.core, slot, profile)
         if live and others:
             from drupelet.sharing import Sharing
 
@@ -360,7 +366,7 @@ class Node(Publisher):
 
     @property
     def delivered(self) -> int:
-        """Messages that entered the log since boot."""
+        """Messages that entered the log since boot, black boxes apart."""
         return self.core.delivered
 
     @property
@@ -378,9 +384,10 @@ class Node(Publisher):
         """Frames and records that no correct peer sends, since boot."""
         return self.core.malformed
 
-    def pending_count(self) -> int:
-        """Messages that wait for a parent."""
-        return self.core.graph.pending_count()
+    def pending_count(self, peer: int = 0) -> int:
+        """Messages that wait for a parent; of a peer (number): those that it is known to hold."""
+        row = self.core.members.peer_slot(peer) if peer else -1
+        return self.core.graph.pending_count(row)
 
     def outstanding(self, peer: int) -> int:
         """Messages in slots that a peer (number) is not known to hold."""

@@ -22,9 +22,20 @@ PROFILE_BSP_0 = const(5)
 
 def family_of(profile: int) -> int:
     """The family whose groups a profile carries."""
-    if profile == PROFILE_BSP_1 or profile == PROFILE_COMPACT_1:  # noqa: SIM109 - a tuple is code
-        return FAMILY_BSP
-    return FAMILY_BSP_0 if profile == PROFILE_BSP_0 else FAMILY_MVDS
+    if keeps_records(profile):
+        return FAMILY_MVDS
+    return FAMILY_BSP_0 if profile == PROFILE_BSP_0 else FAMILY_BSP
+
+
+def keeps_records(profile: int) -> bool:
+    """Whether what was sent is kept, as in MVDS, until it is answered (docs/SPEC.md 3.4).
+
+    A REQUEST is sent again until the message is here, a MESSAGE until it is acknowledged, at a
+    back-off that falls back from its bound. In BSP both go once, and the OFFER is made again. An
+    OFFER that was not answered twice becomes the MESSAGE: MVDS obliges nobody to answer an OFFER
+    of what is held, and its peers do not; every copy of a MESSAGE is acknowledged.
+    """
+    return PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001
 
 
 def make_codec(core: "Core", profile: int, peer: int) -> "CodecPort":
@@ -68,5 +79,6 @@ def bring_family(core: "Core", family: int) -> None:
         from drupelet.hashes_mvds import MvdsMessageHash
 
         core.use_family(family, MvdsMessageHash())
+        core.window.oversize = [0] * (2 * core.members.peers_max)
         return
     core.use_family(family, MessageHash())

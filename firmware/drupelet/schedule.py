@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
     from drupelet.sharing import Sharing
+    from drupelet.wire.bsp0_session import Session
 
 # Offer, request, message and ACK take three epochs; after four (2^2) without gain, slow down.
 _STALL_EPOCHS = const(4)
@@ -98,6 +99,7 @@ class Pace:
     """How fast one link goes: when its peer was heard, and what may go to it unasked."""
 
     peer: int
+    session: "Session | None" = None  # a stream of bsp-0, which loses nothing: instead of time
     every = 1  # epochs of the peer's clock that make one of this link
 
     def __init__(self, core: "Core") -> None:
@@ -107,6 +109,7 @@ class Pace:
         # Epochs for which the peer took nothing; below 0, ~ of them: it has since.
         self._stalled = 0
         self._left = core.slots.count  # unasked-for offers and messages of this epoch
+        self.trip_epochs = 0  # from the last send to its acknowledgement: the longest of late
 
     @property
     def epoch(self) -> int:
@@ -150,6 +153,11 @@ class Pace:
         elif 1 < self._pace() > self._left:
             self._stalled += 1
         self._left = self._pace()
+
+    def measure_trip(self, age_epochs: int) -> None:
+        """So long an answer took: a longer time counts at once, a shorter one by and by."""
+        trip = self.trip_epochs
+        self.trip_epochs = age_epochs if age_epochs > trip else trip - (age_epochs < trip)
 
     def _heard_since(self, then: int) -> bool:
         return self.heard_epoch >= 0 and epochs_since(self.heard_epoch, then) < 0x8000

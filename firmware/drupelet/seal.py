@@ -15,24 +15,20 @@ that the device keeps: one per seal, two at least.
 
 from drupelet._compat import ON_BOARD, const
 from drupelet.errors import E_PEER, E_STORAGE, OK
-from drupelet.limits import (
-    FRAME_SIZE_MAX,
-    SEAL_AGE_MAX,
-    SEAL_FORGED_MAX,
-    SEAL_FORGED_PER_S,
-    SEAL_OLD_MAX,
-    SEAL_STEPS_MAX,
-)
 from drupelet.memory import copy, equal, fill, get_u16, put_u16
 
 # isort: off
 # fmt: off
+from drupelet.limits import (
+    FRAME_SIZE_MAX, SEAL_AGE_MAX, SEAL_FORGED_MAX, SEAL_FORGED_PER_SLICE, SEAL_OLD_MAX,
+    SEAL_STEPS_MAX,
+)
 from drupelet.seal_row import (
     AGE_AT, ANEW, ANSWERED_AT, BUNDLE, CLOSED, FORGED_AT, FORGED_HERE_AT, FRAME_SIZE_AT,
     GENERATION_AT, GENERATION_IN_AT, HEARD, IN_AT, IN_EPOCH_AT, IN_OPEN, IN_SALT_AT, ISSUER,
-    KID_AT, MUTED, OLD_SIZE, OUT_AT, OUT_EPOCH_AT, OUT_OPEN, OUT_SALT_AT, OWES, PEER_GEN_AT,
-    PEER_LOST, RENEW, REPLAYED_AT, ROW_SIZE, SECOND_AT, SEQ_AT, STATUS_FLAGS, STATUS_SEQ_AT,
-    TAG_SIZE_AT, TOKENS_AT, TOLD, UNCONFIRMED, URGENT, WINDOW, get_u24, put_u24,
+    KID_AT, MUTED, OLD_SIZE, FAILED_OTHER_AT, OUT_AT, OUT_EPOCH_AT, OUT_OPEN, OUT_SALT_AT, OWES,
+    PEER_GEN_AT, PEER_LOST, RENEW, REPLAYED_AT, ROW_SIZE, SEQ_AT, SLICE_AT, STATUS_FLAGS,
+    STATUS_SEQ_AT, TAG_SIZE_AT, FAILED_AT, TOLD, UNCONFIRMED, URGENT, WINDOW, get_u24, put_u24,
 )
 # fmt: on
 # isort: on
@@ -77,12 +73,14 @@ _SALT_SIZE = const(8)
 class SealContext:
     """What all seals of a device share: their rows, and ciphers of keys used lately.
 
-    store_gen: 4 bytes; old_max: epochs that are kept for stragglers, of all peers together.
+    store_gen: 4 bytes; old_max: epochs that are kept for stragglers, of all peers together;
+    forged_max: wrong tags of open epochs that are tried in a slice of 64 ms, 4 to 255.
     """
 
     def __init__(
         self, aead: "AeadPort", random_byte: "Callable[[], int]", store_gen: bytes,
         steps_max: int = SEAL_STEPS_MAX, old_max: int = SEAL_OLD_MAX,
+        forged_max: int = SEAL_FORGED_PER_SLICE,
     ) -> None:  # fmt: skip
         from drupelet import seal_epoch  # it imports this module, too
 
@@ -92,6 +90,7 @@ class SealContext:
         self.store_gen = store_gen
         self.steps_max = steps_max
         self.old_max = old_max
+        self.forged_max = forged_max
         self.old_next = 0
         self.rows = bytearray(old_max * OLD_SIZE)
         self.places = [-1, -1]  # where the keys of the ciphers are in `rows`
@@ -147,7 +146,6 @@ class Seal(Named):
         context.seals.append(self)
         self.flags = HEARD | UNCONFIRMED | (BUNDLE if carrier_class else 0)
         context.rows += bytearray(ROW_SIZE)
-        context.rows[at + TOKENS_AT] = SEAL_FORGED_PER_S
         put_u16(context.rows, at + FRAME_SIZE_AT, FRAME_SIZE_MAX)
         if (at - context.old_max * OLD_SIZE) // ROW_SIZE >= len(context.places):
             context.places.append(-1)
@@ -296,13 +294,13 @@ class Seal(Named):
         if rows[place + WINDOW + (seq >> 3)] & 1 << (seq & 7):
             self.count(REPLAYED_AT)
             return E_PEER
-        if not self.may_try(now_ms):
+        if not self.may_try(FAILED_AT, now_ms):
             return E_PEER
         self.set_nonce(rows, place, seq)
         cipher = context.cipher(place)
         tag_size = rows[self.at + TAG_SIZE_AT]
         if not context.aead.open(cipher, context.nonce, buf, 0, head, text, tag_size):
-            self.failed()
+            self.failed(FAILED_AT)
             self.count(FORGED_HERE_AT)
             if get_u16(rows, self.at + FORGED_HERE_AT) >= SEAL_FORGED_MAX:
                 self.flags = (self.flags | MUTED | URGENT) & ~IN_OPEN
@@ -317,18 +315,19 @@ class Seal(Named):
             self.context.rows[place + WINDOW + (buf[6] >> 3)] |= 1 << (buf[6] & 7)
         return got
 
-    def may_try(self, now_ms: int) -> bool:
-        """False while too many frames failed within a second."""
+    def may_try(self, failed_at: int, now_ms: int) -> bool:
+        """False while too many frames of this kind failed within a slice of 64 ms."""
         rows = self.context.rows
-        second = now_ms >> 10 & 255
-        if rows[self.at + SECOND_AT] != second:
-            rows[self.at + SECOND_AT] = second
-            rows[self.at + TOKENS_AT] = SEAL_FORGED_PER_S
-        return rows[self.at + TOKENS_AT] > 0
+        at = self.at
+        if rows[at + SLICE_AT] != now_ms >> 6 & 255:
+            rows[at + SLICE_AT] = now_ms >> 6 & 255
+            rows[at + FAILED_AT] = rows[at + FAILED_OTHER_AT] = 0
+        most = self.context.forged_max
+        return rows[at + failed_at] < (most if failed_at == FAILED_AT else most >> 2)
 
-    def failed(self) -> None:
+    def failed(self, failed_at: int) -> None:
         """A tag was wrong, after `may_try`: noise, or somebody tries."""
-        self.context.rows[self.at + TOKENS_AT] -= 1
+        self.context.rows[self.at + failed_at] += 1
         self.count(FORGED_AT)
 
     def take(self, buf: bytearray, head: int, text: int, current: bool) -> int:

@@ -12,6 +12,7 @@ from drupelet.seal_record import (
     FLAG_ISSUER,
     FLAG_TAG16,
     FLAG_WAITING,
+    NAME,
     RECORD_EPOCH_AT,
     RECORD_GENERATION_AT,
     SEND,
@@ -28,6 +29,7 @@ from drupelet.seal_row import (
     IN_EPOCH_AT,
     IN_OPEN,
     KID_AT,
+    RENAMED,
     RENEW,
     TAG_SIZE_AT,
     WHOLE_EPOCH_AT,
@@ -89,6 +91,7 @@ def _begin(seal: "Seal", buf: bytearray, at: int, generation: int) -> int:
 
 def catch_up(seal: "Seal", generation: int) -> None:
     """After chains of `generation` were made: theirs was the row of the one before the last."""
+    seal.flags |= RENAMED
     if get_u16(seal.context.rows, seal.at + GENERATION_IN_AT) + 1 < generation:
         seal.load()
 
@@ -149,6 +152,8 @@ def turn_over(seal: "Seal", row: int, generation: int) -> int:
     record = seal.context.record
     rows = seal.context.rows
     code = end_waiting(keys, record, generation)
+    if code == OK and not seal.flags & BUNDLE:  # the topics of before are not listened to then
+        code = _drop_older(keys, record, row_of(NAME, 0, generation) ^ 1, generation)
     if code == OK:
         code = _drop_older(keys, record, row ^ 1, generation)
     if code == OK:
@@ -157,6 +162,6 @@ def turn_over(seal: "Seal", row: int, generation: int) -> int:
         put_u16(rows, seal.at + GENERATION_IN_AT, generation)
         copy(rows, seal.at + IN_EPOCH_AT, record, RECORD_EPOCH_AT + 1, 3)
         put_u24(rows, seal.at + WHOLE_EPOCH_AT, 0)
-        seal.flags &= ~IN_OPEN
+        seal.flags = (seal.flags | RENAMED) & ~IN_OPEN
         _renew(seal, generation)
     return code

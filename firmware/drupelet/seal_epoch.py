@@ -39,6 +39,7 @@ from drupelet.seal_row import (
     ANSWERED_AT,
     BUNDLE,
     CLOSED_EPOCH_AT,
+    FAILED_OTHER_AT,
     FORGED_HERE_AT,
     GENERATION_AT,
     GENERATION_IN_AT,
@@ -59,6 +60,7 @@ from drupelet.seal_row import (
     OWES,
     PEER_GEN_AT,
     PEER_LOST,
+    RENAMED,
     RENEW,
     SEQ_AT,
     TAG_SIZE_AT,
@@ -114,6 +116,7 @@ def _load_send(seal: "Seal") -> int:
         at = seal.at
         # Of the same generation the peer may have told more since then.
         if not equal(record, RECORD_GENERATION_AT, rows, at + GENERATION_AT, 2):
+            seal.flags |= RENAMED
             copy(rows, at + GENERATION_AT, record, RECORD_GENERATION_AT, 2)
             copy(rows, at + ANSWERED_AT, record, RECORD_EXTRA_AT + 1, 3)
         copy(rows, at + OUT_EPOCH_AT, record, RECORD_EPOCH_AT + 1, 3)
@@ -218,7 +221,7 @@ def _follow(
     rows = context.rows
     at = seal.at
     row = row_of(seal.flags >> _CLASS_BIT & 1, RECEIVE, generation)
-    if not seal.may_try(now_ms) or seal.keys.load(row, record) != OK:
+    if not seal.may_try(FAILED_OTHER_AT, now_ms) or seal.keys.load(row, record) != OK:
         return E_PEER
     base = get_u32(record, RECORD_EPOCH_AT)
     same = generation == get_u16(rows, at + GENERATION_IN_AT)
@@ -243,7 +246,7 @@ def _follow(
     if not context.aead.open(
         cipher, context.nonce, buf, 0, SALTED_SIZE, text, rows[at + TAG_SIZE_AT]
     ):
-        seal.failed()
+        seal.failed(FAILED_OTHER_AT)
         return E_PEER
     if again:
         seal.clones += 1  # two senders in one epoch: a clone, or one that was set back

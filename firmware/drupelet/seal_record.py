@@ -22,6 +22,7 @@ FLAG_BUNDLE = const(2)
 FLAG_TAG16 = const(4)
 FLAG_REVOKED = const(8)
 FLAG_ISSUER = const(16)  # of a receive record: this peer may re-key and revoke
+FLAG_PACKS = const(64)  # the other device reads packed messages in bundles
 FLAG_WAITING = const(32)  # of a send record: not before the peer was heard in its generation
 
 # Where the fields are: form u8, flags u8, kid u16, generation u16, 0 u16, epoch u32, extra [4],
@@ -35,6 +36,9 @@ _CRC_AT = const(48)
 _FORM = const(1)
 _KEY_SIZE = const(32)
 OKM_SIZE = const(29)  # a key of 16 bytes and an IV of 13
+
+
+NAME = const(2)  # in the place of a carrier class: the record of the name key (seal_topic)
 
 
 def row_of(carrier_class: int, direction: int, generation: int) -> int:
@@ -104,21 +108,37 @@ def new_record(
     finish(record)
 
 
+def _name_record(record: bytearray, root: bytes, kid: int, generation: int) -> None:
+    """Write the record of the key that a broker's topics come from."""
+    fill(record, 0, RECORD_SIZE, 0)
+    record[0] = _FORM
+    put_u16(record, RECORD_KID_AT, kid)
+    put_u16(record, RECORD_GENERATION_AT, generation)
+    copy(record, RECORD_KEY_AT, hmac(root, b"DRP1 topic"), 0, _KEY_SIZE)
+    finish(record)
+
+
 def install(keys: "KeyPort", root: bytes, kid: int, generation: int, flags: int) -> int:
     """Begin all four chains of a pair; OK, or the key port's code: then call it again.
 
-    root: 32 random bytes, the same at both ends; kid: a multiple of 4, not 0. Receive records are
-    written first, so that nothing is sent whose answer could not be read.
+    root: 32 random bytes, the same at both ends; kid: a multiple of 4, not 0. The name key is
+    written first, then the receive records, so that nothing is sent whose answer could not be
+    found or read.
     """
     assert len(root) == _KEY_SIZE and kid and not kid & 3
     record = bytearray(RECORD_SIZE)
+    _name_record(record, root, kid, generation)
+    code = keys.save(row_of(NAME, 0, generation), record)
+    if code != OK:
+        return code
     for direction in (RECEIVE, SEND):
         for carrier_class in (0, 1):
             row = row_of(carrier_class, direction, generation)
-            before = generation > 0 and direction == RECEIVE and keys.load(row ^ 1, record) == OK
+            before = generation > 0 and keys.load(row ^ 1, record) == OK
             told = bytes(record[RECORD_EXTRA_AT:RECORD_KEY_AT])
-            new_record(record, keys, root, row, kid, generation, flags)
-            if before:  # a new root is no new store
+            packs = record[1] & FLAG_PACKS if before else 0
+            new_record(record, keys, root, row, kid, generation, flags | packs)
+            if before and direction == RECEIVE:  # a new root is no new store
                 copy(record, RECORD_EXTRA_AT, told, 0, len(told))
                 finish(record)
             code = keys.save(row, record)

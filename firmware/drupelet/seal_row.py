@@ -1,4 +1,4 @@
-"""A seal's row in the slab that all seals of a device share: 145 bytes, where each thing is.
+"""A seal's row in the slab that all seals of a device share: 146 bytes, where each thing is.
 
 Epochs have three bytes, counters two (they stay at 65,535), all big-endian.
 """
@@ -22,15 +22,16 @@ GENERATION_AT = const(122)  # of our chain
 ANSWERED_AT = const(124)  # our highest epoch that the peer has seen
 WHOLE_EPOCH_AT = const(127)  # bundles: up to here they were read whole, not durable yet; 0 none
 TAG_SIZE_AT = const(130)
-TOKENS_AT = const(131)  # wrong tags that may still come in the second ...
-SECOND_AT = const(132)  # ... of 1,024 ms that this is the lowest byte of
+FAILED_AT = const(131)  # wrong tags of epochs open here in the slice ...
+SLICE_AT = const(132)  # ... of 64 ms that this is the lowest byte of
 FORGED_HERE_AT = const(133)  # in this epoch
 FORGED_AT = const(135)  # wrong tags
 REPLAYED_AT = const(137)
 CLOSED_EPOCH_AT = const(139)  # frames of closed epochs
 FRAME_SIZE_AT = const(141)  # the longest frame of the carrier
 AGE_AT = const(143)  # of our epoch, in units of 65,536 ms
-ROW_SIZE = const(145)
+FAILED_OTHER_AT = const(145)  # as FAILED_AT, of frames that are of no epoch open here
+ROW_SIZE = const(146)
 WINDOW = const(29)  # from a key to its window
 
 # Older epochs of peers, in front of the rows: key, IV and window, epoch u24, and whose u24.
@@ -53,6 +54,7 @@ CLOSED = const(1024)  # revoked
 MUTED = const(2048)  # too many wrong tags
 PEER_LOST = const(4096)  # the peer's store is another one: show it everything again
 ANEW = const(8192)  # our own log is begun anew: told alone until the peer has heard of it
+RENAMED = const(16384)  # the keys' topics are others than those that the carrier was given
 STATUS_FLAGS = const(7)
 
 

@@ -17,6 +17,7 @@ from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
+    FRAME_SIZE_MAX,
     FRAMES_PER_EPOCH_MAX,
     ID_SIZE,
     PART_FLUSH_SIZE,
@@ -91,7 +92,7 @@ class SegmentExchange(Exchange):
             self._end_long()
             return 0
         total = CONTENT_HEADER_SIZE + store.size
-        size = limit - SEGMENT_HEADER_SIZE
+        size = min(limit, FRAME_SIZE_MAX) - SEGMENT_HEADER_SIZE
         if live:
             self._choose(slot, total)
             offset = get_u16(core.parts, row + _NEXT)

@@ -36,15 +36,19 @@ PART_ROW = const(6)
 PART_SIZE = const(16)
 PART_OWNER = const(8)  # behind the key
 
-# A peer's row in `Window.rows`: the highest bundle of its that was imported whole, the last one
+# A peer's row in `Window.rows`: the highest bundle of its that was read to its end, the last one
 # that we wrote, up to which handle that holds the log; up to which one the peer may have lost
-# even what came from it; messages in slots that the peer is not known to hold; and last a number
-# that is odd when something was queued: the peer's links compare.
-PEER_ROW = const(6)
+# even what came from it; messages in slots that the peer is not known to hold; up to which of its
+# own handles the peer's bundles were taken whole, 0: some were not; up to which bundle of ours an
+# answer of the peer's acknowledges nothing any more; and last a number that is odd when something
+# was queued: the peer's links compare.
+PEER_ROW = const(8)
 STICK_IN = const(0)
 STICK_OUT = const(1)
 STICK_HOLDS = const(2)
 STICK_LOST = const(3)
+STICK_TAKEN = const(5)
+STICK_VOID = const(6)
 
 
 class MessageSlots:
@@ -169,13 +173,12 @@ class OfferPool:
 
         A WANTED parent is not overwritten by an offer of the same id.
         """
-        for entry in range(self.count):
-            before = self.kinds[entry] if self.peer_of(entry) == peer else 0
-            if before and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
-                # An offer of what was asked for already changes nothing.
-                if kind > before or before > WANTED:
-                    self.kinds[entry] = kind
-                return entry
+        entry = self.find(id, at, OFFERED, OWED_BUNDLING, peer)
+        if entry >= 0:
+            # An offer of what was asked for already changes nothing.
+            if kind > self.kinds[entry] or self.kinds[entry] > WANTED:
+                self.kinds[entry] = kind
+            return entry
         entry = self._room(peer, kind, epoch)
         if entry >= 0:
             copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
@@ -276,9 +279,10 @@ class OfferPool:
         An offer may be the first 8 bytes and zeros; the offer of another id that begins with
         them is made again.
         """
-        for entry in range(self.count):
+        begin = find(self.ids, ID_SIZE, self.count, id, at, ID_PREFIX_SIZE)
+        for entry in range(begin if begin >= 0 else self.count, self.count):
             kind = self.kinds[entry]
-            size = 8 if kind == OFFERED else ID_SIZE
+            size = ID_PREFIX_SIZE if kind == OFFERED else ID_SIZE
             if 0 < kind <= WANTED and equal(self.ids, entry * ID_SIZE, id, at, size):
                 self.kinds[entry] = 0
 

@@ -41,6 +41,7 @@ from drupelet.slots import (
     PART_OWNER,
     PART_ROW,
     PART_SIZE,
+    PEER_ROW,
     PENDING,
     REQUESTED,
     WANTED,
@@ -52,6 +53,8 @@ from drupelet.states import (
     GOT_OFFER,
     GOT_REQUEST,
     HOLD,
+    QUEUED,
+    REQUEST,
     step,
 )
 
@@ -59,6 +62,13 @@ from drupelet.states import (
 PART_GREW_MS = const(1)
 # A transfer that stood still for 2^4 epochs, at most six days, gives its part file up to another.
 _STILL_SHIFT = const(4)
+
+# `_way`: the profile, this bit, the carrier, the changes of the window that it has seen, and what
+# its codec knows it by.
+_OFFERS_FIRST = const(16)
+_SEEN_SHIFT = const(8)
+_ROW_SHIFT = const(16)
+_ROW_MASK = const(0x3FFF)  # small ints of a board have 31 bits
 
 
 class Exchange(Dues):
@@ -68,6 +78,40 @@ class Exchange(Dues):
     def epoch_ms(self) -> int:
         """Of a live link."""
         return 0
+
+    @property
+    def interactive(self) -> bool:
+        """True when messages are offered before they are sent."""
+        return self._way & _OFFERS_FIRST != 0
+
+    @interactive.setter
+    def interactive(self, offers_first: bool) -> None:
+        if offers_first != self.interactive:
+            self._way ^= _OFFERS_FIRST
+            self._look_again()
+
+    @property
+    def codec_row(self) -> int:
+        """Where a codec that all links share keeps what it knows of this one."""
+        return self._way >> _ROW_SHIFT
+
+    @codec_row.setter
+    def codec_row(self, row: int) -> None:
+        assert row <= _ROW_MASK
+        self._way = self._way & 0xFFFF | row << _ROW_SHIFT
+
+    def _is_shown(self) -> bool:
+        """Whether all that the window queued for the peer was looked at."""
+        changes = self.core.window.rows[self.peer * PEER_ROW + PEER_ROW - 1]
+        return self._way >> _SEEN_SHIFT & 255 == changes
+
+    def _look_again(self) -> None:
+        rows = self.core.window.rows
+        last = self.peer * PEER_ROW + PEER_ROW - 1
+        rows[last] = changes = (rows[last] + 1) & 0xFE  # as it is, if others looked
+        self._way = self._way & ~(255 << _SEEN_SHIFT) | changes << _SEEN_SHIFT
+        self.attention = True
+        self._rewind()
 
     def _step(self, slot: int, event: int) -> None:
         """Apply a peer's event to the table."""
@@ -106,10 +150,12 @@ class Exchange(Dues):
         if not held:
             if self._stalled >= 0:
                 self._stalled = ~self._stalled
-            if self.policy is not None and core.slots.send_counts[cell]:
-                once = core.slots.send_counts[cell] == 1
+            count = core.slots.send_counts[cell]
+            if count:
                 age = epochs_since(self.epoch, core.slots.send_epoch(cell))
-                self.policy.on_acked(age if once else -1)
+                self.measure_trip(age)
+                if self.policy is not None:
+                    self.policy.on_acked(age if count == 1 else -1)
             core.trace(core.now_ms, CODE_ACKED, self._number(), 0, slot)
             core.window.clean(slot)
 
@@ -181,7 +227,26 @@ class Exchange(Dues):
         if slot >= 0:
             self.requested(slot)
         elif slot == -1 and 0 < handle <= core.window.cursors[self.peer]:
-            core.window.rewind(self.peer, handle)
+            self._walk_again(handle)
+
+    def _walk_again(self, handle: int) -> None:
+        """Walk the log again from what the peer asks for, which it held, if that finds no slot.
+
+        What is behind gives up its slot to what it may depend on, and comes again.
+        """
+        window = self.core.window
+        before = 0
+        after = window.store.next(0)
+        while 0 < after < handle:
+            before = after
+            after = window.store.next(after)
+        window.show_all(self.peer)
+        window.cursors[self.peer] = before
+        slots = window.slots
+        for slot in range(slots.count):
+            state = slots.states[self._cell(slot)]
+            if not state & HOLD and slots.handles[slot] > handle:
+                window.set_state(slot, self.peer, state & ~(QUEUED | REQUEST))
 
     def requested(self, slot: int) -> None:
         """The peer asks for the message in a slot."""

@@ -3,12 +3,13 @@
 Boards let this go when it is done: code is heap.
 """
 
+from drupelet._compat import const
 from drupelet.errors import OK
 from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import GENERATIONS_APART, GONE_HANDLE
 from drupelet.members import SHARED, VISIBLE
 from drupelet.memory import get_u16, get_u32
-from drupelet.slots import OWED, PEER_ROW, STICK_LOST, STICK_OUT
+from drupelet.slots import OWED, PEER_ROW, STICK_LOST, STICK_OUT, STICK_TAKEN, STICK_VOID
 from drupelet.states import ACK, HOLD, REQUEST
 from drupelet.window import STATE_FORM, STATE_HEAD_SIZE, STATE_LOST, STATE_PEER_SIZE, STATE_SHIFT
 
@@ -16,6 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.core import Core
     from drupelet.window import Window
+
+_PEER_SIZE_2 = const(14)
 
 
 def wake(core: "Core", now_ms: int, generation: int) -> None:
@@ -38,22 +41,29 @@ def restore(window: "Window") -> None:
     saved = window.store.saved
     size = window.store.saved_size
     peers = 0
-    if saved[0] == STATE_FORM and size >= STATE_HEAD_SIZE + saved[1] * STATE_PEER_SIZE:
+    # A form 2 of an older program ends each peer's row before what bundles were taken whole.
+    row_size = STATE_PEER_SIZE if saved[0] == STATE_FORM else _PEER_SIZE_2
+    if STATE_FORM - 1 <= saved[0] <= STATE_FORM and size >= STATE_HEAD_SIZE + saved[1] * row_size:
         peers = saved[1]
         window.boot = get_u16(saved, 2)
         window.consumed = get_u32(saved, 4)
     for row in range(peers):
-        at = STATE_HEAD_SIZE + row * STATE_PEER_SIZE
+        at = STATE_HEAD_SIZE + row * row_size
         peer = window.members.peer_slot(saved[at])
         if peer >= 0:
             window.rows[peer * PEER_ROW] = get_u32(saved, at + 5)
             window.rows[peer * PEER_ROW + STICK_OUT] = get_u32(saved, at + 9)
+            window.void_bundles(peer)
+            if row_size == STATE_PEER_SIZE:
+                window.rows[peer * PEER_ROW + STICK_TAKEN] = get_u32(saved, at + 14)
             lost = saved[at + 1] & STATE_LOST
             saved[at + 1] -= lost
             if not window.members.shares(peer) & ~saved[at + 13]:
                 window.cursors[peer] = get_u32(saved, at + 1)
+                if row_size == STATE_PEER_SIZE:
+                    window.rows[peer * PEER_ROW + STICK_VOID] = get_u32(saved, at + 18)
             window.rows[peer * PEER_ROW + STICK_LOST] = GONE_HANDLE if lost else 0
-    _restore_rows(window, saved, peers, STATE_HEAD_SIZE + peers * STATE_PEER_SIZE, size)
+    _restore_rows(window, saved, peers, row_size, size)
     _walk(window)
     for peer in range(window.members.peers):
         if window.rows[peer * PEER_ROW + STICK_LOST]:
@@ -82,8 +92,11 @@ def _walk(window: "Window") -> None:
             break
 
 
-def _restore_rows(window: "Window", saved: bytearray, peers: int, at: int, size: int) -> None:
+def _restore_rows(
+    window: "Window", saved: bytearray, peers: int, row_size: int, size: int
+) -> None:
     store = window.store
+    at = STATE_HEAD_SIZE + peers * row_size
     while peers and at + 4 + (peers + 7) // 8 <= size:
         flags = saved[at] >> STATE_SHIFT & (ACK | REQUEST)
         saved[at] -= flags << STATE_SHIFT
@@ -91,11 +104,17 @@ def _restore_rows(window: "Window", saved: bytearray, peers: int, at: int, size:
         at += 4
         group = window.members.group_slot(store.group) if store.load(handle) == OK else -1
         slot = window.slots.find(store.id, 0)
-        if slot < 0 and group >= 0 and store.state == STATE_DELIVERED:
+        passed_over = flags == ACK | REQUEST
+        takes_slot = group >= 0 and store.state == STATE_DELIVERED and not passed_over
+        if slot < 0 and takes_slot:
             slot = window.admit(store.id, 0, handle, group, store.source, False)
-        for row in range(peers if group >= 0 else 0):
-            peer = window.members.peer_slot(saved[STATE_HEAD_SIZE + row * STATE_PEER_SIZE])
+        for row in range(peers if group >= 0 or passed_over else 0):
+            peer = window.members.peer_slot(saved[STATE_HEAD_SIZE + row * row_size])
             if peer >= 0 and saved[at + row // 8] & 1 << row % 8:
+                if passed_over:
+                    if window.oversize:
+                        window.oversize[peer] = handle
+                    continue
                 sight = window.members.visibility(group, peer)
                 if sight < (SHARED if flags & REQUEST else VISIBLE):
                     continue  # it asked for, or sent, what it may not know of any more

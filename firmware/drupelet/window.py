@@ -9,10 +9,20 @@ A message leaves its slot when no peer needs it there; its id stays known to the
 from drupelet._compat import const
 from drupelet.errors import OK
 from drupelet.flashread import STATE_DELIVERED
-from drupelet.limits import GONE_HANDLE, ID_SIZE, RESERVED_SLOTS
+from drupelet.limits import GONE_HANDLE, ID_SIZE, OVERSIZE_ASKS_MAX, RESERVED_SLOTS
 from drupelet.members import FAMILY_MVDS, GROUP_TELEMETRY, HEAD_EPHEMERAL, SHARED
 from drupelet.memory import fill, put_u16, put_u32
-from drupelet.slots import EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_HOLDS, STICK_LOST, STICK_OUT
+from drupelet.slots import (
+    EPHEMERAL,
+    OWED,
+    PEER_ROW,
+    PENDING,
+    STICK_HOLDS,
+    STICK_LOST,
+    STICK_OUT,
+    STICK_TAKEN,
+    STICK_VOID,
+)
 from drupelet.states import ACK, ACKING, BUNDLED, HOLD, QUEUED, REQUEST
 
 TYPE_CHECKING = False
@@ -22,15 +32,16 @@ if TYPE_CHECKING:
     from drupelet.slots import MessageSlots, OfferPool
 
 _ROW_QUEUED = const(4)
-_ROW_CHANGES = const(5)
+_ROW_CHANGES = const(7)
 _BUSY = ACK | ACKING | REQUEST
 # What is saved before sleep (docs/SPEC.md 5): version, boot, consumed handle, peer rows, messages.
-STATE_FORM = const(2)
+STATE_FORM = const(3)
 STATE_HEAD_SIZE = const(8)
 STATE_LOST = const(0x80)  # of the first byte of `low`: the peer may lack even what came from it
-STATE_PEER_SIZE = const(14)
-# What a message row says of its peers, first what counts most: who is owed an ACK, who asked for
-# the message, who holds it. The flags ACK and REQUEST stand above the handle.
+STATE_PEER_SIZE = const(22)
+# What a message row says of its peers, first what counts most: for whom it is the first one that
+# was passed over (both flags), who is owed an ACK, who asked for the message, who holds it. The
+# flags ACK and REQUEST stand above the handle.
 _ROWS = bytes((HOLD | ACK, REQUEST, HOLD))
 STATE_SHIFT = const(5)
 _head = bytearray(1)  # the first byte of the body that is looked at
@@ -38,6 +49,11 @@ _head = bytearray(1)  # the first byte of the body that is looked at
 
 class Window:
     """Slots, log cursors and what of them survives a reboot."""
+
+    # Of a node with groups of MVDS: by peer the first message that was passed over since it is too
+    # long for a frame (its handle; 0: none; below 0, ~ of it: it is held by now); behind them
+    # whether the peer reads segments (-1: yes; else see `oversize`).
+    oversize: "list[int]" = []
 
     def __init__(
         self, store: "StorePort", members: "Members", slots: "MessageSlots", offers: "OfferPool"
@@ -58,30 +74,26 @@ class Window:
         """Walk the whole log again for a peer that shares more than it did."""
         self.store.unsettle()  # until the next `pack`, nothing goes
         self.dirty = self.dirty or self.boot != 0
-        self.cursors[peer] = self.rows[peer * PEER_ROW + STICK_HOLDS] = 0
+        self.cursors[peer] = 0
+        self.void_bundles(peer)
         self.changed(peer)
 
-    def rewind(self, peer: int, handle: int) -> None:
-        """Walk the log again from what the peer asks for, which it held, if that finds no slot.
-
-        What is behind gives up its slot to what it may depend on, and comes again.
-        """
-        before = 0
-        after = self.store.next(0)
-        while 0 < after < handle:
-            before = after
-            after = self.store.next(after)
-        self.show_all(peer)
-        self.cursors[peer] = before
-        slots = self.slots
-        for slot in range(slots.count):
-            state = slots.states[peer * slots.count + slot]
-            if not state & HOLD and slots.handles[slot] > handle:
-                self.set_state(slot, peer, state & ~(QUEUED | REQUEST))
+    def void_bundles(self, peer: int) -> None:
+        """The peer lacks what our bundles went without: that it took them says no more."""
+        row = peer * PEER_ROW
+        self.rows[row + STICK_HOLDS] = 0
+        self.rows[row + STICK_VOID] = self.rows[row + STICK_OUT]
 
     def changed(self, peer: int) -> None:
         """The peer's links have to look again."""
         self.rows[peer * PEER_ROW + _ROW_CHANGES] |= 1
+
+    def shows_segments(self, peer: int) -> None:
+        """The peer reads segments: what is too long for a frame may go to it in pieces."""
+        row = len(self.oversize) // 2 + peer
+        if self.oversize and self.oversize[row] >= 0:
+            self.oversize[row] = -1
+            self.changed(peer)
 
     def queued(self, peer: int) -> int:
         """Messages in slots that the peer is not known to hold."""
@@ -102,6 +114,10 @@ class Window:
             self.dirty = True
             if before & ~state & HOLD:
                 self.slots.send_counts[cell] = 0  # as if it had never been sent
+            first = self.oversize[peer] if self.oversize and state & HOLD else 0
+            if first > 0 and first == self.slots.handles[slot]:
+                self.oversize[peer] = ~first  # the next one that was passed over may go
+                self.changed(peer)
 
     def reset_slot(self, slot: int) -> None:
         """Free a slot, whatever was queued in it."""
@@ -268,7 +284,7 @@ class Window:
         self._settle_groups()
         for peer in range(members.peers):
             low = self._low(peer)
-            lowest = min(low, lowest)
+            lowest = min(low, lowest, self._keep_passed_over(peer) or low)
             state[at] = members.peer_numbers[peer]
             put_u32(state, at + 1, low)
             lost = self.rows[peer * PEER_ROW + STICK_LOST]
@@ -277,6 +293,8 @@ class Window:
             put_u32(state, at + 5, self.rows[peer * PEER_ROW])
             put_u32(state, at + 9, self.rows[peer * PEER_ROW + STICK_OUT])
             state[at + 13] = members.shares(peer)
+            put_u32(state, at + 14, self.rows[peer * PEER_ROW + STICK_TAKEN])
+            put_u32(state, at + 18, self.rows[peer * PEER_ROW + STICK_VOID])
             at += STATE_PEER_SIZE
         self.store.settled_handle = lowest
         return self._save_rows(state, at, lowest, limit)
@@ -310,9 +328,28 @@ class Window:
                 settled[row] = min(settled[row], handle)
         return low
 
+    def _keep_passed_over(self, peer: int) -> int:
+        """Keep the first message that was passed over and that the peer may yet read; 0: none.
+
+        A peer that was asked so often and never showed that it reads segments never will.
+        """
+        rows = self.oversize
+        if not rows or rows[len(rows) // 2 + peer] >= OVERSIZE_ASKS_MAX << 16:
+            return 0
+        handle = rows[peer] if rows[peer] >= 0 else ~rows[peer]
+        settled = self.store.settled
+        for row in range(len(settled) if handle else 0):
+            settled[row] = min(settled[row], handle)
+        return handle
+
     def _save_rows(self, state: bytearray, at: int, lowest: int, limit: int) -> int:
         slots = self.slots
         offers = self.offers
+        for peer in range(len(self.oversize) // 2):
+            handle = self.oversize[peer]
+            handle = self.store.next(~handle) if handle < 0 else handle
+            if 0 < handle <= self.cursors[peer]:
+                at = self._save_row(state, at, at, handle, peer, ACK | REQUEST, limit)
         for entry in range(offers.count):
             if offers.kinds[entry] == OWED:
                 handle = self.store.find(offers.ids, entry * ID_SIZE)

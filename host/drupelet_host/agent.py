@@ -61,7 +61,7 @@ class Agent:
         mailbox.forget_requests(config.store_path)
         self.member = Member(config, restored)
         now_ms = clock.now_ms()
-        self.brokers = Brokers()
+        self.brokers = Brokers(config.brokers)
         self.lines = [self._line(peer, now_ms) for peer in live]
         self.topics = Topics(self.member, self.brokers, self._carrier_told)
         self.channels = Channels(self.member, self.brokers, self._carrier_told, self._channel_told)
@@ -463,6 +463,7 @@ class Agent:
     def _distrust(self, peer_id: bytes) -> None:
         """A peer was revoked or removed: what we publish from now on it cannot read."""
         self.topics.revoked(peer_id)
+        self.member.clients.distrust(peer_id)
         if self.feed is not None:
             self.feed.distrust()
 

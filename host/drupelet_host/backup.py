@@ -28,7 +28,7 @@ from drupelet.limits import SEAL_JUMP
 from drupelet.memory import put_u32
 from drupelet.seal_record import RECORD_EPOCH_AT, RECORD_KEY_AT, RECORD_SIZE, finish, step
 from drupelet_host import config, database, private, restored
-from drupelet_host.keys import ROWS, HostKeys, known_peers
+from drupelet_host.keys import CHAIN_ROWS, HostKeys, known_peers
 from drupelet_host.private import BusyError
 from drupelet_host.store_sqlite import SqliteStore
 
@@ -274,7 +274,7 @@ def _renew_keys(settings: config.Config) -> None:
     for peer_id in known_peers(settings.keys_path):
         keys = HostKeys(settings.keys_path, settings.id, peer_id)
         try:
-            for row in range(ROWS):
+            for row in range(CHAIN_ROWS):
                 if row & 2 or keys.load(row, record) != OK:
                     continue
                 epoch = int.from_bytes(record[RECORD_EPOCH_AT : RECORD_EPOCH_AT + 4])

@@ -20,7 +20,7 @@ from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.limits import WAIT_MS_MAX
 from drupelet.wire.sds import Decoder
 from drupelet_host import clock
-from drupelet_host.database import explain
+from drupelet_host.database import closed_on_failure, explain, open_file
 
 # A frame on a host: the filter of 10,000 ids that both peers have by default, and content.
 FRAME_SIZE_MAX = 1 << 17
@@ -63,8 +63,8 @@ class ChannelDatabase:
     def __init__(self, path: Path | str) -> None:
         self.failure = ""
         self._path = Path(path)
-        try:
-            self.connection = sqlite3.connect(path)
+        self.connection = open_file(self._path, autocommit=False)
+        with closed_on_failure(self._path, self.connection):
             self.connection.execute("PRAGMA journal_mode = WAL")
             self.connection.execute("PRAGMA synchronous = FULL")
             [found] = self.connection.execute("PRAGMA application_id").fetchone()
@@ -76,8 +76,6 @@ class ChannelDatabase:
                 if name not in columns_of(self.connection):
                     self.connection.execute(f"ALTER TABLE messages ADD COLUMN {name} INTEGER")
             self.connection.execute(_LATER_INDEX)
-        except sqlite3.Error as error:
-            raise StorageError(explain(self._path, error)) from error
 
     def rows(self, query: str, values: tuple[object, ...] = ()) -> list[Any]:
         """All rows of a question."""

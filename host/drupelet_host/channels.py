@@ -47,6 +47,7 @@ def settings_of(shared: Shared, participants: int) -> Settings:
     made.t_max_ms = shared.period_ms * CHANNEL_PERIODS_MAX
     made.sync_ms = shared.period_ms * _SYNC_PERIODS
     made.response_groups = response_groups(participants)
+    made.send_bloom = shared.bloom == "small"
     return made
 
 

@@ -19,11 +19,15 @@ import typer
 
 import drupelet
 from drupelet.errors import CapacityError, DrupeletError, StorageError
+from drupelet.limits import PENDING_PER_PEER_MAX
 from drupelet_host import (
     channel_commands,
     client_commands,
     config,
     database,
+    extras,
+    identity,
+    invite_commands,
     key_commands,
     mailbox,
     output,
@@ -41,6 +45,7 @@ from drupelet_host.commands import (
     table,
     text_path,
 )
+from drupelet_host.status import foreign_text, jams
 from drupelet_transports.url import parse_url
 
 if TYPE_CHECKING:
@@ -111,13 +116,19 @@ def agent(
 
 @app.command(cls=TextCommand)
 def put(
-    text: Annotated[str | None, typer.Argument(help="The message.", show_default=False)] = None,
+    text: Annotated[
+        str | None,
+        typer.Argument(help="The message; - reads it from standard input.", show_default=False),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="FILE", help="Take the message from a file.",
                      show_default=False),
     ] = None,
     home: Home = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for room where the running agent is behind.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Publish a message: now if the agent runs, else as soon as it does."""
@@ -126,7 +137,9 @@ def put(
     settings = config.load(folder)
     connection = database.connect(settings.store_path)
     try:
-        entry = mailbox.post(connection, payload)
+        if wrong := identity.problem(connection, settings):
+            raise config.ConfigError(wrong)
+        entry = _post(connection, payload, folder, wait)
     except sqlite3.Error as error:
         raise StorageError(database.explain(settings.store_path, error)) from error
     finally:
@@ -144,10 +157,33 @@ def put(
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - till the end
 
 
+def _post(connection: sqlite3.Connection, payload: bytes, home: Path, wait: bool) -> int:
+    """Leave a message in the outbox; its entry. Raises CapacityError when there is no room.
+
+    wait: as long as the agent runs, until it has made room.
+    """
+    while True:
+        try:
+            return mailbox.post(connection, payload)
+        except mailbox.FullError as error:
+            if not config.locked(home):
+                raise CapacityError(
+                    f"{error.waiting} messages wait already; start the agent first"
+                ) from error
+            if not wait:
+                raise CapacityError(
+                    f"{error.waiting} messages wait already; the agent is behind, or its log is"
+                    " full: --wait waits for room, `drupelet status` shows what is owed"
+                ) from error
+        time.sleep(LOOK_EVERY_S)
+
+
 def _payload(text: str | None, file: Path | None) -> bytes:
     if (text is None) == (file is None):
         raise typer.BadParameter("give either TEXT or --file FILE")
-    if text is not None:
+    if text == "-":
+        payload = sys.stdin.buffer.read(mailbox.PAYLOAD_SIZE_MAX + 1)
+    elif text is not None:
         payload = os.fsencode(text)
     else:
         assert file is not None
@@ -178,6 +214,7 @@ def log(
     view = LogView(home_of(home))
     last = order = 0
     try:
+        view.check_identity()
         while True:
             entries = list(view.entries(group, last, order))
             if entries:
@@ -196,7 +233,10 @@ def log(
 
 
 def _from(entry: "Entry") -> str:
-    return entry.author or f"via {entry.via}"
+    """Who wrote it as it says itself, and whom it came from where that is somebody else."""
+    if entry.author == entry.via:
+        return entry.via
+    return f"{entry.author} via {entry.via}".lstrip()
 
 
 def _show_log(entries: list["Entry"], as_json: bool, follow: bool) -> None:
@@ -206,7 +246,7 @@ def _show_log(entries: list["Entry"], as_json: bool, follow: bool) -> None:
     elif follow:
         for entry in entries:
             shown = entry.fields()
-            print(f"{entry.order:>6} {shown['time']} {_from(entry)}: {shown['text']}", flush=True)
+            output.line(f"{entry.order:>6} {shown['time']} {_from(entry)}: {shown['text']}")
     else:
         rows: list[tuple[str, ...]] = []
         for entry in entries:
@@ -217,6 +257,11 @@ def _show_log(entries: list["Entry"], as_json: bool, follow: bool) -> None:
         table(("#", "id", "from", "written (UTC)", "text", "after"), rows)
 
 
+_PEER_HEADS = (
+    "peer", "id", "carrier", "peer heard", "owed", "profile", "mode", "twice", "trip",
+)  # fmt: skip
+
+
 @app.command()
 def status(home: Home = None, as_json: AsJson = False) -> None:
     """Show identity, peers and carriers, what is delivered and what is still owed."""
@@ -224,6 +269,7 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
 
     view = LogView(home_of(home))
     try:
+        view.check_identity()
         said = view.status()
     except sqlite3.Error as error:
         raise StorageError(database.explain(view.config.store_path, error)) from error
@@ -233,7 +279,7 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
         output.print_json(said)
         return
     state = "running" if said["running"] else "not running"
-    print(f"{said['name']} ({said['id']}) in group {said['group']}, agent {state}")
+    output.line(f"{said['name']} ({said['id']}) in group {said['group']}, agent {state}")
     print(
         f"{said['delivered']} messages in the log, {said['telemetry']} black-box segments,"
         f" {said['pending']} wait for a parent, {said['outbox']} in the outbox,"
@@ -248,10 +294,15 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
     for peer in said["peers"]:
         heard = _ago(peer["heard_ms"])
         owed = "?" if peer["outstanding"] is None else str(peer["outstanding"])
+        # As much as is looked at: what the log holds beyond it is not counted.
+        owed += "+" if peer.get("more_outstanding") else ""
         note = peer["reason"] or peer["url"]
-        row = (peer["name"], peer["id"], peer["state"], heard, owed, *_spoken(peer), note)
+        if peer["pending"] >= PENDING_PER_PEER_MAX:
+            note += f"; {peer['pending']} messages from it wait for parents that nobody sent:"
+            note += " more are refused"
+        row = (peer["name"], peer["id"], _carrier(peer), heard, owed, *_spoken(peer), note)
         rows.append(row)
-    heads = ("peer", "id", "carrier", "heard", "owed", "profile", "mode", "twice", "trip", "where")
+    heads = (*_PEER_HEADS, "where")
     table(heads, rows)
     shared: list[tuple[str, ...]] = []
     for row in (*said["topics"], *said["channels"]):
@@ -260,17 +311,35 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
     if shared:
         table(("topic", "carrier", "have our key", "where"), shared)
     for line in _beside(said):
-        print(line)
+        output.line(line)
 
 
 def _beside(said: dict[str, Any]) -> list[str]:
-    """The remote log, and members that could not be taken as peers."""
+    """What no peer can be given, members that could not be taken as peers, the remote log."""
     feed = said["feed"]
-    lines = [f"not learned: {row['id']}: {row['reason']}" for row in said["not_learned"]]
+    lines = [
+        f"{peer['name']}: {peer['undeliverable']} messages not deliverable: too long for a frame"
+        " of its carrier, and no answer says that it reads segments"
+        for peer in said["peers"]
+        if peer["undeliverable"]
+    ]
+    lines += [f"not learned: {row['id']}: {row['reason']}" for row in said["not_learned"]]
+    lines += [
+        foreign_text(peer["name"], peer["foreign"], said["group"])
+        for peer in said["peers"]
+        if peer["foreign"]
+    ]
+    names = {peer["id"]: peer["name"] for peer in said["peers"]}
+    lines += [text for _, _, text in jams(said, names)]
     if feed:
         text = f"feed {feed['place'] or '(none of ours)'}: {feed['pushed']} uploaded"
         lines.append(f"{text}, {feed['pulled']} taken in; {feed['reason'] or 'no trouble'}")
     return lines
+
+
+def _carrier(peer: dict[str, Any]) -> str:
+    """The state of the carrier alone: whether the peer is there, the next column tells."""
+    return "connected" if peer["state"] == "up" else str(peer["state"])
 
 
 def _spoken(peer: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -406,15 +475,16 @@ def export_telemetry(
 
     view = LogView(home_of(home))
     try:
-        segments = view.export_telemetry(folder)
+        exported = view.export_telemetry(folder)
     except sqlite3.Error as error:
         raise StorageError(database.explain(view.config.store_path, error)) from error
     finally:
         view.close()
     if as_json:
-        output.print_json({"segments": segments, "folder": str(folder)})
+        counts = {"segments": exported.segments, "others": exported.others}
+        output.print_json({**counts, "folder": str(folder)})
     else:
-        print(f"{segments} segments in {folder}")
+        print(f"{exported.text} in {folder}")
 
 
 @app.command()
@@ -427,6 +497,7 @@ def version(as_json: AsJson = False) -> None:
 
 
 key_commands.register(app)
+invite_commands.register(app)
 client_commands.register(app)
 channel_commands.register(app)
 
@@ -456,4 +527,9 @@ def main() -> None:
         output.complain(f"{toml_table.shown(error.object)}: must be text in UTF-8; rename it")
     except (DrupeletError, sqlite3.Error) as error:
         output.complain(str(error))
+    except ModuleNotFoundError as error:
+        text = extras.missing_module_text(error.name or "")
+        if not text:
+            raise  # what every installation has is gone: this one is broken
+        output.complain(text)
     sys.exit(EXIT_FAILED)

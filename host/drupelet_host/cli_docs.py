@@ -31,6 +31,7 @@ in (`drupelet group topic` shows its id); or 64 hex digits of another client's i
 | `[[peers]]` | one table for each member that this one has a carrier to |
 | `name`, `id` | of the peer |
 | `url` | `serial:///dev/ttyACM0?baud=115200`, `mqtt://localhost:1883/prefix`, \
+`mqtts://broker.example:8883/prefix` (TLS), \
 `stick:///media/usb` (visited when it is mounted) or `stick:` (visited by `drupelet stick`) |
 | `mode` | `interactive` (offer, then send what is asked for; default), `batch` (send at once), \
 or `auto` (whichever costs fewer bytes by what the link measures) |
@@ -48,6 +49,16 @@ included; 0 (default): no bound, else at least 256. Not for sticks |
 | `peers` | names of those who listen; if not given, all with sealed cables or brokers |
 | `epoch_ms`, `period_ms` | of a topic: one payload in each; of a channel (30,000): what nobody \
 acknowledged is repeated after it |
+| `bloom` | of a channel: `omit` (default) for frames that the JavaScript peer reads, `small` for \
+a filter of 128 bytes, where all members run this program |
+| `[[brokers]]` | how this host gets into a broker that does not let everybody in |
+| `url` | of the broker, without a prefix: `mqtts://broker.example:8883` (TLS) or \
+`mqtt://host:1883`; it holds for all prefixes there |
+| `ca_file` | who signed its certificate, PEM; if not given, whom this machine trusts |
+| `certificate_file`, `key_file` | our own certificate and its key (mode 0600), where the broker \
+wants one |
+| `login_file` | a file of mode 0600 with two lines, user and password. No URL may hold them. \
+Paths begin at the home |
 | `[feed]` | a remote log or a mailbox, which help members that seldom meet |
 | `place` | where ours is: `folder:/media/log`, or `mqtt://host:1883/prefix` at a member that \
 serves there; if not given, only others' are looked at |

@@ -15,8 +15,11 @@ def now_ms() -> int:
 
 
 def wall_ms() -> int:
-    """Milliseconds since the Unix epoch."""
-    return time.time_ns() // 1_000_000
+    """Milliseconds since the Unix epoch; 0 for a clock that stands before it, which was never set.
+
+    A message's timestamp is not negative (BSP v1 section 2.3).
+    """
+    return max(0, time.time_ns() // 1_000_000)
 
 
 def timestamp8(ms: int) -> bytes:

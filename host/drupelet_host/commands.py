@@ -12,7 +12,8 @@ import typer
 import typer.core
 
 from drupelet.errors import DrupeletError, StorageError
-from drupelet_host import config, database, mailbox, toml_table
+from drupelet_host import config, database, mailbox, output, toml_table
+from drupelet_host.local_path import local_path
 
 # How long a command waits for the agent: a full stick of 32 KB bodies takes seconds.
 ANSWER_WAIT_S = 60.0
@@ -42,10 +43,13 @@ class TextCommand(typer.core.TyperCommand):
 
 
 def path(text: str) -> Path:
-    """A path from the command line. An empty one, as of an unset variable, is not this folder."""
+    """A path from the command line. An empty one, as of an unset variable, is not this folder.
+
+    Raises NotLocalError for a URI.
+    """
     if not text:
         raise typer.BadParameter("is empty; name a folder, or . for this one")
-    return Path(text)
+    return local_path(text)
 
 
 def text_path(text: str) -> Path:
@@ -109,7 +113,7 @@ def ask_agent(settings: config.Config, kind: str, argument: str) -> dict[str, An
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print rows for people; whole lines where nobody tells a width."""
+    """Print rows for people, escaped as a line is; whole lines where nobody tells a width."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -118,7 +122,7 @@ def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     shown = Table(box=None, pad_edge=False)
     for head in heads:
-        shown.add_column(head, overflow="fold")
+        shown.add_column(escape(output.printable(head)), overflow="fold")
     for row in rows:
-        shown.add_row(*(escape(cell) for cell in row))
+        shown.add_row(*(escape(output.printable(cell)) for cell in row))
     console.print(shown)

@@ -4,7 +4,6 @@ What the keys of `drupelet.toml` mean stands in docs/cli.md, with examples in do
 Every mistake raises ConfigError with the file, the key and the remedy on one line.
 """
 
-import fcntl
 import os
 import re
 import tomllib
@@ -15,13 +14,21 @@ from pathlib import Path
 
 from drupelet.errors import CapacityError, DrupeletError, StorageError
 from drupelet.limits import DESCRIPTOR_SIZE_MAX, WAIT_MS_MAX
-from drupelet_host import toml_table
+from drupelet_host import file_lock, private, toml_table
+from drupelet_host.broker_access import (
+    BROKERS_MAX,
+    BrokerSettings,
+    key_of,
+    read_table,
+    render_table,
+)
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
 from drupelet_host.config_lock import changing
-from drupelet_host.toml_table import Table, shown
-from drupelet_transports.url import parse_url
+from drupelet_host.toml_table import Table, quoted, shown
+from drupelet_transports.url import carrier_of, parse_url
 
 CONFIG_NAME = "drupelet.toml"
+_LOCK_NAME = "agent.lock"
 # A configuration longer than this is not one that a person wrote.
 CONFIG_SIZE_MAX = 65536
 # Rows in the node's peer table on a host.
@@ -61,7 +68,6 @@ _HANDING_CARRIERS = ("mqtt", "serial")
 ANNOUNCED_MAX = 8
 # Where an agent keeps its feed: in a folder, or in the store of an agent behind a broker.
 FOLDER_PLACE = "folder:"
-_BROKER_PLACE = "mqtt:"
 FEED_PERIOD_MS_DEFAULT = 10_000
 # What `board` says of a peer that is a host.
 BOARD_HOST = "host"
@@ -105,8 +111,8 @@ class Peer:
 
     @property
     def carrier(self) -> str:
-        """The scheme of the URL: serial, mqtt, stick, ..."""
-        return self.url.partition(":")[0]
+        """What the URL names: serial, mqtt (also over TLS), stick, ..."""
+        return carrier_of(self.url)
 
 
 @dataclass(frozen=True)
@@ -114,13 +120,14 @@ class Shared:
     """A topic of the readings, or an SDS channel: a carrier that all who listen there hear.
 
     peers: names of the listeners; none: all to whom sender keys can be handed. period_ms: a
-    topic's epoch, a channel's time to repetition.
+    topic's epoch, a channel's time to repetition. bloom: whether a channel's frames have a filter.
     """
 
     name: str
     url: str
     peers: tuple[str, ...] = ()
     period_ms: int = EPOCH_MS_DEFAULT
+    bloom: str = "omit"
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,7 @@ class Config:
     family: str = FAMILY_BSP_NAME
     announce: tuple[str, ...] = ()
     learn: bool = False
+    brokers: tuple[BrokerSettings, ...] = ()
 
     def listeners(self, shared: Shared) -> list[Peer]:
         """The peers that listen to a topic or channel."""
@@ -241,6 +249,9 @@ def _config(home: Path, table: Table) -> Config:
         feed=_feed(table),
         announce=_announce(table),
         learn=table.switch("learn", False),
+        brokers=tuple(
+            read_table(part, home) for part in table.rows("brokers", BROKERS_MAX, "broker")
+        ),
     )
     size_max = TOPIC_SIZE_MAX if config.client == PUBLIC_CLIENT_ID else DESCRIPTOR_SIZE_MAX
     if len(config.group.encode()) > size_max:
@@ -256,37 +267,32 @@ def _config(home: Path, table: Table) -> Config:
 
 def _check_family(table: Table, config: Config) -> None:
     if config.topics:
-        raise table.wrong("topics", f"carry groups of family {_quoted(FAMILY_BSP_NAME)} only")
+        raise table.wrong("topics", f"carry groups of family {quoted(FAMILY_BSP_NAME)} only")
     if config.family == FAMILY_BSP_0_NAME and config.client is not None:
-        raise table.wrong("client", f"family {_quoted(config.family)} has its own; leave it out")
+        raise table.wrong("client", f"family {quoted(config.family)} has its own; leave it out")
     for peer in config.peers:
         if peer.carrier == "stick":
             raise table.wrong("peers", f'{peer.name}: sticks carry family "bsp" only')
 
 
-def _rows(table: Table, key: str, rows_max: int) -> list[dict[str, object]]:
-    rows = table.values.pop(key, [])
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise table.wrong(key, f"must be tables that begin with [[{key}]]")
-    if len(rows) > rows_max:
-        raise table.wrong(key, f"at most {rows_max}, here are {len(rows)}")
-    return rows
+def _scheme(table: Table, key: str, url: str) -> str:
+    """The carrier that a URL names."""
+    try:
+        return parse_url(url).scheme
+    except DrupeletError as error:
+        raise table.wrong(key, str(error)) from error
 
 
 def _shared(
     table: Table, key: str, period: str, default_ms: int, high_ms: int
 ) -> tuple[Shared, ...]:
     found = []
-    for count, row in enumerate(_rows(table, key, SHARED_MAX), start=1):
-        part = Table(table.path, f"{key} {count}: ", row)
+    for part in table.rows(key, SHARED_MAX):
         name, url, peers = part.name("name"), part.text("url"), part.names("peers")
         period_ms = part.number(period, default_ms, EPOCH_MS_MIN, high_ms)
-        made = Shared(name, url, peers, period_ms)
-        try:
-            scheme = parse_url(url).scheme
-        except DrupeletError as error:
-            raise part.wrong("url", str(error)) from error
-        if scheme not in SHARED_CARRIERS:
+        bloom = part.choice("bloom", ("omit", "small")) if key == "channels" else "omit"
+        made = Shared(name, url, peers, period_ms, bloom)
+        if _scheme(part, "url", url) not in SHARED_CARRIERS:
             raise part.wrong("url", f"only udp: and mqtt: reach several, not {shown(url)}")
         part.end()
         found.append(made)
@@ -298,31 +304,24 @@ def _announce(table: Table) -> tuple[str, ...]:
     if len(urls) > ANNOUNCED_MAX:
         raise table.wrong("announce", f"at most {ANNOUNCED_MAX}, here are {len(urls)}")
     for url in urls:
-        try:
-            scheme = parse_url(url).scheme
-        except DrupeletError as error:
-            raise table.wrong("announce", str(error)) from error
-        if scheme != "mqtt":
+        if _scheme(table, "announce", url) != "mqtt":
             raise table.wrong("announce", f"others reach a broker only, not {shown(url)}")
     return urls
 
 
 def _feed(table: Table) -> FeedSettings | None:
-    if "feed" not in table.values:
+    values = table.take("feed")
+    if values is None:
         return None
-    values = table.values.pop("feed")
     if not isinstance(values, dict):
         raise table.wrong("feed", "must be a table that begins with [feed]")
     part = Table(table.path, "feed: ", values)
     place = part.text("place") if "place" in values else ""
-    if place.startswith(_BROKER_PLACE):
-        try:
-            parse_url(place)
-        except DrupeletError as error:
-            raise part.wrong("place", str(error)) from error
+    if carrier_of(place) == "mqtt":
+        _scheme(part, "place", place)
     elif place and not place.startswith(FOLDER_PLACE + "/"):
-        folder, broker = f"{FOLDER_PLACE}/media/log", f"{_BROKER_PLACE}//host:1883/prefix"
-        raise part.wrong("place", f'must be as "{folder}" or "{broker}", not {shown(place)}')
+        forms = '"folder:/media/log" or "mqtt://host:1883/prefix"'
+        raise part.wrong("place", f"must be as {forms}, not {shown(place)}")
     made = FeedSettings(
         place,
         part.switch("watch", True),
@@ -331,7 +330,7 @@ def _feed(table: Table) -> FeedSettings | None:
         part.switch("mail", False),
     )
     for key in ("serve", "mail"):
-        if getattr(made, key) and not place.startswith(_BROKER_PLACE):
+        if getattr(made, key) and carrier_of(place) != "mqtt":
             raise part.wrong(key, 'needs a broker where others ask: place = "mqtt://..."')
     part.end()
     return made
@@ -355,8 +354,7 @@ def _check_shared(table: Table, key: str, rows: tuple[Shared, ...], config: Conf
 
 def _peers(table: Table, epoch_ms: int, family: str) -> tuple[Peer, ...]:
     peers = []
-    for count, row in enumerate(_rows(table, "peers", PEERS_CONFIGURED_MAX), start=1):
-        part = Table(table.path, f"peer {count}: ", row)
+    for part in table.rows("peers", PEERS_CONFIGURED_MAX, "peer"):
         peers.append(
             Peer(
                 name=part.name("name"),
@@ -364,7 +362,7 @@ def _peers(table: Table, epoch_ms: int, family: str) -> tuple[Peer, ...]:
                 url=_peer_url(part),
                 mode=part.choice("mode", MODES),
                 epoch_ms=part.number("epoch_ms", epoch_ms, EPOCH_MS_MIN, EPOCH_MS_MAX),
-                board=part.text("board", "") if "board" in row else "",
+                board=part.text("board", "") if "board" in part.values else "",
                 profile=_profile(part, family),
                 budget_bytes_per_epoch=_budget(part),
             )
@@ -397,7 +395,7 @@ def _profile(part: Table, family: str) -> str:
         if asked in profiles and asked not in choices:
             raise part.wrong(
                 "profile",
-                f"{asked} is of another family; write family = {_quoted(other)} at the top of"
+                f"{asked} is of another family; write family = {quoted(other)} at the top of"
                 f" every member's file, or use {' or '.join(choices)}",
             )
     return part.choice("profile", choices)
@@ -421,43 +419,47 @@ def _check_unique(table: Table, config: Config) -> None:
             raise table.wrong("peers", f"the id {peer.id.hex()} is used twice; give each its own")
         names.add(peer.name)
         ids.add(peer.id)
+    if len({key_of(broker.parsed) for broker in config.brokers}) != len(config.brokers):
+        raise table.wrong("brokers", "one of them has two tables; make it one")
 
 
 def render(config: Config) -> str:
     """The configuration as a commented TOML text that `load` reads back."""
     lines = [
-        f"name = {_quoted(config.name)}",
+        f"name = {quoted(config.name)}",
         f'id = "{config.id.hex()}"  # 4 bytes, unique among the members',
-        f"group = {_quoted(config.group)}  # the same text at every member",
+        f"group = {quoted(config.group)}  # the same text at every member",
         f"epoch_ms = {config.epoch_ms}  # default of every peer",
     ]
     if config.client is not None:
         lines.append(f'client = "{config.client.hex()}"')
     if config.family != FAMILY_BSP_NAME:
-        lines.append(f"family = {_quoted(config.family)}")
+        lines.append(f"family = {quoted(config.family)}")
     if config.announce:
-        lines.append(f"announce = [{', '.join(map(_quoted, config.announce))}]")
+        lines.append(f"announce = [{', '.join(map(quoted, config.announce))}]")
     if config.learn:
         lines.append("learn = true")
     tables = [render_peer(peer) for peer in config.peers]
     tables += [_render_shared(row, "topics", "epoch_ms") for row in config.topics]
     tables += [_render_shared(row, "channels", "period_ms") for row in config.channels]
+    tables += ["\n[[brokers]]\n" + render_table(row) for row in config.brokers]
     if config.feed is not None:
         tables.append(_render_feed(config.feed))
     return "\n".join(lines) + "\n" + "".join(tables)
 
 
 def _render_feed(feed: FeedSettings) -> str:
-    place = [f"place = {_quoted(feed.place)}"] if feed.place else []
+    place = [f"place = {quoted(feed.place)}"] if feed.place else []
     watch = "watch = " + ("true" if feed.watch else "false")
     roles = [f"{key} = true" for key in ("serve", "mail") if getattr(feed, key)]
     return "\n".join(["", "[feed]", *place, *roles, watch, f"period_ms = {feed.period_ms}"]) + "\n"
 
 
 def _render_shared(row: Shared, key: str, period: str) -> str:
-    lines = ["", f"[[{key}]]", f'name = "{row.name}"', f"url = {_quoted(row.url)}"]
+    lines = ["", f"[[{key}]]", f'name = "{row.name}"', f"url = {quoted(row.url)}"]
     if row.peers:
-        lines.append("peers = [" + ", ".join(_quoted(name) for name in row.peers) + "]")
+        lines.append("peers = [" + ", ".join(quoted(name) for name in row.peers) + "]")
+    lines += ['bloom = "small"'] if row.bloom == "small" else []
     return "\n".join([*lines, f"{period} = {row.period_ms}"]) + "\n"
 
 
@@ -467,26 +469,19 @@ def render_peer(peer: Peer) -> str:
     lines = [
         "",
         "[[peers]]",
-        f"name = {_quoted(peer.name)}",
+        f"name = {quoted(peer.name)}",
         f'id = "{peer.id.hex()}"',
-        f"url = {_quoted(peer.url)}",
+        f"url = {quoted(peer.url)}",
         f'mode = "{peer.mode}"  # or {others}',
         f"epoch_ms = {peer.epoch_ms}",
     ]
     if peer.board:
-        lines.append(f"board = {_quoted(peer.board)}")
+        lines.append(f"board = {quoted(peer.board)}")
     if peer.profile:
         lines.append(f'profile = "{peer.profile}"')
     if peer.budget_bytes_per_epoch:
         lines.append(f"budget_bytes_per_epoch = {peer.budget_bytes_per_epoch}")
     return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return (
-        '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
-    )
 
 
 def add_peer(home: Path, peer: Peer) -> None:
@@ -549,21 +544,23 @@ def _rewrite(home: Path, text: str, expected: Config) -> None:
 def create(config: Config) -> Path:
     """Make the home (0700) and its configuration; refuses to replace one. Returns its path.
 
-    What `load` would refuse is refused before anything is made.
+    What `load` would refuse is refused before anything is made, and so is a folder that is there
+    and that others can read: they could read every message.
     """
     path, text = config.home / CONFIG_NAME, render(config)
     _config(config.home, Table(path, "", tomllib.loads(text)))
     if len(text.encode()) > CONFIG_SIZE_MAX:
         raise ConfigError(f"{path}: would be longer than {CONFIG_SIZE_MAX} bytes; say less")
+    if path.exists() or config.home.is_file():
+        what = path if config.home.is_dir() else config.home
+        raise ConfigError(f"{what}: is there already; choose another --home")
     made = False
     try:
-        config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        config.home.parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder(config.home)
         with path.open("x", encoding="utf-8") as file:
             made = True
             file.write(text)
-    except FileExistsError:
-        what = path if config.home.is_dir() else config.home
-        raise ConfigError(f"{what}: is there already; choose another --home") from None
     except OSError as error:
         if made:  # a piece of it would be in the way of the next try
             path.unlink(missing_ok=True)
@@ -574,27 +571,25 @@ def create(config: Config) -> Path:
 @contextmanager
 def lock(home: Path) -> Iterator[None]:
     """Own the home; raises LockedError when another agent does (freed by the kernel on exit)."""
-    path = home / "agent.lock"
+    path = home / _LOCK_NAME
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StorageError(f"{path}: cannot be opened ({error.strerror})") from error
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not file_lock.take(fd):
             raise LockedError(
                 f"{home}: an agent already owns this home; stop it or choose another --home"
-            ) from None
+            )
         yield
     finally:
         os.close(fd)
 
 
 def locked(home: Path) -> bool:
-    """True while an agent runs on this home."""
+    """True while an agent runs on this home; a look that keeps none from starting."""
+    path = home / _LOCK_NAME
     try:
-        with lock(home):
-            return False
-    except LockedError:
-        return True
+        return file_lock.is_taken(path)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be looked at ({error.strerror})") from error

@@ -6,8 +6,13 @@ rows to `outbox` and `requests`.
 """
 
 import os
+import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 from drupelet.errors import StorageError
 
@@ -66,31 +71,61 @@ def connect(path: Path, read_only: bool = False) -> sqlite3.Connection:
     """
     if path.is_dir():
         raise StorageError(f"{path}: cannot be opened: it is a folder; move it away")
-    try:
-        if read_only:
-            if not path.exists():
-                raise StorageError(f"{path}: no store yet; run `drupelet agent` once")
-            connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_S,
-                isolation_level=None,
-            )  # fmt: skip
-        else:
-            connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    except sqlite3.Error as error:
-        raise StorageError(explain(path, error)) from error
-    try:
+    if read_only and not path.exists():
+        raise StorageError(f"{path}: no store yet; run `drupelet agent` once")
+    with closed_on_failure(path, open_file(path, read_only)) as connection:
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             _create(connection)
         _recognise(connection, path)
+    return connection
+
+
+def open_file(path: Path, read_only: bool = False, autocommit: bool = True) -> sqlite3.Connection:
+    """Open a database file as it is; raises StorageError."""
+    level: Literal["DEFERRED"] | None = None if autocommit else "DEFERRED"
+    try:
+        if read_only and not os.access(path.parent, os.W_OK):
+            return _open_fixed(path)
+        name = f"{path.absolute().as_uri()}?mode=ro" if read_only else path
+        return sqlite3.connect(name, uri=read_only, timeout=BUSY_TIMEOUT_S, isolation_level=level)
+    except sqlite3.Error as error:
+        raise StorageError(explain(path, error)) from error
+
+
+def _open_fixed(path: Path) -> sqlite3.Connection:
+    """Open a database in a folder that cannot be written, where SQLite makes no index of its WAL.
+
+    What stands in a WAL that has none is read from a copy, which goes with the connection.
+    """
+    log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    options = "mode=ro" if index.exists() else "mode=ro&immutable=1"
+    if index.exists() or not log.exists() or not log.stat().st_size:
+        return sqlite3.connect(
+            f"{path.absolute().as_uri()}?{options}", uri=True, timeout=BUSY_TIMEOUT_S,
+            isolation_level=None,
+        )  # fmt: skip
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        for name in (path.name, log.name):
+            shutil.copyfile(path.with_name(name), copy.with_name(name))
+        connection = sqlite3.connect(copy, isolation_level=None)
+        connection.execute("SELECT count(*) FROM sqlite_master")  # opens all three files
+    return connection
+
+
+@contextmanager
+def closed_on_failure(path: Path, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Close `connection` if the block fails; SQLite's errors become StorageError."""
+    try:
+        yield connection
     except sqlite3.Error as error:
         connection.close()
         raise StorageError(explain(path, error)) from error
     except StorageError:
         connection.close()
         raise
-    return connection
 
 
 def empty() -> sqlite3.Connection:

@@ -4,6 +4,7 @@ A check only reads. It is `ok`, `warn` (works, but somebody should know) or `fai
 or is not safe); what to do stands beside the last two.
 """
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -15,13 +16,22 @@ from typing import Any
 
 from drupelet.errors import DrupeletError
 from drupelet.limits import SEAL_REVOKE_SENDS
-from drupelet_host import clock, config, control, database, private
+from drupelet_host import clock, config, control, database, file_lock, identity, private
+from drupelet_host.broker_access import access
 from drupelet_host.config import Config
-from drupelet_host.key_view import HALF_REVOKED, UNANSWERED_MANY, peer_rows
-from drupelet_host.keys import CLASS_NAMES, ID_SIZE, class_of, lost_keys
+from drupelet_host.key_view import (
+    HALF_REVOKED,
+    UNANSWERED_MANY,
+    pairing_remedy,
+    peer_rows,
+    waiting_rows,
+)
+from drupelet_host.keys import CLASS_NAMES, ID_SIZE, LIVE, class_of, lost_keys
+from drupelet_host.lines import DOWN
+from drupelet_host.log_view import LogView
 from drupelet_host.member import CLONES
-from drupelet_host.private import BusyError
-from drupelet_host.status import last_status
+from drupelet_host.status import foreign_text, jams, last_status
+from drupelet_host.toml_table import shown
 from drupelet_transports.url import parse_url
 
 OK = "ok"
@@ -63,7 +73,21 @@ def examine(home: Path) -> list[Check]:
     except DrupeletError as error:
         return [*found, Check("configuration", FAIL, str(error), "mend or restore drupelet.toml")]
     found.append(Check("configuration", OK, f"{settings.name} with {len(settings.peers)} peers"))
-    looks = (_lock, _locks, _keys, _tells, _counters, _clones, _database, _clock, _disk, _sticks)
+    looks = (
+        _lock,
+        _locks,
+        _brokers,
+        _carriers,
+        _keys,
+        _tells,
+        _counters,
+        _identity,
+        _clones,
+        _database,
+        _clock,
+        _disk,
+        _sticks,
+    )
     for look in looks:
         found += _look(look, settings)
     return found
@@ -115,13 +139,8 @@ def _locks(settings: Config) -> Iterator[Check]:
     """Whether a process without the home's lock holds chains."""
     if config.locked(settings.home) or not settings.keys_path.is_dir():
         return
-    held = []
-    for path in sorted(settings.keys_path.glob("*.lock")):
-        try:
-            with private.locked(path):
-                continue
-        except BusyError:
-            held.append(path.name)
+    paths = sorted(settings.keys_path.glob("*.lock"))
+    held = [path.name for path in paths if file_lock.is_taken(path)]
     if held:
         yield Check("locks", WARN, f"{', '.join(held)}: held, but no agent runs",
                     "let the other command finish, or end it")  # fmt: skip
@@ -129,13 +148,44 @@ def _locks(settings: Config) -> Iterator[Check]:
         yield Check("locks", OK, "nobody holds a key chain")
 
 
+def _brokers(settings: Config) -> Iterator[Check]:
+    """Whether the files that let us into brokers are there, ours alone and of use."""
+    for row in settings.brokers:
+        try:
+            access(settings.brokers, row.parsed)
+        except DrupeletError as error:
+            yield Check("brokers", FAIL, f"{row.url}: {error}", "mend the file, or [[brokers]]")
+        else:
+            yield Check("brokers", OK, f"{row.url}: its files can be used")
+
+
+def _carriers(settings: Config) -> Iterator[Check]:
+    """What keeps the running agent from its peers, as it said last."""
+    if not config.locked(settings.home):
+        return
+    said = last_status(settings.status_path)
+    names = settings.names()
+    rows = [(names.get(row["id"], row["id"]), row) for row in said.get("peers", [])]
+    rows += [(row["name"], row) for key in ("topics", "channels") for row in said.get(key, [])]
+    down = [(name, row["reason"]) for name, row in rows if row.get("state") == DOWN]
+    for name, reason in down:
+        yield Check("carriers", WARN, f"{name}: {reason}", "the agent goes on by itself then")
+    if rows and not down:
+        yield Check("carriers", OK, "no carrier is down")
+
+
 def _keys(settings: Config) -> Iterator[Check]:
     """Whether every peer has what its carrier needs, and how far apart the two ends are."""
+    for row in waiting_rows(settings):
+        yield Check("keys", WARN, f"{row['name']}: {row['keys']}", pairing_remedy(row))
     for row in peer_rows(settings):
         name, carrier = row["name"], row["carrier"]
-        if row["keys"] == "none":
+        if row["keys"] == row["pairing"] != "":
+            yield Check("keys", WARN, f"{name}: {row['keys']}", pairing_remedy(row))
+        elif row["keys"] == "none":
             yield Check("keys", FAIL, f"{name}: no keys, and {carrier} goes sealed only",
-                        f"`drupelet provision {name} --to ...`")  # fmt: skip
+                        f"`drupelet provision {name} --to ...`, for a host elsewhere"
+                        f" `drupelet invite {name} --to ...`")  # fmt: skip
         elif row["keys"] == "damaged":
             if row["note"] == HALF_REVOKED:
                 yield Check("keys", FAIL, f"{name}: {row['note']}", f"`drupelet revoke {name}`")
@@ -195,6 +245,13 @@ def _epochs(where: str, chain: dict[str, int]) -> Iterator[Check]:
 
 def _counters(settings: Config) -> Iterator[Check]:
     """What the running agent counted: frames that were not the peer's."""
+    for kind, name, text in jams(last_status(settings.status_path), settings.names()):
+        remedy = (
+            "keep strangers out of the broker: users with a password who reach their own topics"
+        )
+        if kind == CLASS_NAMES[LIVE]:
+            remedy += f"; `drupelet rotate {name}` moves the link to topics that they do not know"
+        yield Check("jammed", WARN, text, remedy)
     for peer in last_status(settings.status_path).get("peers", []):
         name = settings.names().get(peer.get("id"), peer.get("id"))
         for kind, seal in peer["seals"].items():
@@ -212,6 +269,28 @@ def _counters(settings: Config) -> Iterator[Check]:
                 yield Check("frames", WARN, text, "noise on a cable, or somebody tries keys")
             else:
                 yield Check("frames", OK, text)
+
+
+def _identity(settings: Config) -> Iterator[Check]:
+    """Whether the store is that of this id and group, and whether peers are in the same group."""
+    group = settings.group
+    if settings.store_path.exists():
+        connection = database.connect(settings.store_path, read_only=True)
+        try:
+            wrong = identity.problem(connection, settings)
+        finally:
+            connection.close()
+        if wrong:
+            yield Check("identity", FAIL, wrong, "the agent does not start before that")
+            return
+    peers = last_status(settings.status_path).get("peers", [])
+    foreign = [(row["id"], row["foreign"]) for row in peers if row.get("foreign")]
+    for id, count in foreign:
+        name = settings.names().get(id, id)
+        yield Check("group", WARN, foreign_text(name, count, group),
+                    f"compare with what `drupelet id` says at {name}")  # fmt: skip
+    if not foreign:
+        yield Check("group", OK, f"all that came belongs to {shown(group)}")
 
 
 def _clones(settings: Config) -> Iterator[Check]:
@@ -269,8 +348,20 @@ def _clock(settings: Config) -> Iterator[Check]:
         back_s = (said_ms - now_ms) // 1000
         yield Check("clock", WARN, f"the clock stands {back_s} s before the agent's last word",
                     "set it; nothing is lost, but timestamps are wrong")  # fmt: skip
+    elif (ahead_ms := _newest_ms(settings) - now_ms) > CLOCK_BACK_MS_MAX:
+        yield Check(
+            "clock", WARN, f"{date} UTC is {ahead_ms // 1000} s before the newest message's time",
+            "one of the two clocks is wrong: set this machine's, or its author's",
+        )  # fmt: skip
     else:
         yield Check("clock", OK, f"{date} UTC")
+
+
+def _newest_ms(settings: Config) -> int:
+    """The time that the newest message of the log carries; 0 where there is none."""
+    with contextlib.closing(LogView(settings.home)) as view:
+        timestamp = view.newest_timestamp()
+    return int.from_bytes(timestamp)
 
 
 def _disk(settings: Config) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from drupelet.clients_bsp0 import join as join_bsp0
 from drupelet.families import keep_family
 from drupelet.hashes import group_id_into
 from drupelet.limits import ID_SIZE
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS, HEAD_METADATA, HEAD_PARENTS
+from drupelet.members import FAMILY_BSP, FAMILY_MVDS, HEAD_PARENTS
 from drupelet.node import Node
 from drupelet.wire import bsp0
 from drupelet_host import clock
@@ -58,10 +58,7 @@ def body_of(settings: Config, author: Author, payload: bytes) -> bytes:
         return payload
     size = author.compose(payload, len(payload))
     assert size > 0, "mailbox.post checked the payload's size"
-    body = author.body[:size]
-    if settings.family == FAMILY_MVDS_NAME:
-        body[0] |= HEAD_METADATA
-    return bytes(body)
+    return bytes(author.body[:size])
 
 
 def stamp_of(settings: Config, timestamp: bytes, late: int = 0) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from drupelet.errors import DrupeletError, StorageError
 from drupelet_host import private
+from drupelet_host.broker_access import key_of
 from drupelet_host.cas import FolderStore, RemoteStore, SqliteRemoteStore
 from drupelet_host.config import FOLDER_PLACE, Config
 from drupelet_host.feed_root import STORE_KEY_NAME
@@ -23,7 +24,7 @@ from drupelet_host.remote_log_home import open_folder
 from drupelet_host.remote_log_mqtt import MqttService, exchange_over
 from drupelet_host.remote_log_service import StoreClient, StoreService
 from drupelet_host.store_node import StoreNode
-from drupelet_transports.url import Url, parse_url
+from drupelet_transports.url import Url, carrier_of, parse_url
 
 # The mailbox of an agent that serves.
 MAIL_NAME = "mail.db"
@@ -32,8 +33,8 @@ _ID_SIZE = 4
 STORES_MAX = 8
 
 
-def _broker(url: Url) -> tuple[str, int, str]:
-    return (url.host, url.port, url.path)
+def _broker(url: Url) -> tuple[object, ...]:
+    return (*key_of(url), url.path)
 
 
 class Places:
@@ -170,19 +171,21 @@ class Places:
         stores = self._stores.values()
         return [RemoteHistory(store) for store in stores if isinstance(store, StoreClient)]
 
-    def _named(self, settings: Config) -> set[tuple[str, int, str]]:
+    def _named(self, settings: Config) -> set[tuple[object, ...]]:
         """The brokers of our own configuration, as it is now."""
         urls = [peer.url for peer in settings.peers]
         urls += [shared.url for shared in (*settings.topics, *settings.channels)]
-        return {_broker(parse_url(url)) for url in (*urls, self._place) if url.startswith("mqtt:")}
+        urls.append(self._place)
+        return {_broker(parse_url(url)) for url in urls if carrier_of(url) == "mqtt"}
 
     def _client(self, url: Url, access: bytes) -> RemoteStore:
         client = self._brokers.client(url)
         exchange = exchange_over(client, access[:_ID_SIZE], self._own_id, self._idle)
 
         def ask(frames: list[bytes]) -> list[bytes]:
-            if not client.up:
-                raise StorageError(f"{url.text}: not connected; is the broker running?")
-            return exchange(frames)
+            answers = [] if client.trouble else exchange(frames)
+            if client.trouble:
+                raise StorageError(f"{url.text}: {client.trouble}")
+            return answers
 
         return StoreClient(ask, access[_ID_SIZE:], self._own_id)

@@ -51,10 +51,11 @@ class FeedRoot:
         self._note(trusted, told and not gone)
 
     def current(self, announced: bytes) -> bytes:
-        """The root; `announced`: what the members have of us, b"" for none.
+        """The root; `announced`: what we ourselves told the members last, b"" for none.
 
-        That one counts, for our own may have been lost with the home; but not against one that
-        they are still to be told of.
+        That one counts, for our file may be of an older backup; but not against one that they are
+        still to be told of. What others say is our root never counts: they could read all we
+        upload.
         """
         if announced and (self._noted()[0] or not self._path.exists()):
             return announced

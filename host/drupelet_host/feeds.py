@@ -8,6 +8,7 @@ The root opens the feed, so it goes to members only, as every message does. A pl
 `access`. With `mail` the messages are in a mailbox there, no log is.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from drupelet.errors import PeerError
@@ -93,16 +94,26 @@ def place_text(value: bytes) -> str:
 class Feeds:
     """The group of feeds of one member."""
 
-    def __init__(self, node: Node, descriptor: bytes) -> None:
-        self.notices = Notices(node, FEEDS_CLIENT_ID, descriptor)
+    def __init__(self, node: Node, descriptor: bytes, roster: Mapping[int, bytes]) -> None:
+        self.notices = Notices(node, FEEDS_CLIENT_ID, descriptor, roster)
         self.group = self.notices.group
 
     def announce(self, device: bytes, feed: Feed, timestamp: bytes, now_ms: int) -> None:
         """Tell the members of our feed. Raises CapacityError."""
         self.notices.say(device, feed.encode(), timestamp, now_ms)
 
+    def own(self, device: bytes) -> Feed | None:
+        """The feed that this device itself announced as its own; what others say is no proof."""
+        self.notices.turn()
+        content = self.notices.own(device)
+        return decode_feed(content) if content else None
+
     def known(self) -> dict[bytes, Feed]:
-        """Device id -> its feed, also our own: after a loss it comes back from any member."""
+        """Device id -> its feed as somebody announced it, also our own.
+
+        Good for reading: after a loss our own comes back from any member. Any member may have
+        written it, so nothing of ours is sealed to it.
+        """
         self.notices.turn()
         found = {}
         for device, content in self.notices.latest.items():

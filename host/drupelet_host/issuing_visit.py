@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from drupelet.bundles import BundleLink
 from drupelet.errors import OK
-from drupelet.link import Link
 from drupelet.seal import TYPE_CONTROL, Seal
 from drupelet.seal_issue import Issuer
 from drupelet_transports.sealed_visit import SealedVisit
@@ -23,7 +23,7 @@ class IssuingVisit(SealedVisit):
         self._last = 0  # our last bundle for the peer
         self._telling: list[Issuer] = []  # in the bundle that is being written
 
-    def take_in(self, link: Link, peer_id: bytes) -> None:
+    def take_in(self, link: BundleLink, peer_id: bytes) -> None:
         """See SealedVisit."""
         before = self.bundles_in
         super().take_in(link, peer_id)
@@ -39,15 +39,17 @@ class IssuingVisit(SealedVisit):
         told_here = issuer.rekeyed and issuer.told and 0 < self._stick.known_newest == self._last
         return not told_here or peer_id in self._heard
 
-    def hand_out(self, link: Link, peer_id: bytes) -> int:
+    def hand_out(self, link: BundleLink, peer_id: bytes) -> int:
         """See SealedVisit; what was to be told counts as told only once the bundle is there."""
         self._last = link.bundle_out
         self._telling.clear()
-        code = super().hand_out(link, peer_id)
-        if code != OK:
-            for issuer in self._telling:
-                issuer.take_back()
-        return code
+        return super().hand_out(link, peer_id)
+
+    def take_back(self) -> None:
+        """See SealedVisit."""
+        for issuer in self._telling:
+            issuer.take_back()
+        self._telling.clear()
 
     def tell(self, writer: BundleWriter, seal: Seal, peer_id: bytes) -> int:
         """See SealedVisit."""

@@ -36,7 +36,7 @@ def id(
             {"id": settings.id.hex(), "name": settings.name, "group": settings.group, "pair": fact}
         )
         return
-    print(f"{settings.id.hex()}  {settings.name} in group {settings.group}")
+    output.line(f"{settings.id.hex()}  {settings.name} in group {settings.group}")
     print(fact)
     if qr:
         import segno
@@ -52,13 +52,22 @@ def pairing_fact(settings: Config) -> str:
     return f"drupelet:{settings.id.hex()}?name={settings.name}&group={group}"
 
 
+WithTo = Annotated[
+    str,
+    typer.Option(
+        "--with-to", metavar="DIR|serial:...", help="As --to, of the other device.",
+        show_default=False,
+    ),
+]  # fmt: skip
+
+
 def provision(
     name: Annotated[str, typer.Argument(help="The peer's name, or its id.", show_default=False)],
     to: Annotated[
         str,
         typer.Option(
             "--to", metavar="DIR|serial:...", show_default=False,
-            help="The folder of its flash, its home, or the cable to it.",
+            help="Its home, the cable to it, or flash:DIR, the folder of a board's flash.",
         ),
     ],
     with_name: Annotated[
@@ -68,21 +77,16 @@ def provision(
             help="Pair it with this device instead of us.",
         ),
     ] = "",
-    with_to: Annotated[
-        str,
-        typer.Option(
-            "--with-to", metavar="DIR|serial:...", help="As --to, of the other device.",
-            show_default=False,
-        ),
-    ] = "",
+    with_to: WithTo = "",
     tag: Annotated[int, typer.Option(help="Bytes of each frame's tag: 8 or 16.")] = 8,
     again: Annotated[bool, typer.Option("--again", help="Replace the keys there are.")] = False,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Give a device keys of its own: random, written, proved by reading them back, forgotten here.
+    """Give a device keys of its own: random, written, proved by reading them back.
 
-    Afterwards only the chains are kept. Behind a cable the board must have no keys yet.
+    Behind a cable the board must have no keys yet. A folder that is no home is a board's flash
+    only if `board` in drupelet.toml, or flash: before it, says so.
     """
     from drupelet_host.provision import provision_pair, provision_peer
 
@@ -117,9 +121,10 @@ def _complain_of_revocation(settings: Config, name: str) -> None:
 
 def peers(home: Home = None, as_json: AsJson = False) -> None:
     """Show every peer and how its links are sealed; no keys are shown."""
-    from drupelet_host.key_view import peer_rows
+    from drupelet_host.key_view import peer_rows, waiting_rows
 
-    rows = peer_rows(config.load(home_of(home)))
+    settings = config.load(home_of(home))
+    rows = peer_rows(settings) + waiting_rows(settings)
     if as_json:
         output.print_json(rows)
         return
@@ -239,8 +244,8 @@ def doctor(home: Home = None, as_json: AsJson = False) -> None:
         output.print_json({"state": state, "checks": [check.fields() for check in checks]})
     else:
         for check in checks:
-            print(f"{check.state:<5} {check.name}: {check.text}")
+            output.line(f"{check.state:<5} {check.name}: {check.text}")
             if check.remedy:
-                print(f"      -> {check.remedy}")
+                output.line(f"      -> {check.remedy}")
     if state == doctors.FAIL:
         raise typer.Exit(EXIT_FAILED)

@@ -4,6 +4,7 @@ from typing import Any
 
 from drupelet.limits import SEAL_JUMP
 from drupelet_host.config import Config, Peer
+from drupelet_host.invite import INVITED, pairings
 from drupelet_host.keys import CLASS_NAMES, ChainState, class_of, is_whole, known_peers, look
 
 # A chain in which the peer has not been heard for so many epochs of ours.
@@ -17,11 +18,38 @@ def peer_rows(settings: Config) -> list[dict[str, Any]]:
     keyed = known_peers(settings.keys_path)
     known = {peer.id for peer in settings.peers}
     rows = [_row(settings, peer, peer.id in keyed) for peer in settings.peers]
+    states = {pairing.name: pairing.state for pairing in pairings(settings)}
+    for row in rows:
+        if state := states.get(row["name"]):
+            row["pairing"] = state
+            row["keys"] = state if row["keys"] == "none" else row["keys"]
+            row["note"] = row["note"] or ("" if row["keys"] == state else f"new keys: {state}")
     return rows + [
         _row(settings, Peer(id.hex(), id, "-"), True) | {"note": "not in drupelet.toml"}
         for id in keyed
         if id not in known
     ]
+
+
+def waiting_rows(settings: Config) -> list[dict[str, Any]]:
+    """As `peer_rows`, of who was invited, or invited us, and is no peer yet."""
+    known = {peer.name for peer in settings.peers}
+    return [
+        {
+            "name": pairing.name, "id": pairing.peer_id.hex(), "carrier": "-",
+            "keys": pairing.state, "pairing": pairing.state, "kid": "", "generation": 0,
+            "classes": {}, "note": "not in drupelet.toml yet",
+        }
+        for pairing in pairings(settings)
+        if pairing.name not in known
+    ]  # fmt: skip
+
+
+def pairing_remedy(row: dict[str, Any]) -> str:
+    """What brings a pairing that waits to its end."""
+    if row["pairing"] == INVITED:
+        return "`drupelet join` the invitation there, then its reply here"
+    return f"`drupelet confirm {row['name']}` with the four words of its end"
 
 
 def _row(settings: Config, peer: Peer, keyed: bool) -> dict[str, Any]:
@@ -32,6 +60,7 @@ def _row(settings: Config, peer: Peer, keyed: bool) -> dict[str, Any]:
         "id": peer.id.hex(),
         "carrier": peer.carrier if peer.url != "-" else "-",
         "keys": _kind(peer, states, keyed),
+        "pairing": "",
         "kid": f"{now[0].kid & ~3:04x}" if now else "",
         "generation": max((s.generation for s in now if not s.receives), default=0),
         "classes": {

@@ -1,8 +1,8 @@
-"""The key folder of a home: the chains of every peer, each class in a file of its own under flock.
+"""The key folder of a home: the chains of every peer, each class in a file and lock of its own.
 
     keys/            0700
-      a0000001.live      0600  four records of 52 bytes (docs/SPEC.md 8): serial lines and MQTT
-      a0000001.bundle    0600  the same for sticks
+      a0000001.live      0600  six records of 52 bytes (docs/SPEC.md 8.2): serial lines and MQTT
+      a0000001.bundle    0600  four for sticks
       a0000001.live.lock 0600  held while a process uses that chain
 
 The files hold chain keys, never a root. Live and bundle chains have nothing in common, so a stick
@@ -19,6 +19,7 @@ from pathlib import Path
 from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError
 from drupelet.seal_record import (
     FLAG_ISSUER,
+    FLAG_PACKS,
     FLAG_RECEIVE,
     FLAG_REVOKED,
     FLAG_TAG16,
@@ -33,14 +34,22 @@ LIVE = 0
 BUNDLE = 1
 CLASS_NAMES = ("live", "bundle")
 _CLASS_WORDS = ("cables and brokers", "sticks")
-ROWS = 8
+ROWS = 10
+CHAIN_ROWS = 8  # the others hold name keys, of one generation each
 _ROWS_PER_CLASS = 4
-ROWS_OF = (range(_ROWS_PER_CLASS), range(_ROWS_PER_CLASS, ROWS))  # of a class, in one file
-FILE_SIZE = _ROWS_PER_CLASS * RECORD_SIZE
+# Of a class, in one file, in this order; topics of a broker belong to the live chains.
+ROWS_OF = ((0, 1, 2, 3, 8, 9), (4, 5, 6, 7))
+FILE_SIZES = tuple(len(rows) * RECORD_SIZE for rows in ROWS_OF)
 ID_SIZE = 4
 _EMPTY = bytes(RECORD_SIZE)
 _NAME = re.compile(r"([0-9a-f]{8})\.(live|bundle)")
 _KEY = slice(16, 48)
+
+
+def _place_of(row: int) -> tuple[int, int]:
+    """The class in whose file a row is, and where there."""
+    carrier_class = BUNDLE if row in ROWS_OF[BUNDLE] else LIVE
+    return carrier_class, ROWS_OF[carrier_class].index(row) * RECORD_SIZE
 
 
 class KeysError(DrupeletError):
@@ -60,6 +69,7 @@ class ChainState:
     revoked: bool
     waiting: bool
     issuer: bool
+    packs: bool
 
     @property
     def carrier_class(self) -> int:
@@ -81,7 +91,7 @@ def state_of(row: int, record: bytes | bytearray) -> ChainState | None:
         row, int.from_bytes(record[2:4]), int.from_bytes(record[4:6]),
         int.from_bytes(record[8:12]), int.from_bytes(record[12:16]),
         16 if flags & FLAG_TAG16 else 8, bool(flags & FLAG_REVOKED), bool(flags & FLAG_WAITING),
-        bool(flags & FLAG_ISSUER),
+        bool(flags & FLAG_ISSUER), bool(flags & FLAG_PACKS),
     )  # fmt: skip
 
 
@@ -114,12 +124,12 @@ class HostKeys:
         fd = private.lock(path.with_name(path.name + ".lock"))
         try:
             there = path.is_symlink() or path.exists()
-            content = private.read(path, FILE_SIZE) if there else b""
+            content = private.read(path, FILE_SIZES[carrier_class]) if there else b""
         except DrupeletError:
             os.close(fd)
             raise
         self._locks[carrier_class] = fd
-        self._files[carrier_class] = bytearray(content.ljust(FILE_SIZE, b"\0"))
+        self._files[carrier_class] = bytearray(content.ljust(FILE_SIZES[carrier_class], b"\0"))
 
     def close(self) -> None:
         """Let go of the files."""
@@ -132,10 +142,10 @@ class HostKeys:
 
     def load(self, row: int, out: bytearray) -> int:
         """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
-        content = self._content(row // _ROWS_PER_CLASS)
+        carrier_class, at = _place_of(row)
+        content = self._content(carrier_class)
         if content is None:
             return E_STORAGE
-        at = row % _ROWS_PER_CLASS * RECORD_SIZE
         out[:RECORD_SIZE] = content[at : at + RECORD_SIZE]
         return OK if is_sound(out) else E_STORAGE
 
@@ -155,18 +165,18 @@ class HostKeys:
 
     def save_all(self, records: Mapping[int, bytes | bytearray]) -> int:
         """As `save`, for rows of one class: all of them, or none."""
-        (carrier_class,) = {row // _ROWS_PER_CLASS for row in records}
+        (carrier_class,) = {_place_of(row)[0] for row in records}
         before = self._content(carrier_class)
         if before is None:
             return E_STORAGE
         content = bytearray(before)
         for row, record in records.items():
-            at = row % _ROWS_PER_CLASS * RECORD_SIZE
+            at = _place_of(row)[1]
             content[at : at + RECORD_SIZE] = record[:RECORD_SIZE]
         path = self.path(carrier_class)
         try:
             private.replace(path, bytes(content))
-            if private.read(path, FILE_SIZE) != content:
+            if private.read(path, len(content)) != content:
                 self.failure = f"{path}: does not hold what was written"
                 return E_STORAGE
         except DrupeletError as error:
@@ -211,7 +221,7 @@ class HostKeys:
         """The public part of every record."""
         record = bytearray(RECORD_SIZE)
         found = []
-        for row in range(ROWS):
+        for row in range(CHAIN_ROWS):
             if self.load(row, record) == OK:
                 found.append(state_of(row, record))
         record[:] = bytes(RECORD_SIZE)
@@ -265,7 +275,8 @@ def look(folder: Path, peer_id: bytes) -> list[ChainState]:
         path = folder / f"{peer_id.hex()}.{name}"
         if not path.is_symlink() and not path.exists():
             continue
-        content = private.read(path, FILE_SIZE).ljust(FILE_SIZE, b"\0")
+        size = FILE_SIZES[carrier_class]
+        content = private.read(path, size).ljust(size, b"\0")
         for row in range(_ROWS_PER_CLASS):
             record = content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE]
             found.append(state_of(carrier_class * _ROWS_PER_CLASS + row, record))

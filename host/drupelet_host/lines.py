@@ -14,6 +14,7 @@ from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL
 from drupelet.schedule import elapsed_ms
 from drupelet_host import clock
+from drupelet_host.broker_access import BrokerSettings, access, key_of
 from drupelet_host.config import Peer
 from drupelet_host.keys import KeysError
 from drupelet_host.live import LiveLink
@@ -39,23 +40,34 @@ RETRY_MS_MIN = 200
 FRAMES_PER_TURN_MAX = 64
 
 UP = "up"
+# The first connection to a broker is being made: nothing is wrong, and nothing is told.
+CONNECTING = "connecting"
 DOWN = "down"
 REVOKED = "revoked"
 
 
 class Brokers:
-    """The connections to MQTT brokers; peers behind the same broker and prefix share one."""
+    """The connections to MQTT brokers; peers behind the same broker and prefix share one.
 
-    def __init__(self) -> None:
-        self._clients: dict[tuple[str, int, str], MqttClient] = {}
+    settings: how this host gets into them (`[[brokers]]`).
+    """
+
+    def __init__(self, settings: tuple[BrokerSettings, ...] = ()) -> None:
+        self._settings = settings
+        self._clients: dict[tuple[object, ...], MqttClient] = {}
 
     def client(self, url: Url) -> "MqttClient":
-        """The client for a broker, made on first use. Raises TransportError."""
+        """The client for a broker, made on first use.
+
+        Raises TransportError, PrivateError or StorageError: a file of [[brokers]] is at fault.
+        """
         from drupelet_transports.mqtt_host import MqttClient
 
-        key = (url.host, url.port, url.path)
+        key = (*key_of(url), url.path)
         if key not in self._clients:
-            self._clients[key] = MqttClient(url.host, url.port, url.path)
+            self._clients[key] = MqttClient(
+                url.host, url.port, url.path, access=access(self._settings, url)
+            )
         return self._clients[key]
 
     def maintain(self, now_ms: int) -> None:
@@ -148,11 +160,10 @@ class Line:
             made = self._open_serial()
         else:
             self.seal = seal = self._seal_of(self.peer)
+            # Who has our seal is one of our nodes, and reads segments in any profile.
+            self.link.core.window.shows_segments(self.link.peer)
             if self.url.scheme == "mqtt":
-                # Names of a broker's topics are key ids: it learns nothing of who we are.
-                inbox, outbox = f"{seal.kid_in:04x}", f"{seal.kid_out:04x}"
-                client = self._brokers.client(self.url)
-                carrier: Transport = client.transport(inbox.encode(), outbox.encode())
+                carrier: Transport = self._brokers.client(self.url).transport_of(seal)
             else:
                 carrier = self._open_serial()
             # After a loss the peer must hear of it, also when there is nothing else to say.
@@ -171,20 +182,24 @@ class Line:
         return open_serial(self.url)
 
     def _follow_broker(self) -> None:
-        if self._brokers.client(self.url).up:
+        client = self._brokers.client(self.url)
+        if client.up:
             self._set_state(UP, "")
-        else:
-            self._unsent = 0
-            self._set_state(DOWN, f"{self.url.text}: not connected; is the broker running?")
+            return
+        self._unsent = 0
+        if client.trouble:
+            self._set_state(DOWN, f"{self.url.text}: {client.trouble}")
+        elif not self.state:
+            self.state = CONNECTING
 
     def _set_state(self, state: str, reason: str) -> None:
-        changed = state != self.state
+        before = (self.state, self.reason)
         self.state, self.reason = state, reason
         if state == UP:
             self._retry_ms = 0
-            if changed:
+            if before[0] != UP:
                 self.live.begin()
-        if changed:
+        if before != (state, reason):
             self._told(self)
 
     def _lost(self, reason: str, now_ms: int, state: str = DOWN) -> None:

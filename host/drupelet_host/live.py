@@ -21,7 +21,6 @@ from drupelet.node import (
     PROFILE_MVDS_NESTED,
     Link,
 )
-from drupelet.policy import Policy
 from drupelet.profiles import PROFILE_BSP_0
 from drupelet.wire.compact1 import Compact1
 from drupelet.wire.hello import COMPACT, PLAIN
@@ -40,9 +39,6 @@ PROFILES = {
     "bsp-0": PROFILE_BSP_0,
 }
 _SALT_SIZE = 4
-# A policy's round trip: sixteenths of an epoch, and where it begins before any was measured.
-_TRIP_SCALE = 16
-_TRIP_AT_FIRST = Policy(BATCH, 1, 0).trip
 # What a seal adds at most: header, salt, a status of 9 bytes and a tag of 16.
 _SEAL_OVERHEAD_MAX = 40
 
@@ -51,8 +47,8 @@ def overhead_max(url: Url) -> int:
     """The most bytes that a carrier and its seal add to a frame."""
     sealed = 0 if url.plain else _SEAL_OVERHEAD_MAX
     if url.scheme == "mqtt":
-        # PUBLISH: type, 2 bytes of length, 2 of the topic's, prefix/key id.
-        return 5 + len(url.path.encode()) + 5 + sealed
+        # PUBLISH: type, 2 bytes of length, 2 of the topic's, prefix/name.
+        return 5 + len(url.path.encode()) + 9 + sealed
     return wire_size_max(FRAME_SIZE_MAX) - FRAME_SIZE_MAX + sealed
 
 
@@ -75,6 +71,7 @@ class LiveLink:
         self.mode = peer.mode
         self.lost = lost
         self.duplicates = 0
+        self.foreign = 0  # messages of groups that are not ours, or not shared with the peer
         link.budget, self.frame_size_max = budget_of(peer, url)
         self._codec: Compact1 | None = None
         self._recovery: Recovery | None = None
@@ -108,9 +105,10 @@ class LiveLink:
     def receive(self, frame: bytearray, size: int, now_ms: int) -> None:
         """Hand a frame to the link."""
         core = self.link.core
-        before = core.duplicates
+        duplicates, unknown = core.duplicates, core.unknown
         self.link.receive(frame, size, now_ms)
-        self.duplicates += core.duplicates - before
+        self.duplicates += core.duplicates - duplicates
+        self.foreign += core.unknown - unknown
         if self.lost and self._codec is not None and self._recovery is not None:
             self._recover(self._codec, self._recovery)
 
@@ -133,18 +131,16 @@ class LiveLink:
         self.link.set_mode(MODES[mode])
 
     def status(self) -> dict[str, Any]:
-        """For `drupelet status`; the round trip is known to a link in auto mode."""
+        """For `drupelet status`; the round trip is what a peer needs at most, in whole epochs."""
         link = self.link
-        policy = link.policy
-        trip = policy.trip if isinstance(policy, Policy) else _TRIP_AT_FIRST
         return {
             "profile": self.spoken(),
             "mode": self.mode,
             "mode_now": "interactive" if link.interactive else "batch",
             "duplicates": self.duplicates,
-            "round_trip_ms": None
-            if trip == _TRIP_AT_FIRST
-            else trip * link.epoch_ms // _TRIP_SCALE,
+            "round_trip_ms": (link.trip_epochs + 1) * link.epoch_ms
+            if link.heard_epoch >= 0
+            else None,
             "recovering": self.lost,
         }
 

@@ -12,17 +12,17 @@ from drupelet.clients_command import COMMANDS_CLIENT_ID
 from drupelet.errors import StorageError
 from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
 from drupelet.hashes import group_id_into
-from drupelet.limits import BOX_HEADER_SIZE, ID_SIZE
-from drupelet_host import clock, config, database, family, mailbox
+from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
+from drupelet_host import clock, config, database, family, identity, mailbox, telemetry_files
 from drupelet_host.output import payload_text
 from drupelet_host.parse import split_body
 from drupelet_host.status import last_status
+from drupelet_host.toml_table import NAME_SIZE_MAX
 
 GROUPS = ("readings", "telemetry")
 _CLIENT_IDS = {"telemetry": TELEMETRY_CLIENT_ID, "commands": COMMANDS_CLIENT_ID}
 # Ids are shown by their first 4 bytes.
 SHORT_ID_SIZE = 4
-_BOX_MAGIC = b"DRBX"
 _MEMBER_GROUP = 1
 _MEMBER_PEER = 2
 
@@ -68,6 +68,14 @@ class LogView:
             database.connect(path, read_only=True) if self.begun else database.empty()
         )
 
+    def check_identity(self) -> None:
+        """Raise ConfigError when id or group are no longer those that the store was begun with.
+
+        What the store has would else look like nothing.
+        """
+        if wrong := identity.problem(self.connection, self.config):
+            raise config.ConfigError(wrong)
+
     def close(self) -> None:
         """Free the file."""
         self.connection.close()
@@ -88,11 +96,15 @@ class LogView:
     def _names(self) -> dict[int, str]:
         known = self.config.names()
         names = {0: self.config.name}
-        for number, key in self.connection.execute(
-            "SELECT number, key FROM members WHERE kind = ? AND key != x''", (_MEMBER_PEER,)
-        ):
-            names[number] = known.get(bytes(key).hex(), bytes(key).hex())
+        for number, key in self._peer_ids().items():
+            names[number] = known.get(key.hex(), key.hex())
         return names
+
+    def _peer_ids(self) -> dict[int, bytes]:
+        rows = self.connection.execute(
+            "SELECT number, key FROM members WHERE kind = ? AND key != x''", (_MEMBER_PEER,)
+        )
+        return {int(number): bytes(key) for number, key in rows}
 
     def _taken(self) -> list[tuple[int, int]]:
         """First and last handles of what came from a feed as if it were ours, whoever wrote it."""
@@ -128,6 +140,15 @@ class LogView:
             yield Entry(
                 order, handle, bytes(id), author, via, shown, payload, dependencies
             )  # fmt: skip
+
+    def newest_timestamp(self) -> bytes:
+        """The 8-byte timestamp of the reading that came last, in milliseconds; 0 for none."""
+        row = self.connection.execute(
+            "SELECT timestamp FROM log WHERE member_group = ? AND state = ?"
+            " ORDER BY handle DESC LIMIT 1",
+            (self._group_number("readings"), STATE_DELIVERED),
+        ).fetchone()
+        return family.timestamp_of(self.config, bytes(row[0])) if row else bytes(TIMESTAMP_SIZE)
 
     def status(self) -> dict[str, Any]:
         """Identity, what the store holds, and what the agent last said of its carriers."""
@@ -179,10 +200,14 @@ class LogView:
                     "reason": row.get("reason", "") if running else "",
                     "heard_ms": row.get("heard_ms", 0),
                     "outstanding": row.get("outstanding"),
+                    "undeliverable": row.get("undeliverable", 0),
+                    "pending": row.get("pending", 0),
+                    "more_outstanding": row.get("more_outstanding", False),
                     "profile": row.get("profile", peer.asked_profile),
                     "mode": row.get("mode", "batch" if peer.carrier == "stick" else peer.mode),
                     "mode_now": row.get("mode_now"),
                     "duplicates": row.get("duplicates"),
+                    "foreign": row.get("foreign", 0),
                     "round_trip_ms": row.get("round_trip_ms"),
                     "recovering": row.get("recovering", False),
                     "seals": row.get("seals", {}),
@@ -190,26 +215,35 @@ class LogView:
             )
         return peers
 
-    def export_telemetry(self, folder: Path) -> int:
+    def export_telemetry(self, folder: Path) -> telemetry_files.Exported:
         """Write each black-box segment to a file of its own, and names.json; returns how many.
 
-        Files: `<device>-<boot>-<number>.dbx`, the same bytes every time. Raises StorageError.
+        Raises StorageError.
         """
-        written = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for entry in self.entries("telemetry"):
-                name = segment_name(entry.payload)
-                if name:
-                    _replace(folder / name, entry.payload)
-                    written += 1
+            exported = telemetry_files.write_segments(folder, self._segments)
             names = json.dumps(self._device_names(), indent=2) + "\n"
-            _replace(folder / "names.json", names.encode())
+            telemetry_files.replace_file(folder / "names.json", names.encode())
         except OSError as error:
             raise StorageError(
                 f"{error.filename or folder}: cannot be written ({error.strerror})"
             ) from error
-        return written
+        return exported
+
+    def _segments(self) -> Iterator[telemetry_files.Segment]:
+        """The messages of the telemetry group with who handed each over, in the log's order."""
+        senders = {0: self.config.id, **self._peer_ids()}
+        taken = self._taken()
+        rows = self.connection.execute(
+            "SELECT handle, source, body FROM log"
+            " WHERE member_group = ? AND state = ? ORDER BY handle",
+            (self._group_number("telemetry"), STATE_DELIVERED),
+        )
+        for handle, source, body in rows:
+            of_feed = not source and any(first <= handle <= last for first, last in taken)
+            sender = b"" if of_feed else senders.get(source, b"")
+            yield telemetry_files.Segment(sender, split_body(bytes(body))[1])
 
     def _device_names(self) -> dict[str, dict[str, str]]:
         us = {"name": self.config.name, "carrier": "", "board": "host"}
@@ -224,30 +258,20 @@ class LogView:
 
 
 def author_of(payload: bytes) -> str:
-    """Who wrote a reading: boards say so in their JSON, `"board": "A"`; '' for anything else."""
+    """Who wrote a reading: boards say so in their JSON, `"board": "A"`; '' for anything else.
+
+    It is what the body says and no proof: any member can write any name. A name that no member
+    could have (over NAME_SIZE_MAX characters) is none.
+    """
     if not payload.startswith(b"{"):
         return ""
     try:
         board = json.loads(payload).get("board", "")
         # JSON can say what no text is, a lone surrogate: a ValueError of `encode`, too.
-        return payload_text(board.encode()) if isinstance(board, str) else ""
+        is_name = isinstance(board, str) and len(board) <= NAME_SIZE_MAX
+        return payload_text(board.encode()) if is_name else ""
     except (ValueError, RecursionError):
         return ""
-
-
-def segment_name(payload: bytes) -> str:
-    """The file name of a black-box segment, '' when it is none (docs/SPEC.md: black box)."""
-    if len(payload) <= BOX_HEADER_SIZE or not payload.startswith(_BOX_MAGIC):
-        return ""
-    boot = int.from_bytes(payload[6:8], "little")
-    number = int.from_bytes(payload[16:20], "little")
-    return f"{payload[8:12].hex()}-{boot:05d}-{number:08d}.dbx"
-
-
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(path.name + ".tmp")
-    part.write_bytes(content)
-    os.replace(part, path)
 
 
 def _shared(rows: list[dict[str, Any]], running: bool) -> list[dict[str, Any]]:

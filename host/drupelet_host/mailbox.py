@@ -21,6 +21,14 @@ REQUESTS_MAX = 16
 PAYLOAD_SIZE_MAX = BODY_SIZE_MAX - 1 - DEPENDENCIES_MAX * ID_SIZE
 
 
+class FullError(CapacityError):
+    """As many entries as may wait do; who knows whether the agent runs says what to do."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        super().__init__(f"{waiting} entries wait already; the agent takes them when it runs")
+
+
 @dataclass(frozen=True)
 class Letter:
     """One message in the outbox."""
@@ -52,7 +60,7 @@ def _add(
     try:
         waiting = connection.execute(count).fetchone()[0]
         if waiting >= bound:
-            raise CapacityError(f"{waiting} entries wait already; start the agent first")
+            raise FullError(waiting)
         cursor = connection.execute(insert, values)
         connection.execute("COMMIT")
     finally:

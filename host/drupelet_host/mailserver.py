@@ -125,8 +125,8 @@ class MailServer:
 
 def open_mail(path: Path) -> MailServer:
     """A mailbox in a file of its own. Raises StorageError, one clear line."""
-    try:
-        connection = sqlite3.connect(path, isolation_level=None)
+    connection = database.open_file(path)
+    with database.closed_on_failure(path, connection):
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         made = MailServer(connection)
@@ -136,9 +136,7 @@ def open_mail(path: Path) -> MailServer:
             " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'envelopes')",
             (clock.wall_ms(),),
         )
-        return made
-    except sqlite3.Error as error:
-        raise StorageError(database.explain(path, error)) from error
+    return made
 
 
 class MailWriter:

@@ -7,8 +7,9 @@ import os
 from dataclasses import dataclass
 
 from drupelet.blackbox import BlackBox
+from drupelet.bundles import BundleLink
 from drupelet.clients import TELEMETRY_CLIENT_ID, Author
-from drupelet.errors import OK, StorageError
+from drupelet.errors import OK, DrupeletError, StorageError
 from drupelet.flashread import STATE_DELIVERED
 from drupelet.limits import BODY_SIZE_MAX
 from drupelet.node import (
@@ -19,17 +20,19 @@ from drupelet.node import (
     PROFILE_BSP_1,
     SHARED,
     VISIBLE,
-    Link,
     Node,
 )
 from drupelet.slots import PEER_ROW, STICK_OUT
-from drupelet_host import clock, database, family, mailbox, restored
+from drupelet.wire.packed import Packed
+from drupelet_host import clock, database, family, identity, mailbox, restored
 from drupelet_host.clients.home import HomeGroups
 from drupelet_host.config import FAMILY_BSP_NAME, PEERS_CONFIGURED_MAX, Config, Peer
+from drupelet_host.keys import look
 from drupelet_host.live import MODES, PROFILES, LiveLink
 from drupelet_host.parts_sqlite import PARTS_HOST_MAX
 from drupelet_host.sealing import Sealing
 from drupelet_host.store_sqlite import SqliteStore
+from drupelet_host.undeliverable import Undeliverable
 from drupelet_transports.url import parse_url
 
 # Host-sized tables: 1,024 messages on their way to 32 peers take about 200 KB.
@@ -84,6 +87,11 @@ class Member:
         self.config = config
         self.store = SqliteStore(config.store_path)
         self.store.open()
+        try:
+            identity.settle(self.store, config)
+        except DrupeletError:
+            self.store.close()
+            raise
         peers = [peer.id for peer in config.peers]
         self.restored = restored.notice(self.store, config.status_path, peers, was_restored)
         self.sealing = Sealing(config, self.store.store_gen)
@@ -96,6 +104,7 @@ class Member:
             self.store, _random_byte, PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX, MESSAGES_HOST_MAX,
             OFFERS_HOST_MAX, self.box, PARTS_HOST_MAX,
         )  # fmt: skip
+        self.undeliverable = Undeliverable(self.node.core)
         descriptor = config.group.encode()
         self.readings = family.join(self.node, config)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
@@ -113,9 +122,10 @@ class Member:
         self.clients.began()
         if self.restored:
             self._skip_bundles()
-        self._stick_links: dict[bytes, Link] = {}
+        self._stick_links: dict[bytes, BundleLink] = {}
         self._live_links: dict[bytes, LiveLink] = {}
         self._clones: dict[tuple[bytes, int], int] = {}
+        self._foreign: dict[bytes, int] = {}  # of sticks; live links count their own
         self._told: dict[bytes, tuple[bool, int]] = {}  # what the store knows of the live links
         self.author = Author(self.node, self.readings)
         self.author.body = bytearray(BODY_SIZE_MAX)
@@ -138,6 +148,7 @@ class Member:
         self._stick_links.pop(id, None)
         self._live_links.pop(id, None)
         self._told.pop(id, None)
+        self._foreign.pop(id, None)
         self.sealing.forget(id)
         self.clients.remove_peer(id)
         restored.drop(self.store, restored.LOST + id.hex())
@@ -147,8 +158,9 @@ class Member:
     def _skip_bundles(self) -> None:
         """After a loss no bundle may have a number that a peer has read already."""
         window = self.node.core.window
-        for row in range(STICK_OUT, len(window.rows), PEER_ROW):
-            window.rows[row] += BUNDLES_SKIPPED
+        for peer in range(len(window.rows) // PEER_ROW):
+            window.rows[peer * PEER_ROW + STICK_OUT] += BUNDLES_SKIPPED
+            window.void_bundles(peer)  # answers to what was lost name handles of another log
         window.dirty = True
 
     def _recover_author(self) -> None:
@@ -173,7 +185,7 @@ class Member:
 
     def _tell_time(self, now_ms: int) -> None:
         """Each segment says what the wall clock says as it begins, which may be set meanwhile."""
-        wall_ms = max(0, clock.wall_ms())
+        wall_ms = clock.wall_ms()
         self.box.wall(now_ms, wall_ms.to_bytes(6, "little"), _WALL_UNCERTAINTY)
 
     # --- links ---
@@ -206,14 +218,26 @@ class Member:
             # What the peer holds was made up anew: kept in the same transaction.
             self.node.core.window.dirty = True
 
-    def stick_link(self, peer_id: bytes) -> Link:
+    def stick_link(self, peer_id: bytes) -> BundleLink:
         """The link over which sticks go to and from a configured peer."""
         link = self._stick_links.get(peer_id)
         if link is None:
             number = self.numbers[peer_id]
-            link = self.node.link(number, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH, clock.now_ms())
-            self._stick_links[peer_id] = link
+            made = self.node.link(number, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH, clock.now_ms())
+            assert isinstance(made, BundleLink)
+            states = look(self.config.keys_path, peer_id)
+            Packed(made, any(state.packs for state in states))
+            self._stick_links[peer_id] = link = made
         return link
+
+    def count_foreign(self, peer_id: bytes, count: int) -> None:
+        """A stick brought so many frames' messages of a peer that belong to no group of ours."""
+        self._foreign[peer_id] = self._foreign.get(peer_id, 0) + count
+
+    def foreign(self, peer_id: bytes) -> int:
+        """Messages under a peer's keys since the start that belong to no group of ours."""
+        live = self._live_links.get(peer_id)
+        return self._foreign.get(peer_id, 0) + (live.foreign if live is not None else 0)
 
     # --- the client ---
 
@@ -312,6 +336,12 @@ class Member:
         """Queue what is owed to who comes by stick alone, so that the status tells it."""
         for row in range(self.node.core.members.peers):
             self.node.core.window.refill(row)
+
+    def has_more_outstanding(self, number: int) -> bool:
+        """True when the log holds more for a peer (number) than what has a slot."""
+        core = self.node.core
+        row = core.members.peer_slot(number)
+        return core.window.queued(row) > 0 and core.window.cursors[row] != core.window.newest
 
     def clones(self) -> dict[bytes, int]:
         """Peers of which more than one device was seen since the last call, with how often ever.

@@ -3,6 +3,10 @@
 import json
 import sys
 
+# What stands for a byte from 80 to ff that is no UTF-8 (PEP 383).
+_BYTE_FIRST = 0xDC80
+_BYTE_LAST = 0xDCFF
+
 
 class Output:
     """Prints events to standard output, each at once."""
@@ -15,16 +19,37 @@ class Output:
         if self.as_json:
             print(json.dumps({"event": kind, **fields}), flush=True)
         else:
-            print(f"{kind:<10} {text}", flush=True)
+            line(f"{kind:<10} {text}")
 
 
 def payload_text(payload: bytes) -> str:
-    """A payload for a table: its text with control characters escaped, or its size and hex."""
+    """A payload for a table: its text as `printable` shows it, or its size and hex."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:
         return f"{len(payload)} B {payload[:16].hex()}{'…' if len(payload) > 16 else ''}"
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """A text that others may have a part in, on one line: what steers a terminal is escaped.
+
+    A byte that is no UTF-8 (PEP 383) is escaped as that byte.
+    """
+    return "".join(c if c.isprintable() else _escaped(ord(c)) for c in text)
+
+
+def _escaped(code: int) -> str:
+    if _BYTE_FIRST <= code <= _BYTE_LAST:
+        code &= 0xFF
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def line(text: str) -> None:
+    """One line on standard output for people, whoever wrote what is in it."""
+    print(printable(text), flush=True)
 
 
 def print_json(value: object) -> None:
@@ -34,4 +59,4 @@ def print_json(value: object) -> None:
 
 def complain(text: str) -> None:
     """The one line on standard error that says what was refused and what to do."""
-    print(f"drupelet: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    print(f"drupelet: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)

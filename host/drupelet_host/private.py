@@ -4,7 +4,6 @@ What others can read, or somebody else could have put there, is refused as ssh r
 line that says what to do. Nothing in a message is ever the content of a file.
 """
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from drupelet.errors import DrupeletError, StorageError
+from drupelet_host import file_lock
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _FOLDER_MODE = 0o700
@@ -115,11 +115,15 @@ def secret(path: Path, size: int, remedy: str) -> bytes:
     return content
 
 
-def create(path: Path, content: bytes) -> None:
-    """Write a new file, durably; FileExistsError when there is one."""
+def create(path: Path, content: bytes, has_modes: bool = True) -> None:
+    """Write a new file, durably; FileExistsError when there is one.
+
+    has_modes: False where the file system may be FAT, which has none and says so.
+    """
     fd = os.open(path, _NEW, _FILE_MODE)
     try:
-        os.fchmod(fd, _FILE_MODE)  # whatever the umask is
+        with suppress(*(() if has_modes else (PermissionError,))):
+            os.fchmod(fd, _FILE_MODE)  # whatever the umask is
         _write(fd, content)
         os.fsync(fd)
     except OSError:
@@ -174,7 +178,7 @@ def _write(fd: int, content: bytes) -> None:
 
 
 def lock(path: Path) -> int:
-    """Hold `path` with flock until the descriptor is closed; raises BusyError or StorageError."""
+    """Hold `path` until the descriptor is closed; raises BusyError or StorageError."""
     check(path)
     try:
         fd = os.open(
@@ -183,11 +187,13 @@ def lock(path: Path) -> int:
     except OSError as error:
         raise StorageError(f"{path}: cannot be opened ({error.strerror})") from None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        if file_lock.take(fd):
+            return fd
+    except OSError as error:
         os.close(fd)
-        raise BusyError(f"{path}: another process uses these keys; let it finish") from None
-    return fd
+        raise StorageError(f"{path}: cannot be locked ({error.strerror})") from None
+    os.close(fd)
+    raise BusyError(f"{path}: another process uses these keys; let it finish")
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Gives two devices a root of their own: random, written to both, proved, forgotten.
 
 A destination is the folder of a board's flash, the home of another host, or a serial line behind
-which a board waits for its keys (docs/SPEC.md 8.2). Our own side is written first: a cut in
+which a board waits for its keys (docs/SPEC.md 8.2). A host on another machine is invited instead
+(drupelet_host.invite). Our own side is written first: a cut in
 between leaves keys here that nobody else has, and `--again` makes new ones.
 """
 
@@ -15,6 +16,7 @@ from typing import Protocol
 from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError, StorageError
 from drupelet.seal_record import (
     FLAG_ISSUER,
+    FLAG_PACKS,
     FLAG_TAG16,
     RECORD_SIZE,
     challenge,
@@ -24,6 +26,7 @@ from drupelet.seal_record import (
 from drupelet_host import config, control, pairs, private
 from drupelet_host.keys import (
     BUNDLE,
+    CHAIN_ROWS,
     LIVE,
     ROWS,
     ROWS_OF,
@@ -37,6 +40,8 @@ from drupelet_host.keys import (
 )
 from drupelet_host.secret import Secret
 
+# The scheme of a folder that is a board's flash, whatever else is known of the device.
+FLASH = "flash"
 ROOT_SIZE = 32
 NONCE_SIZE = 16
 PROOF_SIZE = 16
@@ -51,13 +56,14 @@ class Destination(Protocol):
 
     own_id: bytes
     peer_id: bytes
+    packs: bool  # its program is known to read packed messages in bundles
 
     @property
     def failure(self) -> str:
         """Why the last save failed."""
 
     @property
-    def steps(self) -> Sequence[range]:
+    def steps(self) -> Sequence[Sequence[int]]:
         """The rows that are written together: a cut leaves all of them old, or all new."""
 
     def save(self, records: Mapping[int, bytes | bytearray]) -> int:
@@ -127,6 +133,7 @@ class HomeKeys:
     """The keys of a home, ours or another host's."""
 
     steps = ROWS_OF
+    packs = True  # a home belongs to a host, which has this program or a later one
 
     def __init__(self, folder: Path, own_id: bytes, peer_id: bytes) -> None:
         self.own_id = own_id
@@ -164,8 +171,7 @@ class HomeKeys:
 
     def kids(self) -> set[int]:
         """Key ids of all peers of the home."""
-        folder = self._keys.folder
-        return {state.kid & ~3 for id in known_peers(folder) for state in look(folder, id)}
+        return kids_of(self._keys.folder)
 
     def put_back(self) -> None:
         """Have what was there before: nobody else knows the new keys."""
@@ -194,6 +200,7 @@ class FlashKeys:
     """A board's key file (docs/SPEC.md 8.2) in the folder that is its flash."""
 
     steps = (range(ROWS),)
+    packs = False  # a board reads records
 
     def __init__(self, folder: Path, own_id: bytes, peer_id: bytes) -> None:
         self.own_id = own_id
@@ -234,7 +241,7 @@ class FlashKeys:
 
     def _states(self, path: Path) -> list[ChainState]:
         content = self._content(path)
-        rows = [content[row * RECORD_SIZE :][:RECORD_SIZE] for row in range(ROWS)]
+        rows = [content[row * RECORD_SIZE :][:RECORD_SIZE] for row in range(CHAIN_ROWS)]
         found = [state_of(row, record) for row, record in enumerate(rows)]
         return [state for state in found if state is not None]
 
@@ -253,20 +260,27 @@ def has_keys(settings: config.Config, peer_id: bytes) -> bool:
     return any(not state.revoked for state in states)
 
 
-def destination(text: str, own_id: bytes, peer_id: bytes, group: str | None = None) -> Destination:
+def kids_of(folder: Path) -> set[int]:
+    """The bases of the key ids that a home's key folder has."""
+    return {state.kid & ~3 for id in known_peers(folder) for state in look(folder, id)}
+
+
+def destination(
+    text: str, own_id: bytes, peer_id: bytes, board: str = "", group: str | None = None
+) -> Destination:
     """What `--to` names: a folder or a serial line; raises KeysError or TransportError.
 
+    board: what the configuration says that the device is; an empty folder says nothing of it.
     group: that of a home, where it is known; between two groups nothing would ever arrive.
     """
+    scheme, _, path = text.partition(":")
+    if scheme == FLASH and path:
+        return FlashKeys(_folder(path), own_id, peer_id)
     if re.match(r"[a-z]+:", text):
         from drupelet_host.provision_serial import SerialKeys
 
         return SerialKeys(text, own_id, peer_id)
-    folder = Path(text)
-    if not text or not folder.is_dir():
-        raise KeysError(
-            f"{text or '--to is empty'}: no such folder; give the board's flash, a home, or serial:///dev/..."
-        )
+    folder = _folder(text)
     if (folder / config.CONFIG_NAME).exists():
         other = config.load(folder)
         if other.id != own_id:
@@ -277,7 +291,21 @@ def destination(text: str, own_id: bytes, peer_id: bytes, group: str | None = No
                 " make `group` in drupelet.toml the same"
             )
         return HomeKeys(other.keys_path, own_id, peer_id)
+    if board in ("", config.BOARD_HOST):
+        raise KeysError(
+            f"{folder}: is no home, and a host reads no board's keys; for a host elsewhere"
+            f" `drupelet invite`, for a board's flash --to {FLASH}:{folder}"
+        )
     return FlashKeys(folder, own_id, peer_id)
+
+
+def _folder(text: str) -> Path:
+    if not text or not Path(text).is_dir():
+        raise KeysError(
+            f"{text or '--to is empty'}: no such folder; give a home, the board's flash, or"
+            " serial:///dev/..."
+        )
+    return Path(text)
 
 
 def new_kid(taken: Iterable[int]) -> int:
@@ -306,6 +334,7 @@ def provision(
     """
     kid = new_kid(ours.kids() | theirs.kids())
     flags = FLAG_TAG16 if tag_size == 16 else 0
+    flags |= FLAG_PACKS if ours.packs and theirs.packs else 0
     root = Secret(os.urandom(ROOT_SIZE))
     sides = []
     reached = False
@@ -340,9 +369,17 @@ def _not_written(side: Destination, changed: bool) -> str:
     return f"{side.own_id.hex()}: keys not written: {side.failure}; {left}"
 
 
-def _challenge(side: Destination, made: RamKeys) -> None:
-    """Have a side prove each record with a nonce of its own."""
-    for row in sorted(made.records):
+def write_side(side: Destination, made: RamKeys, steps: Iterable[Iterable[int]]) -> None:
+    """Write these steps of one side alone, and have it prove them; raises KeysError."""
+    for rows in steps:
+        if side.save({row: made.records.get(row, _EMPTY) for row in rows}) != OK:
+            raise KeysError(_not_written(side, changed=False))
+        _challenge(side, made, rows)
+
+
+def _challenge(side: Destination, made: RamKeys, rows: Iterable[int] = range(ROWS)) -> None:
+    """Have a side prove each of these records with a nonce of its own."""
+    for row in sorted(made.records.keys() & set(rows)):
         nonce = os.urandom(NONCE_SIZE)
         if side.prove(row, nonce) != made.prove(row, nonce):
             raise KeysError(
@@ -364,6 +401,10 @@ def peer_id_of(settings: config.Config, text: str) -> bytes:
     )
 
 
+def _board_of(settings: config.Config, peer_id: bytes) -> str:
+    return next((peer.board for peer in settings.peers if peer.id == peer_id), "")
+
+
 def provision_peer(
     settings: config.Config, name: str, to: str, tag_size: int = 8, again: bool = False
 ) -> int:
@@ -376,7 +417,7 @@ def provision_peer(
             f"{name}: has keys already; `drupelet rotate {name}` renews them from afar, --again"
             " replaces them by cable"
         )
-    theirs = destination(to, peer_id, settings.id, settings.group)
+    theirs = destination(to, peer_id, settings.id, _board_of(settings, peer_id), settings.group)
     with ExitStack() as undo:
         undo.callback(_close, theirs)
         ours = HomeKeys(settings.keys_path, settings.id, peer_id)
@@ -408,9 +449,9 @@ def provision_pair(
     if first == second:
         raise KeysError(f"{names[0]}: cannot be paired with itself")
     with ExitStack() as undo:
-        one = destination(to[0], first, second)
+        one = destination(to[0], first, second, _board_of(settings, first))
         undo.callback(_close, one)
-        other = destination(to[1], second, first)
+        other = destination(to[1], second, first, _board_of(settings, second))
         undo.callback(_close, other)
         if not again:
             _refuse_held(settings, one, other, to[0])

@@ -19,6 +19,7 @@ import serial
 from drupelet.errors import E_STORAGE, OK
 from drupelet.seal_record import RECORD_SIZE
 from drupelet_host.keys import ROWS, ChainState, KeysError
+from drupelet_host.output import printable
 from drupelet_transports.base import TransportError
 from drupelet_transports.serial_host import remedy
 from drupelet_transports.url import parse_url
@@ -31,12 +32,20 @@ _HELLO_EVERY_S = 0.5
 # A flash sector is erased, written and read back within this.
 _ANSWER_S_MAX = 5.0
 _LINE_SIZE_MAX = 512
+# What a person is shown of a text of the board's: longer ones are not those of our firmware.
+_SHOWN_CHARACTERS_MAX = 80
+
+
+def _shown(value: object) -> str:
+    """What the board said, for a message: whoever holds the cable may be no board of ours."""
+    return printable(str(value)[:_SHOWN_CHARACTERS_MAX])
 
 
 class SerialKeys:
     """The board's side; opening it waits for the board to say that it has no keys."""
 
     steps = tuple(range(row, row + 1) for row in range(ROWS))
+    packs = False  # a board reads records
 
     def __init__(self, text: str, own_id: bytes, peer_id: bytes) -> None:
         url = parse_url(text)
@@ -67,7 +76,7 @@ class SerialKeys:
             answer = self._answer("hello", _HELLO_EVERY_S)
             if answer is not None:
                 if answer.get("id") != self.own_id.hex():
-                    said = str(answer.get("id"))[:8]
+                    said = _shown(answer.get("id"))
                     raise KeysError(f"{self._text}: there is {said}, not {self.own_id.hex()}")
                 return
         raise KeysError(
@@ -100,7 +109,7 @@ class SerialKeys:
             if not isinstance(said, dict) or said.get("event") != "keys":
                 continue
             if said.get("step") == "no":
-                raise KeysError(f"{self._text}: the board says: {str(said.get('why'))[:80]}")
+                raise KeysError(f"{self._text}: the board says: {_shown(said.get('why'))}")
             if said.get("step") == step:
                 return said
         return None

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,11 +55,11 @@ class HomeLog:
         self.through = -1  # our newest message when the last push began to look
 
     def own_feed(self, place: str) -> Feed:
-        """Our feed: as announced before a loss, else of our own root; not of one that somebody
-        knows who is trusted no more."""
+        """Our feed: as we announced it, else of our own root; not of one that somebody knows
+        who is trusted no more."""
         roots = FeedRoot(self._member.config)
         roots.renew()
-        held = self._groups.feeds.known().get(self._member.config.id)
+        held = self._groups.feeds.own(self._member.config.id)
         announced = held.root if held is not None and held.group == self._group else b""
         return Feed(roots.current(announced), self._group, (place,), self._access)
 
@@ -111,12 +112,14 @@ class HomeLog:
     def pull(self, place: str) -> dict[str, Any]:
         """Take in what the known feeds have there; how much. Raises StorageError."""
         member = self._member
-        feeds = {**self._groups.feeds.known(), member.config.id: self.own_feed(place)}
+        # Our own as others know it, too: after a loss nothing else opens what we wrote before.
+        feeds = [*self._groups.feeds.known().items(), (member.config.id, self.own_feed(place))]
         pulled: dict[str, int] = {}
-        for device, feed in sorted(feeds.items()):
+        for device, feed in dict.fromkeys(sorted(feeds, key=itemgetter(0))):
             if feed.group == self._group and not is_revoked(member.config.keys_path, device):
                 name = member.config.names().get(device.hex(), device.hex())
-                pulled[name] = self._take(feed, device if device in member.numbers else None)
+                count = self._take(feed, device if device in member.numbers else None)
+                pulled[name] = pulled.get(name, 0) + count
         return {"pulled": sum(pulled.values()), "feeds": pulled, "place": place}
 
     def _take(self, feed: Feed, peer_id: bytes | None) -> int:

@@ -90,7 +90,7 @@ def exchange_over(
                 if frame[5:9] == frames[0][5:9]:
                     found.append(bytes(frame[:size]))
                     wanted = frame[10]
-            if wanted and len(found) >= wanted:
+            if client.trouble or (wanted and len(found) >= wanted):
                 break
             idle()
             time.sleep(_POLL_S)

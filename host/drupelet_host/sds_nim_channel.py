@@ -129,6 +129,7 @@ class NimChannel:
         settings = settings or Settings()
         settings.unit_ms = 1000
         settings.send_sync = False
+        settings.send_bloom = True  # it brings its parameters: every peer reads it
         settings.identity = NimIdentity(participant, murmur)
         bloom = NimFilter(capacity, error_rate, murmur)
         self.channel = Channel(id, participant, keeper, bloom, random_byte, settings, now_ms)

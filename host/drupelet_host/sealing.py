@@ -9,10 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError
-from drupelet.limits import SEAL_OLD_HOST_MAX, SEAL_STEPS_HOST_MAX
+from drupelet.limits import (
+    SEAL_FORGED_PER_SLICE_HOST,
+    SEAL_OLD_HOST_MAX,
+    SEAL_STEPS_HOST_MAX,
+)
 from drupelet.seal import Seal, SealContext
 from drupelet.seal_issue import Issuer
-from drupelet_host import control
+from drupelet_host import clock, control
 from drupelet_host.aead import Aead
 from drupelet_host.config import Config, Peer
 from drupelet_host.keys import (
@@ -29,6 +33,8 @@ from drupelet_host.keys import (
 )
 
 _GEN_SIZE = 4
+# Without a wrong tag for so long, whoever sent them has stopped.
+FORGED_RUN_MS = 60_000
 
 
 class RevokedError(KeysError):
@@ -39,6 +45,38 @@ def _random_byte() -> int:
     return os.urandom(1)[0]
 
 
+class Forged:
+    """Frames with wrong tags that came through one seal: how many, and since when.
+
+    A run of them is over after a minute without any; then the next one begins.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.since_ms = self.last_ms = 0  # wall clock of the run's first look, and of its last
+        self._begun = 0  # what `total` was then
+
+    def look(self, seal: Seal) -> None:
+        """Take the seal's counter in, which has two bytes only, and begin it anew."""
+        count, seal.forged = seal.forged, 0
+        if not count:
+            return
+        now_ms = clock.wall_ms()
+        if now_ms - self.last_ms > FORGED_RUN_MS:
+            self.since_ms, self._begun = now_ms, self.total
+        self.last_ms = now_ms
+        self.total += count
+
+    def told(self) -> dict[str, int]:
+        """For the status."""
+        return {
+            "forged": self.total,
+            "forged_run": self.total - self._begun if self.total else 0,
+            "forged_since_ms": self.since_ms,
+            "forged_last_ms": self.last_ms,
+        }
+
+
 class Sealing:
     """Opens chains under their locks and keeps them; `close` lets go of all."""
 
@@ -46,11 +84,12 @@ class Sealing:
         self._settings = settings
         self._context = SealContext(
             Aead(), _random_byte, store_gen.to_bytes(_GEN_SIZE), SEAL_STEPS_HOST_MAX,
-            SEAL_OLD_HOST_MAX,
+            SEAL_OLD_HOST_MAX, SEAL_FORGED_PER_SLICE_HOST,
         )  # fmt: skip
         self._keys: dict[bytes, HostKeys] = {}
         self._seals: dict[tuple[bytes, int], Seal] = {}
         self._issuers: dict[tuple[bytes, int], Issuer] = {}
+        self._forged: dict[tuple[bytes, int], Forged] = {}
         self.anew = False  # our store is empty: whoever knew another one should hear of it
         self.on_revoked: Callable[[bytes], None] = lambda _: None  # told who is, at once
 
@@ -163,11 +202,13 @@ class Sealing:
                 seal.urgent = True  # told soon, also when there is nothing else to say
 
     def tick(self) -> None:
-        """Once per epoch: forget what peers have been told.
+        """Once per epoch: forget what peers have been told, count what others forged.
 
         A file that cannot be read or written is its peer's alone, and looked at again the next
         time; `drupelet doctor` names it.
         """
+        for key, seal in self._seals.items():
+            self._forged.setdefault(key, Forged()).look(seal)
         for (peer_id, carrier_class), issuer in list(self._issuers.items()):
             with contextlib.suppress(DrupeletError):
                 tell = control.load(self._settings.keys_path, peer_id)
@@ -211,7 +252,7 @@ class Sealing:
     def status(self, peer_id: bytes) -> dict[str, Any]:
         """What may be told of a peer's open seals, by class."""
         return {
-            CLASS_NAMES[carrier_class]: told(seal)
+            CLASS_NAMES[carrier_class]: told(seal, self._forged.get((id, carrier_class), Forged()))
             for (id, carrier_class), seal in self._seals.items()
             if id == peer_id
         }
@@ -231,7 +272,7 @@ class Sealing:
             self.forget(peer_id)
 
 
-def told(seal: Seal) -> dict[str, Any]:
+def told(seal: Seal, forged: Forged) -> dict[str, Any]:
     """A seal's counters: numbers only, never keys."""
     return {
         "generation": seal.generation,
@@ -239,7 +280,7 @@ def told(seal: Seal) -> dict[str, Any]:
         "in_epoch": seal.in_epoch,
         "answered": seal.answered,
         "confirmed": seal.confirmed,
-        "forged": seal.forged,
+        **forged.told(),
         "replayed": seal.replayed,
         "closed_epoch": seal.closed_epoch,
         "unknown": seal.unknown,

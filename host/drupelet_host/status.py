@@ -6,10 +6,12 @@ store had come: one that has come less far later was put back (drupelet_host.res
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drupelet_host import clock
+from drupelet_host.toml_table import shown
 
 if TYPE_CHECKING:
     from drupelet_host.config import Config
@@ -32,10 +34,15 @@ _STATUS_ROWS: dict[str, dict[str, type]] = {
 }
 _PEER_MAY: dict[str, type] = {
     "state": str, "reason": str, "profile": str, "mode": str, "mode_now": str, "recovering": bool,
-    "heard_ms": int, "outstanding": int, "duplicates": int, "round_trip_ms": int,
+    "heard_ms": int, "outstanding": int, "more_outstanding": bool, "undeliverable": int,
+    "pending": int, "duplicates": int, "round_trip_ms": int, "foreign": int,
 }  # fmt: skip
 _STATUS_FEED: dict[str, type] = {"place": str, "reason": str, "pushed": int, "pulled": int}
 _NUMBER_MAX = 1 << 53
+# So many forged frames in a run are no noise of a line, ...
+JAM_MANY = 32
+# ... and without one for so long it is over.
+JAM_QUIET_MS = 60_000
 # A stick carries bsp-1 at once: nobody answers an offer, and its bytes cost nothing.
 STICK_STATUS = {"profile": "bsp-1", "mode": "batch", "mode_now": "batch"}
 
@@ -87,6 +94,32 @@ def _is_status(value: dict[str, Any]) -> bool:
     )
 
 
+def foreign_text(name: str, count: int, group: str) -> str:
+    """What to say of messages that open under a peer's keys and belong to no group of ours."""
+    return (
+        f"{name}: {count} messages of it belong to no group of ours, so they are dropped; `group`"
+        f" (here {shown(group)}), `client` and `family` must be the same at both"
+    )
+
+
+def jams(said: dict[str, Any], names: dict[str, str]) -> list[tuple[str, str, str]]:
+    """The links that somebody floods with forged frames: carrier, peer's name, and one line.
+
+    From `last_status`, or what `drupelet status` shows; names: by device id in hex.
+    """
+    found = []
+    for peer in said.get("peers", []):
+        name = names.get(peer["id"], peer["id"])
+        for kind, seal in peer["seals"].items():
+            run, last_ms = seal.get("forged_run", 0), seal.get("forged_last_ms", 0)
+            if run < JAM_MANY or said.get("said_ms", 0) - last_ms > JAM_QUIET_MS:
+                continue
+            since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seal["forged_since_ms"] / 1000))
+            text = f"{name}, {kind}: somebody jams, {run} forged frames since {since} UTC"
+            found.append((kind, name, text))
+    return found
+
+
 def leave(path: Path, said: dict[str, Any]) -> str:
     """Leave word; one line about what went wrong, "": nothing did."""
     part = path.with_name(path.name + ".tmp")
@@ -118,9 +151,17 @@ def of_member(member: "Member", peers: list[dict[str, Any]]) -> dict[str, Any]:
 
 def of_peer(member: "Member", id: bytes) -> dict[str, Any]:
     """What a member knows of a peer, whatever leads to it."""
+    node = member.node
+    row = node.core.members.peer_slot(member.numbers[id])
+    passed_over = member.undeliverable.count(row)
+    is_coming = member.undeliverable.reads_segments(row)
     return {
         "id": id.hex(),
-        "outstanding": member.node.outstanding(member.numbers[id]),
+        "outstanding": node.outstanding(member.numbers[id]) + (passed_over if is_coming else 0),
+        "more_outstanding": member.has_more_outstanding(member.numbers[id]),
+        "undeliverable": 0 if is_coming else passed_over,
+        "pending": node.pending_count(member.numbers[id]),
+        "foreign": member.foreign(id),
         "seals": member.sealing.status(id),
     }
 

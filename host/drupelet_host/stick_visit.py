@@ -5,7 +5,7 @@ person at the machine. The node's state is committed before anybody reads "safe 
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.amnesty import forget_holds
+from drupelet.bundles import BundleLink
 from drupelet.errors import OK, DrupeletError, StorageError
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.seal import Seal
 from drupelet.seal_issue import Issuer
-from drupelet_host import clock, database, restored
+from drupelet_host import clock, database, restored, status
 from drupelet_host.config import Peer
 from drupelet_host.issuing_visit import IssuingVisit
 from drupelet_host.keys import BUNDLE, KeysError
 from drupelet_host.member import Member
 from drupelet_host.private import BusyError, PrivateError
-from drupelet_transports.stick import Stick
+from drupelet_transports.stick import NAMES_MAX, Stick
 
-# The stick's own folder, in it those of receivers, in them those of senders.
+# The stick's own folder.
 FOLDER = "DRUPELET"
-_FOLDERS_DEEP = 3
-# As many names of a folder as the carrier looks at.
-_NAMES_MAX = 1024
+# So many messages that wait are counted, a second of a host; nobody carries more on one stick.
+WAITING_MAX = 1 << 17
 
 
 class StickError(DrupeletError):
@@ -46,6 +46,7 @@ class Report:
     bundles_written: int = 0
     frames_written: int = 0
     messages: int = 0
+    waiting: int = 0  # messages for which the stick has no room
     peers: list[str] = field(default_factory=list)
     heard: list[str] = field(default_factory=list)  # of whom something new was read
     problems: list[str] = field(default_factory=list)
@@ -118,10 +119,7 @@ def visit(
     frame, buf = bytearray(FRAME_SIZE_MAX), bytearray(FRAME_SIZE_MAX)
     carrier = IssuingVisit(stick, seals, frame, clock.now_ms, member.drain_box, buf)
     for peer_id in chosen:
-        read = carrier.bundles_in
-        carrier.take_in(member.stick_link(peer_id), peer_id)
-        if carrier.bundles_in > read:
-            report.heard.append(member.names[member.numbers[peer_id]])
+        _take_in(member, carrier, peer_id, report)
         take_events()
         _show_again(member, peer_id, seals[peer_id])
     report.problems += [_clone(member.names[member.numbers[id]]) for id in member.clones()]
@@ -140,21 +138,39 @@ def visit(
     return report
 
 
+def _take_in(member: Member, carrier: IssuingVisit, peer_id: bytes, report: Report) -> None:
+    """Read what a peer left for us."""
+    name = member.names[member.numbers[peer_id]]
+    read, unknown = carrier.bundles_in, member.node.core.unknown
+    carrier.take_in(member.stick_link(peer_id), peer_id)
+    if foreign := member.node.core.unknown - unknown:
+        member.count_foreign(peer_id, foreign)
+        report.problems.append(status.foreign_text(name, foreign, member.config.group))
+    if carrier.bundles_in > read:
+        report.heard.append(name)
+
+
 def _link(path: Path) -> Path | None:
     """A link among the folders for bundles: through it files elsewhere would be made and removed.
 
     FAT has none; a stick with another file system is whatever somebody made of it.
     """
-    folders = [path / FOLDER]
-    for _ in range(_FOLDERS_DEEP):
-        inner: list[Path] = []
-        for folder in folders:
-            if os.path.islink(folder):  # on an ill medium `Path.is_symlink` raises
-                return folder
-            with suppress(OSError):  # what is not there, or is a file, leads nowhere
-                inner += islice(folder.iterdir(), _NAMES_MAX)
-        folders = inner
+    folder = path / FOLDER
+    if os.path.islink(folder):  # on an ill medium `Path.is_symlink` raises
+        return folder
+    for receiver in _folders(folder):
+        if receiver.is_symlink():
+            return Path(receiver.path)
+        for sender in _folders(receiver.path):
+            if sender.is_symlink():
+                return Path(sender.path)
     return None
+
+
+def _folders(path: str | Path) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder, one at a time, as many as the carrier looks at."""
+    with suppress(OSError), os.scandir(path) as names:  # what is not there leads nowhere
+        yield from islice(names, NAMES_MAX)
 
 
 def _seals(member: Member, peer_ids: list[bytes], report: Report) -> dict[bytes, Seal]:
@@ -188,7 +204,7 @@ def _unread(carrier: IssuingVisit, stick: Stick) -> list[str]:
     )  # fmt: skip
     told = [f"{count} files {what}" for count, what in found if count > 0]
     if stick.crowded:
-        told.append(f"a folder holds more than {_NAMES_MAX} names: not all were looked at")
+        told.append("a folder holds more names than were looked at; take out what is not ours")
     return told
 
 
@@ -220,6 +236,17 @@ def _show_again(member: Member, peer_id: bytes, seal: Seal) -> None:
         seal.settle()
 
 
+def _waiting(link: BundleLink) -> int:
+    """How many messages the link's peer lacks that are on no stick; no more than WAITING_MAX."""
+    slots = link.core.slots
+    count = sum(link.message_due(slot) for slot in range(slots.count))
+    handle = link.core.store.next(link.logged or link.core.window.cursors[link.peer])
+    while handle and count < WAITING_MAX:
+        count += link.wants_logged(handle)
+        handle = link.core.store.next(handle)
+    return count
+
+
 def _hand_out(
     member: Member, carrier: IssuingVisit, peer_id: bytes, seal: Seal, report: Report
 ) -> None:
@@ -229,8 +256,24 @@ def _hand_out(
         carrier.issuers[peer_id] = Notice(issuer)
     elif issuer is not None:
         carrier.issuers[peer_id] = issuer
-    if carrier.hand_out(member.stick_link(peer_id), peer_id) < 0:
-        name = member.names[member.numbers[peer_id]]
-        report.problems.append(f"nothing written for {name}: the stick is full, read-only or gone")
-    elif isinstance(carrier.issuers.get(peer_id), Notice):
+    link = member.stick_link(peer_id)
+    name = member.names[member.numbers[peer_id]]
+    before = carrier.bundles_out
+    code = carrier.hand_out(link, peer_id)
+    waiting = _waiting(link) if code < 0 or carrier.short else 0
+    report.waiting += waiting
+    if code < 0:
+        nothing = "nothing" if carrier.bundles_out == before else "not all was"
+        report.problems.append(
+            f"{nothing} written for {name}, {waiting} messages wait: the stick is full,"
+            " read-only or gone"
+        )
+    elif waiting:
+        report.problems.append(
+            f"{waiting} messages for {name} wait: the stick has no more room; bring it back when"
+            f" {name} has read it, or make room on it"
+        )
+    if code < 0:
+        return
+    if isinstance(carrier.issuers.get(peer_id), Notice):
         restored.put(member.store, restored.LOST + peer_id.hex(), seal.out_epoch + 1)

@@ -105,15 +105,9 @@ class SqliteStore(SqliteRoom):
         """
         self.close()
         connection = database.connect(self.path)
-        try:
+        with database.closed_on_failure(self.path, connection):
             database.check(connection, self.path)
             self._recover(connection)
-        except sqlite3.Error as error:
-            connection.close()
-            raise StorageError(database.explain(self.path, error)) from error
-        except StorageError:
-            connection.close()
-            raise
         self._connection = connection
         self.failure = ""
         return 0

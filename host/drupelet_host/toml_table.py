@@ -1,5 +1,6 @@
 """A TOML table taken apart, with one line for what is wrong in it: file, key and remedy."""
 
+import difflib
 import re
 from pathlib import Path
 
@@ -26,6 +27,11 @@ class ConfigError(DrupeletError):
     """The configuration is missing or wrong; the text names the file, the key and the remedy."""
 
 
+def is_name(text: str) -> bool:
+    """Whether a text is a name that needs no quotes anywhere, a file's name included."""
+    return bool(_NAME.fullmatch(text))
+
+
 def device_id(text: str) -> bytes:
     """The 4 bytes of a device id that somebody wrote; raises ValueError with the remedy."""
     if not _ID.fullmatch(text.lower()):
@@ -42,15 +48,24 @@ class Table:
         self.path = path
         self.where = where
         self.values = dict(values)
+        self._asked: set[str] = set()
 
     def wrong(self, key: str, remedy: str) -> ConfigError:
         """What to raise about a key."""
         return ConfigError(f"{self.path}: {self.where}{key}: {remedy}")
 
+    def take(self, key: str, default: object = None) -> object:
+        """The value of a key as it is written, or the default; nobody else gets it."""
+        self._asked.add(key)
+        return self.values.pop(key, default)
+
     def text(self, key: str, default: str | None = None) -> str:
         """A text; without a default it must be there. Raises ConfigError, as all do."""
-        value = self.values.pop(key, default)
+        value = self.take(key, default)
         if value is None:
+            misspelt = difflib.get_close_matches(key, self.values, 1)
+            if misspelt:
+                raise self.wrong(misspelt[0], f"unknown key; did you mean {key!r}?")
             raise self.wrong(key, "missing; add it")
         if not isinstance(value, str):
             raise self.wrong(key, f"must be a text in quotes, not {shown(value)}")
@@ -64,7 +79,7 @@ class Table:
     def name(self, key: str) -> str:
         """A name that needs no quotes anywhere."""
         value = self.text(key)
-        if not _NAME.fullmatch(value):
+        if not is_name(value):
             raise self.wrong(
                 key,
                 f"use 1 to {NAME_SIZE_MAX} letters, digits, '.', '-' or '_', not {shown(value)}",
@@ -80,7 +95,7 @@ class Table:
 
     def number(self, key: str, default: int, low: int, high: int) -> int:
         """A whole number within bounds."""
-        value = self.values.pop(key, default)
+        value = self.take(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise self.wrong(
                 key, f"must be a whole number from {low} to {high}, not {shown(value)}"
@@ -89,17 +104,27 @@ class Table:
 
     def switch(self, key: str, default: bool) -> bool:
         """true or false."""
-        value = self.values.pop(key, default)
+        value = self.take(key, default)
         if not isinstance(value, bool):
             raise self.wrong(key, f"must be true or false, not {shown(value)}")
         return value
 
     def names(self, key: str) -> tuple[str, ...]:
         """Texts in brackets; none if it is not there."""
-        value = self.values.pop(key, [])
+        value = self.take(key, [])
         if not isinstance(value, list) or not all(isinstance(row, str) for row in value):
             raise self.wrong(key, 'must be names in brackets, as in ["a", "b"]')
         return tuple(value)
+
+    def rows(self, key: str, rows_max: int, where: str = "") -> "list[Table]":
+        """The tables that begin with [[key]]; messages call each `where` and its number."""
+        values = self.take(key, [])
+        if not isinstance(values, list) or not all(isinstance(row, dict) for row in values):
+            raise self.wrong(key, f"must be tables that begin with [[{key}]]")
+        if len(values) > rows_max:
+            raise self.wrong(key, f"at most {rows_max}, here are {len(values)}")
+        where = where or key
+        return [Table(self.path, f"{where} {count}: ", row) for count, row in enumerate(values, 1)]
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
         """One of some; the first is the default."""
@@ -111,4 +136,15 @@ class Table:
     def end(self) -> None:
         """Raise ConfigError for a key that nobody asked for."""
         for key in self.values:
-            raise self.wrong(key, "unknown key; see docs/cli.md for those there are")
+            meant = difflib.get_close_matches(key, sorted(self._asked), 1)
+            known = "see docs/cli.md for those there are"
+            remedy = f"did you mean {meant[0]!r}?" if meant else known
+            raise self.wrong(key, f"unknown key; {remedy}")
+
+
+def quoted(text: str) -> str:
+    """A text as TOML's basic string."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    )

@@ -13,7 +13,7 @@ from drupelet.channel_seal import OVERHEAD, SenderKeys
 from drupelet.errors import E_STORAGE, OK, StorageError
 from drupelet.handover import TOPIC_SIZE, Handover
 from drupelet.limits import FRAME_SIZE_MAX, HANDOVER_MS
-from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1
+from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_UDP, PROFILE_BSP_1
 from drupelet.topic import Topic
 from drupelet_host import clock
 from drupelet_host.aead import Aead
@@ -25,6 +25,7 @@ from drupelet_host.remote_log import group_id_of
 from drupelet_host.sender_file import ROWS, SenderFile
 from drupelet_transports.base import Transport
 from drupelet_transports.sealed_topic import SealedTopic
+from drupelet_transports.url import parse_url
 
 FRAME_SIZE = FRAME_SIZE_MAX - OVERHEAD
 # In front of the group's id and the name, so that no topic is a channel.
@@ -235,9 +236,10 @@ class Topics:
 
     def _topic(self, shared: Shared, keys: SharedKeys) -> Topic:
         member = self._member
+        carrier = CARRIER_UDP if parse_url(shared.url).scheme == "udp" else CARRIER_MQTT
         links = [
             member.node.link(
-                member.numbers[id], PROFILE_BSP_1, CARRIER_MQTT, shared.period_ms, BATCH,
+                member.numbers[id], PROFILE_BSP_1, carrier, shared.period_ms, BATCH,
                 clock.now_ms(),
             )
             for id in keys.listeners

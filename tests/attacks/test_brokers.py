@@ -53,7 +53,9 @@ class Host:
 class Broker(HostileBroker):
     """Lets the client move on while it waits for it."""
 
-    def serve_with(self, step: Callable[[], None]) -> None:
+    def serve_with(
+        self, step: Callable[[], None], connack: bytes = CONNACK, suback: bytes = SUBACK
+    ) -> None:
         self.hang_up()
         self._listener.settimeout(0.01)
         end = time.monotonic() + LATE_S
@@ -65,8 +67,8 @@ class Broker(HostileBroker):
             except TimeoutError:
                 continue
         self._sock.settimeout(LATE_S)
-        self._after(step, 0x10, CONNACK)
-        self._after(step, 0x82, SUBACK)
+        self._after(step, 0x10, connack)
+        self._after(step, 0x82, suback)
 
     def _after(self, step: Callable[[], None], kind: int, answer: bytes) -> None:
         """Answer the client's next packet, which is of this kind."""
@@ -187,3 +189,17 @@ def test_who_is_thrown_out_at_once_comes_back_ever_later() -> None:
             now += waits[-1]
         assert waits == sorted(waits) and waits[-1] >= 16 * waits[0]
         client.close()
+
+
+def test_a_broker_that_lets_nobody_read_is_told_of_at_once() -> None:
+    with Broker() as broker:
+        host = Host(broker)
+        broker.serve_with(host.step, suback=packet(0x90, b"\0\1\x80"))
+        host.until(lambda: host.client.trouble)
+        assert host.client.trouble.startswith("not authorised to read t/#")
+        broker.serve_with(host.step)
+        host.until(lambda: host.client.up)
+        assert not host.client.trouble
+        broker.hang_up()
+        host.until(lambda: not host.client.up)
+        assert "broke" in host.client.trouble

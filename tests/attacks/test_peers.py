@@ -19,6 +19,7 @@ from devices import (
     record,
 )
 from drupelet.errors import E_PEER, OK
+from drupelet.limits import PENDING_PER_PEER_MAX
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.node import (
     BATCH,
@@ -221,10 +222,10 @@ def low_stack() -> Iterator[None]:
 
 
 def host_node(
-    pool: int, family: int = FAMILY_BSP, store: RamStore | None = None
+    pool: int, family: int = FAMILY_BSP, store: RamStore | None = None, peers_max: int = 1
 ) -> tuple[Node, RamStore, int, Link]:
     store = store or RamStore()
-    node = Node(store, lambda: 0, 1, 1, pool, pool)
+    node = Node(store, lambda: 0, peers_max, 1, pool, pool)
     group = node.join_id(b"g" * 32, family)
     peer = node.add_peer(b"peer")
     node.share(group, peer, SHARED)
@@ -251,6 +252,27 @@ def test_a_chain_of_ten_thousand_on_a_host() -> None:
         buffer = bytearray(frame)
         assert link.receive(buffer, len(frame), number) == OK
     assert node.delivered == CHAIN == len(store.order) and node.pending_count() == 0
+
+
+def test_a_flood_of_orphans_from_one_peer_leaves_room_for_another() -> None:
+    """Nobody ever sends their parents. What is refused is not acknowledged, so nothing is lost."""
+    node, _, group, flooded = host_node(4 * PENDING_PER_PEER_MAX, peers_max=2)
+    other = node.add_peer(b"also")
+    node.share(group, other, SHARED)
+    link = node.link(other, PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH)
+    wire, rng = Bsp(), random.Random(1)
+
+    def hear(link: Link, number: int, body: bytes) -> None:
+        frame = bytearray(b"\x40" + wire.write(Payload(messages=[(number, body)]), b"g" * 32))
+        link.receive(frame, len(frame), 0)
+
+    for number in range(PENDING_PER_PEER_MAX + 100):
+        hear(flooded, number, bytes([2]) + rng.randbytes(64))
+    assert node.pending_count() == PENDING_PER_PEER_MAX and node.refused == 100
+    hear(link, 2, b"\1" + wire.id_of(b"g" * 32, 1, b"\0root") + b"child")
+    assert node.pending_count(other) == 1 and node.delivered == 0
+    hear(link, 1, b"\0root")
+    assert node.delivered == 2 and node.pending_count(other) == 0
 
 
 @pytest.mark.usefixtures("low_stack")

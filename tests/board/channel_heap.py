@@ -40,6 +40,7 @@ clock = Clock()
 def make(name, repair):
     settings = Settings()
     settings.repair = repair
+    settings.send_bloom = True
     channel = Channel(
         b"heap", name, RamKeeper(128, 512), Bloom(100, 10, 7), lambda: 7, settings, 0
     )

@@ -23,6 +23,8 @@ from drupelet_host.broker import Broker
 from drupelet_host.config import Config, Peer
 from drupelet_host.log_view import LogView
 from drupelet_host.status import last_status
+from drupelet_tools.telemetry import job
+from drupelet_tools.telemetry.lake import open_lake
 
 COMMAND = [sys.executable, "-m", "drupelet_host"]
 # Two cores that others use too; nothing here waits for a time to pass, only for facts.
@@ -51,6 +53,19 @@ def placed(words: tuple[str, ...], home: Path) -> list[str]:
     """The words with --home behind the verb, which has two words in a group of commands."""
     verb = 2 if words[0] in ("peer", "group", "channel") else 1
     return [*words[:verb], "--home", str(home), *words[verb:]]
+
+
+def messages_sent(boxes: Path, device: bytes) -> dict[str, int]:
+    """Message records that black boxes in a folder say a device has sent, by carrier."""
+    lake = boxes.with_name(f"{boxes.name}-lake")
+    job.ingest([boxes], lake, {}, None)
+    rows = open_lake(lake).read("traffic").to_pylist()
+    return {
+        row["carrier"]: row["value"]
+        for row in rows
+        if (row["device"], row["direction"], row["kind"], row["unit"])
+        == (device.hex(), "sent", "message", "records")
+    }
 
 
 class Home:
@@ -201,6 +216,10 @@ class Cable:
 
     def url(self, end: int, plain: bool = True) -> str:
         return f"serial://{self.devices[end]}?baud=115200" + ("&plain=1" if plain else "")
+
+    def slave(self, end: int) -> int:
+        """The descriptor of one device, for its settings."""
+        return self._slaves[end]
 
     def _relay(self) -> None:
         poll = select.poll()

@@ -15,6 +15,7 @@ from drupelet_host.channels import AgentChannel, history
 from drupelet_host.config import Shared
 from drupelet_host.store_node import StoreNode
 from helpers_channel import CHANNEL, START_MS, wire
+from opened import opened
 from ram_store import RamStore
 
 SHARED = Shared(CHANNEL.decode(), "mqtt://localhost/t")
@@ -45,7 +46,7 @@ def test_a_message_that_a_full_disk_took_back_is_never_told(tmp_path: Path) -> N
     """SQLite rolls the whole transaction back, and a later commit has nothing to do."""
     path = tmp_path / "channels.db"
     told: list[dict[str, Any]] = []
-    database = ChannelDatabase(path)
+    database = opened(ChannelDatabase(path))
     spoken = channel(database, told)
     fill_disk(database)
     codes = []
@@ -60,7 +61,7 @@ def test_a_message_that_a_full_disk_took_back_is_never_told(tmp_path: Path) -> N
     assert told == []
     database.close()
     # The next start knows what the file knows; what is sent again is told once.
-    spoken = channel(ChannelDatabase(path), told)
+    spoken = channel(opened(ChannelDatabase(path)), told)
     assert history(path, "0") == []
     for _ in range(2):
         frame = wire(b"m0", content=b"x" * 300)
@@ -76,9 +77,9 @@ def test_a_commit_that_failed_is_not_tried_again(tmp_path: Path) -> None:
             self.rollback()
             raise sqlite3.OperationalError("database or disk is full")
 
-    database = ChannelDatabase(tmp_path / "channels.db")
+    database = opened(ChannelDatabase(tmp_path / "channels.db"))
     database.connection.close()
-    database.connection = sqlite3.connect(tmp_path / "channels.db", factory=Full)
+    database.connection = opened(sqlite3.connect(tmp_path / "channels.db", factory=Full))
     keeper = SqliteKeeper(database, CHANNEL)
     frame = wire(b"m")
     keeper.work[: len(frame)] = frame
@@ -89,7 +90,7 @@ def test_a_commit_that_failed_is_not_tried_again(tmp_path: Path) -> None:
 
 def test_a_hint_that_finds_no_room_ends_it_too(tmp_path: Path) -> None:
     """It is in the transaction of the messages, and takes them along."""
-    database = ChannelDatabase(tmp_path / "channels.db")
+    database = opened(ChannelDatabase(tmp_path / "channels.db"))
     node = StoreNode(database)
     fill_disk(database)
 
@@ -113,7 +114,7 @@ def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path, content: bytes)
 def test_a_damaged_page_is_named_with_the_remedy(tmp_path: Path) -> None:
     """The file opens, and its messages cannot be read."""
     path = tmp_path / "channels.db"
-    database = ChannelDatabase(path)
+    database = opened(ChannelDatabase(path))
     spoken = channel(database, [])
     for number in range(40):
         frame = wire(b"m%d" % number, content=b"x" * 300)
@@ -123,9 +124,9 @@ def test_a_damaged_page_is_named_with_the_remedy(tmp_path: Path) -> None:
     ).fetchone()
     database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     database.close()
-    [size] = sqlite3.connect(path).execute("PRAGMA page_size").fetchone()
+    [size] = opened(sqlite3.connect(path)).execute("PRAGMA page_size").fetchone()
     whole = bytearray(path.read_bytes())
     whole[(root - 1) * size : root * size] = b"\xff" * size
     path.write_bytes(whole)
     with pytest.raises(StorageError, match=r"channels\.db: it is damaged; move it away"):
-        channel(ChannelDatabase(path), [])
+        channel(opened(ChannelDatabase(path)), [])

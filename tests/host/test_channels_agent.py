@@ -22,6 +22,7 @@ from drupelet_host.commands import ask_agent
 from drupelet_host.config import CHANNEL_PERIOD_MS_MAX, ConfigError, Peer, Shared
 from helpers_channel import CHANNEL, START_MS, wire
 from host.conftest import Home, share_keys, wait_for
+from opened import opened
 from ram_store import RamStore
 
 NAMES = "abc"
@@ -160,10 +161,26 @@ def test_a_period_whose_waits_would_be_too_long_is_refused(make_home: Callable[.
         with_channel(home, CHANNEL_PERIOD_MS_MAX + 1)
 
 
+def test_a_channel_sends_no_filter_unless_its_members_agree_on_one(
+    make_home: Callable[..., Home],
+) -> None:
+    home = make_home("a", IDS["a"])
+    [plain] = with_channel(home, 30_000).channels
+    assert not settings_of(plain, 2).send_bloom
+    path = home.path / "drupelet.toml"
+    text = path.read_text()
+    path.write_text(text + 'bloom = "small"\n')
+    [agreed] = config.load(home.path).channels
+    assert settings_of(agreed, 2).send_bloom
+    path.write_text(text + 'bloom = "huge"\n')
+    with pytest.raises(ConfigError, match="bloom: must be one of omit, small, not 'huge'"):
+        config.load(home.path)
+
+
 @pytest.mark.parametrize("period_ms", [20, 209_716, CHANNEL_PERIOD_MS_MAX])
 def test_repair_reckons_with_every_period(tmp_path: Path, period_ms: int) -> None:
     settings = settings_of(Shared("0", "udp://239.1.1.1:9999", (), period_ms), 300)
-    keeper = SqliteKeeper(ChannelDatabase(tmp_path / "c.db"), CHANNEL)
+    keeper = SqliteKeeper(opened(ChannelDatabase(tmp_path / "c.db")), CHANNEL)
     channel = open_channel(CHANNEL, b"ann", keeper, lambda: 7, settings)
     channel.publish(b"x", 0, 1, 0)
     for frame in (
@@ -215,7 +232,7 @@ def test_after_a_quiet_week_a_channel_knows_what_time_it_is(
     member = cast(Any, SimpleNamespace(node=Node(RamStore(), lambda: 0), config=settings))
     shared = Shared(CHANNEL.decode(), "mqtt://localhost/t")
     told: list[dict[str, Any]] = []
-    spoken = AgentChannel(member, ChannelDatabase(tmp_path / "c.db"), shared, told.append)
+    spoken = AgentChannel(member, opened(ChannelDatabase(tmp_path / "c.db")), shared, told.append)
     for days in (0, 8, 20, 50):
         passed_ms = days * 86_400_000
         frame = wire(b"%d" % days, lamport=clock.wall_ms())

@@ -5,13 +5,18 @@ import json
 import resource
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import drupelet
-from drupelet_host import config
+from drupelet_host import config, database, mailbox, output
+from drupelet_host.agent import visit_alone
+from drupelet_host.cli import app
+from drupelet_host.commands import table
 from drupelet_host.config import Peer
 from drupelet_host.log_view import author_of
 from host.conftest import COMMAND, Home, share_keys, wait_for
@@ -84,6 +89,51 @@ def test_a_reading_below_zero_is_no_option(make_home: MakeHome, tmp_path: Path) 
         assert home.run("put", *words).returncode == 2
 
 
+def test_a_dash_is_standard_input(make_home: MakeHome) -> None:
+    home = make_home("a", A)
+    done = run("put", "--home", str(home.path), "-", input="frost\n-2.5 C")
+    assert done.returncode == 0 and done.stdout.startswith("12 bytes accepted")
+    with contextlib.closing(database.connect(home.path / "store.db")) as connection:
+        assert [letter.payload for letter in mailbox.letters(connection, 9)] == [b"frost\n-2.5 C"]
+    assert_refused(run("put", "--home", str(home.path), "-", input=""), "an empty message")
+
+
+def test_a_clock_before_1970_spoils_only_the_timestamp(
+    make_home: MakeHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    homes = [make_home("a", A, Peer("b", B, "stick:")), make_home("b", 0xB0000002)]
+    share_keys(*homes)
+    monkeypatch.setattr(time, "time_ns", lambda: -86_400_000_000_000)
+    stick = tmp_path / "stick"
+    stick.mkdir()
+    for words in (["put", "--home", str(homes[0].path), "cold"],
+                  ["stick", str(stick), "--home", str(homes[0].path)]):  # fmt: skip
+        done = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    [entry] = homes[0].log()
+    assert entry["time"] == "1970-01-01T00:00:00.000Z" and entry["text"] == "cold"
+
+
+def test_the_log_shows_whom_a_message_came_from(make_home: MakeHome, tmp_path: Path) -> None:
+    """A body may claim any author, even the reader herself."""
+    alice = make_home("alice", A, Peer("bob", B, "stick:"))
+    bob = make_home("bob", int.from_bytes(B), Peer("alice", A.to_bytes(4), "stick:"))
+    share_keys(alice, bob)
+    stick = tmp_path / "stick"
+    stick.mkdir()
+    alice.put('{"board":"alice","n":1}')
+    for author in ("alice", "bob"):
+        bob.put(json.dumps({"board": author}))
+    for home in (bob, alice):
+        visit_alone(config.load(home.path), stick)
+    assert [(entry["author"], entry["via"]) for entry in alice.log()] == [
+        ("alice", "alice"), ("alice", "bob"), ("bob", "bob"),
+    ]  # fmt: skip
+    shown = alice.run("log").stdout.splitlines()[1:]
+    assert "  alice  " in shown[0] and "  bob  " in shown[2]
+    assert "  alice via bob  " in shown[1]
+
+
 def test_firmware_is_not_built_into_a_folder_without_a_name(tmp_path: Path) -> None:
     for more in ([""], [str(tmp_path / "x"), "--config", ""]):
         done = run("flash", "build", "--arch", "x86", *more)
@@ -154,7 +204,7 @@ def test_a_broker_that_is_not_there(make_home: MakeHome) -> None:
     done = home.run("agent")
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert "not connected" in done.stderr
+    assert "nobody listens there" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -329,6 +379,8 @@ def test_docs_are_what_the_program_says() -> None:
     [
         (b'{"board":"A","n":1}', "A"),
         (b'{"board":5}', ""),
+        (b'{"board":"%s"}' % (b"A" * 32), "A" * 32),
+        (b'{"board":"%s"}' % (b"A" * 33), ""),
         (b'{"board":"\\ud800"}', ""),
         (b'{"n":1}', ""),
         (b"{" * 5000, ""),
@@ -340,3 +392,29 @@ def test_docs_are_what_the_program_says() -> None:
 )
 def test_who_wrote_a_reading(payload: bytes, author: str) -> None:
     assert author_of(payload) == author
+
+
+def test_init_makes_no_home_that_others_can_read(tmp_path: Path) -> None:
+    open_folder = tmp_path / "open"
+    open_folder.mkdir(mode=0o755)
+    words = ("init", "--home", str(open_folder), "--name", "a", "--group", "g")
+    assert_refused(run(*words), f"{open_folder}: others can get at it (mode 0755); run chmod 700")
+    assert list(open_folder.iterdir()) == []
+    open_folder.chmod(0o700)
+    assert run(*words).returncode == 0
+    deep = tmp_path / "new" / "h"
+    assert run("init", "--home", str(deep), "--name", "a", "--group", "g").returncode == 0
+    assert deep.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_line_for_people_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "\x1b[2Jé\x9b\udc9b\u202e\n"
+    output.line(hostile)
+    output.complain(hostile)
+    output.Output(False).event("delivered", hostile)
+    table((hostile,), [(hostile,)])
+    captured = capsys.readouterr()
+    lines = (captured.out + captured.err).splitlines()
+    assert len(lines) == 5
+    assert all(line.isprintable() for line in lines), lines
+    assert "\\x1b[2Jé\\x9b\\x9b\\u202e" in lines[0]

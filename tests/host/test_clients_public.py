@@ -7,8 +7,14 @@ import pytest
 from drupelet.amnesty import forget_holds
 from drupelet.errors import CapacityError, PeerError
 from drupelet.flashread import STATE_DELETED
+from drupelet_host import clock
 from drupelet_host.cas import FolderStore
 from drupelet_host.clients.carriers import CarrierGroup, Carriers, decode_carriers, new_peers
+from drupelet_host.clients.notices import (
+    AHEAD_MS_MAX,
+    STRANGERS_PER_SENDER_MAX,
+    TIMESTAMP_MS_MAX,
+)
 from drupelet_host.clients.public import RandomSharing, join_topic, topic_descriptor
 from drupelet_host.config import Config, Peer
 from drupelet_host.feeds import Feed, Feeds, decode_feed
@@ -23,6 +29,24 @@ STAMP = (1_700_000_000_000).to_bytes(8)
 def publish(world: World, name: str, group: int, text: bytes) -> None:
     body = b"\x00" + text
     assert world.nodes[name].publish(group, body, len(body), STAMP, world.now_ms) > 0
+
+
+def carrier_groups(world: World) -> tuple[dict[str, CarrierGroup], dict[str, dict[int, bytes]]]:
+    """The group of carriers at each node of a world that starts, and the rosters."""
+    rosters = {name: world.roster(name) for name in world.nodes}
+    groups = {
+        name: CarrierGroup(node, b"orchard", rosters[name]) for name, node in world.nodes.items()
+    }
+    world.start({name: made.group for name, made in groups.items()})
+    return groups, rosters
+
+
+def claim(world: World, group: CarrierGroup, by: str, device: bytes, ms: int) -> Carriers:
+    """Have node `by` say how any device is reached, as if that had been said at a time."""
+    carriers = Carriers(device.hex(), (f"mqtt://{by}/x",))
+    body = b"\x00" + device + carriers.encode()
+    assert world.nodes[by].publish(group.group, body, len(body), ms.to_bytes(8), world.now_ms) > 0
+    return carriers
 
 
 def talk(names: str, share_with: int, epochs: int) -> World:
@@ -70,7 +94,9 @@ def test_the_same_topic_is_the_same_group() -> None:
 
 def test_members_learn_of_feeds_and_a_wiped_one_finds_its_own(tmp_path: Path) -> None:
     world = World("ab")
-    feeds = {name: Feeds(node, b"orchard") for name, node in world.nodes.items()}
+    feeds = {
+        name: Feeds(node, b"orchard", world.roster(name)) for name, node in world.nodes.items()
+    }
     world.start({name: made.group for name, made in feeds.items()})
     ann = Device()
     for number in range(20):
@@ -84,7 +110,7 @@ def test_members_learn_of_feeds_and_a_wiped_one_finds_its_own(tmp_path: Path) ->
     # a is wiped; b tells it where its log is, and what opens it.
     again = World("ab")
     again.nodes["b"] = world.nodes["b"]
-    lost = Feeds(again.nodes["a"], b"orchard")
+    lost = Feeds(again.nodes["a"], b"orchard", again.roster("a"))
     again.start({"a": lost.group})
     again.nodes["b"].share(feeds["b"].group, again.peers["b", "a"], 0)
     again.nodes["b"].share(feeds["b"].group, again.peers["b", "a"], 2)
@@ -99,8 +125,7 @@ def test_members_learn_of_feeds_and_a_wiped_one_finds_its_own(tmp_path: Path) ->
 
 def test_only_the_newest_notice_of_a_device_is_kept() -> None:
     world = World("ab")
-    groups = {name: CarrierGroup(node, b"orchard") for name, node in world.nodes.items()}
-    world.start({name: made.group for name, made in groups.items()})
+    groups, _ = carrier_groups(world)
     for number in range(20):
         stamp = (1000 + number).to_bytes(8)
         said = Carriers("a", (f"mqtt://host{number}/x",))
@@ -117,20 +142,81 @@ def test_only_the_newest_notice_of_a_device_is_kept() -> None:
     assert kept == 1
 
 
-@pytest.mark.parametrize("ahead_ms", [0, 365 * 86_400_000, (1 << 63) - 1 - 1_700_000_000_000])
+@pytest.mark.parametrize("ahead_ms", [0, 365 * 86_400_000])
 def test_a_clock_that_was_ahead_does_not_have_the_last_word(ahead_ms: int) -> None:
     """Each epoch said the new one again, for it was deleted as the older one."""
     world = World("ab")
-    groups = {name: CarrierGroup(node, b"orchard") for name, node in world.nodes.items()}
-    world.start({name: made.group for name, made in groups.items()})
+    groups, _ = carrier_groups(world)
     ahead = (int.from_bytes(STAMP) + ahead_ms).to_bytes(8)
     groups["a"].announce(world.id("a"), Carriers("a", ("mqtt://old/x",)), ahead, 0)
     for _ in range(5):
         groups["a"].announce(world.id("a"), Carriers("a", ("mqtt://new/x",)), STAMP, 0)
     assert world.nodes["a"].delivered <= 2
     world.run(4)
-    last = "old" if ahead[0] == 0x7F else "new"
-    assert groups["b"].known() == {world.id("a"): Carriers("a", (f"mqtt://{last}/x",))}
+    assert groups["b"].known() == {world.id("a"): Carriers("a", ("mqtt://new/x",))}
+
+
+@pytest.mark.parametrize("wall_ms", [0, clock.SET_MS + 86_400_000], ids=["clock not set", "set"])
+def test_a_time_that_no_clock_shows_is_nobodys_last_word(
+    monkeypatch: pytest.MonkeyPatch, wall_ms: int
+) -> None:
+    monkeypatch.setattr(clock, "wall_ms", lambda: wall_ms)
+    world = World("abc")
+    groups, _ = carrier_groups(world)
+    for ms in ((1 << 63) - 1, TIMESTAMP_MS_MAX + 1):
+        claim(world, groups["b"], "b", world.id("a"), ms)
+    last_ms = wall_ms + AHEAD_MS_MAX if wall_ms else TIMESTAMP_MS_MAX
+    claim(world, groups["b"], "b", world.id("a"), last_ms - 1)
+    world.run(4)
+    stamp = wall_ms.to_bytes(8)
+    own = Carriers("a", ("mqtt://own/x",))
+    groups["a"].announce(world.id("a"), own, stamp, world.now_ms)
+    world.run(4)
+    assert [groups[name].known() for name in "abc"] == 3 * [{world.id("a"): own}]
+    # One more lie has the very last time: who is lied about is told that it cannot be heard.
+    claim(world, groups["b"], "b", world.id("a"), last_ms)
+    world.run(4)
+    for _ in range(2):
+        with pytest.raises(CapacityError, match="61616161: no notice can be newer"):
+            groups["a"].announce(world.id("a"), Carriers("a", ("mqtt://x/x",)), stamp, 0)
+    assert groups["a"].notices.own(world.id("a")) == own.encode()
+
+
+def test_who_says_something_of_invented_devices_shuts_nobody_out() -> None:
+    world = World("abc")
+    groups, rosters = carrier_groups(world)
+    invented = [number.to_bytes(4) for number in range(1, 301)]
+    for device in invented:
+        claim(world, groups["b"], "b", device, int.from_bytes(STAMP))
+    world.run(30)
+    assert len(groups["a"].known()) == STRANGERS_PER_SENDER_MAX
+    said = {}
+    for name in "abc":
+        said[world.id(name)] = Carriers(name, (f"mqtt://{name}/x",))
+        groups[name].announce(world.id(name), said[world.id(name)], STAMP, world.now_ms)
+    # A member of another member is heard of all the same.
+    said[b"dddd"] = claim(world, groups["c"], "c", b"dddd", int.from_bytes(STAMP))
+    world.run(30)
+    known = groups["a"].known()
+    assert known.items() >= said.items() and len(known) == len(said) + STRANGERS_PER_SENDER_MAX
+    # Removed or revoked, what it said is gone; what others said stays.
+    rosters["a"].pop(world.peers["a", "b"])
+    del said[world.id("b")]
+    assert groups["a"].known() == said
+    assert groups["a"].notices.turn() is False
+
+
+def test_a_lie_goes_with_the_member_that_told_it() -> None:
+    world = World("abc")
+    groups, rosters = carrier_groups(world)
+    own = Carriers("c", ("mqtt://own/x",))
+    groups["c"].announce(world.id("c"), own, STAMP, 0)
+    world.run(4)
+    lie = claim(world, groups["b"], "b", world.id("c"), int.from_bytes(STAMP) + 1)
+    world.run(4)
+    assert groups["a"].known() == {world.id("c"): lie}
+    rosters["a"].pop(world.peers["a", "b"])
+    assert groups["a"].known() == {world.id("c"): own}
 
 
 def test_a_host_proposes_members_as_peers(tmp_path: Path) -> None:
@@ -157,8 +243,7 @@ def test_notices_that_say_nothing_are_ignored() -> None:
     with pytest.raises(PeerError):
         decode_carriers(b"\x0a\x03a\nb")
     world = World("ab")
-    groups = {name: CarrierGroup(node, b"orchard") for name, node in world.nodes.items()}
-    world.start({name: made.group for name, made in groups.items()})
+    groups, _ = carrier_groups(world)
     for text in (b"", b"abc", b"abcd", b"abce\xff\xff", bytes(5000)):
         publish(world, "a", groups["a"].group, text)
     world.run()

@@ -14,7 +14,7 @@ from drupelet.errors import E_PEER, OK
 from drupelet.limits import SEAL_JUMP
 from drupelet.memory import put_u32
 from drupelet.seal_record import RECORD_EPOCH_AT, RECORD_EXTRA_AT, RECORD_SIZE, finish
-from drupelet_host import clock, config, doctor, private
+from drupelet_host import clock, config, doctor, mailbox, private
 from drupelet_host.config import Peer
 from drupelet_host.doctor import FAIL, WARN, Check
 from drupelet_host.keys import HostKeys
@@ -67,6 +67,19 @@ def test_all_is_well(home: Home) -> None:
     done = home.run("doctor")
     assert done.returncode == 0 and "warn  agent: no agent runs" in done.stdout
     assert "      -> start `drupelet agent`" in done.stdout
+
+
+def test_a_clock_behind_the_newest_message(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(config.load(home.path))
+    member.commit()
+    mailbox.post(member.store.connection, b"now")
+    member.publish_letters(clock.now_ms())
+    member.close(clock.now_ms())
+    assert found(home) == {}
+    wall_ms = clock.wall_ms()
+    monkeypatch.setattr(clock, "wall_ms", lambda: wall_ms - 86_400_000)
+    text = found(home, WARN)["clock"].text
+    assert re.search(r" 86(399|400) s before the newest message's time", text), text
 
 
 def test_a_failure_is_exit_status_1_in_both_forms(home: Home) -> None:

@@ -59,6 +59,31 @@ def test_two_agents_on_a_cable(
         assert len(told) == 9 and all(event["timestamp_ms"] > 1_700_000_000_000 for event in told)
 
 
+def test_what_fits_no_frame_is_told_until_the_peer_reads_segments(
+    make_home: Callable[..., Home], cable: Cable, tmp_path: Path
+) -> None:
+    homes = []
+    for row, (name, id, other) in enumerate((("a", A, B), ("b", B, A))):
+        homes.append(make_home(name, id))
+        be(homes[-1], "mvds")
+        peer = Peer("ba"[row], other.to_bytes(4), cable.url(row), "batch", 50, profile="mvds-1")
+        config.add_peer(homes[-1].path, peer)
+    a, b = homes
+    a.start()  # nobody is at the other end of the cable
+    a.put("small")
+    for number in range(2):
+        (tmp_path / "long.txt").write_text(f"{number}" * 3000)
+        assert a.run("put", "--file", str(tmp_path / "long.txt")).returncode == 0
+    wait_for(lambda: a.status()["peers"][0]["undeliverable"] == 2, "two are passed over")
+    wait_for(lambda: a.status()["peers"][0]["outstanding"] == 1, "the small one is owed alone")
+    assert "b: 2 messages not deliverable: too long for a frame" in a.run("status").stdout
+    b.start()
+    wait_for(lambda: len(b.log()) == 3, "all of them after all")
+    wait_for(lambda: a.status()["peers"][0]["undeliverable"] == 0, "that is told, too")
+    a.settle()
+    assert "not deliverable" not in a.run("status").stdout
+
+
 def test_briars_profile_sealed_behind_a_broker_and_after_a_restart(
     make_home: Callable[..., Home], broker: Broker
 ) -> None:

@@ -26,10 +26,11 @@ from drupelet_host.store_node import StoreNode, catch_up
 from helpers_channel import CHANNEL, START_MS, Talker, wire
 from helpers_remote import KEYS, Device
 from host.test_remote_log_service import CLIENT, KEY, Wire, memory
+from opened import opened
 
 
 def mailbox() -> MailServer:
-    return MailServer(sqlite3.connect(":memory:", isolation_level=None))
+    return MailServer(opened(sqlite3.connect(":memory:", isolation_level=None)))
 
 
 def client_of(
@@ -123,7 +124,7 @@ def test_mail_of_a_clock_that_was_never_set_is_bounded_by_its_number() -> None:
 
 
 def test_history_is_asked_by_id_hint_and_time(tmp_path: Path) -> None:
-    node = StoreNode(ChannelDatabase(tmp_path / "node.db"))
+    node = StoreNode(opened(ChannelDatabase(tmp_path / "node.db")))
     for number in range(30):
         causal = (b"m%02d" % (number - 1),) if number else ()
         frame = wire(
@@ -144,7 +145,7 @@ def test_history_is_asked_by_id_hint_and_time(tmp_path: Path) -> None:
 
 
 def test_a_participant_catches_up_over_calls(tmp_path: Path) -> None:
-    node = StoreNode(ChannelDatabase(tmp_path / "node.db"))
+    node = StoreNode(opened(ChannelDatabase(tmp_path / "node.db")))
     ann, ben = Talker(), Talker(b"ben", incoming_max=64)
     for number in range(12):
         ann.publish(b"x", b"m%02d" % number)
@@ -158,7 +159,7 @@ def test_a_participant_catches_up_over_calls(tmp_path: Path) -> None:
 
 
 def test_hints_are_noted_of_what_others_keep(tmp_path: Path) -> None:
-    node = StoreNode(ChannelDatabase(tmp_path / "node.db"))
+    node = StoreNode(opened(ChannelDatabase(tmp_path / "node.db")))
     node.hear(bytes(wire(b"a")))
     node.note(bytes(wire(b"b", causal=(b"a",), hint=b"where a is")))
     node.note(b"\xff" * 30)
@@ -173,7 +174,7 @@ def test_hints_are_noted_of_what_others_keep(tmp_path: Path) -> None:
 def test_calls_that_are_none_are_not_answered(verb: int, content: bytes) -> None:
     service = StoreService(memory(), KEY, helper=Helpers(mailbox(), None))
     if verb == SINCE:
-        node = StoreNode(ChannelDatabase(":memory:"))
+        node = StoreNode(opened(ChannelDatabase(":memory:")))
         service = StoreService(memory(), KEY, helper=Helpers(mailbox(), node))
     for frame in frames_of(KEY, CLIENT, 1, bytes((verb,)) + content):
         assert service.answer(frame) == []
@@ -183,7 +184,7 @@ def test_calls_that_are_none_are_not_answered(verb: int, content: bytes) -> None
 
 
 def test_numbers_without_bounds_and_broken_files() -> None:
-    helpers = Helpers(mailbox(), StoreNode(ChannelDatabase(":memory:")))
+    helpers = Helpers(mailbox(), StoreNode(opened(ChannelDatabase(":memory:"))))
     huge = (1 << 64) - 1
     assert helpers.do(ASK, [(1, KEYS.name), (2, huge), (3, huge), (4, huge)]) == b""
     assert helpers.do(ASK, [(1, 5), (2, b"x"), (9, b"?")]) == b""

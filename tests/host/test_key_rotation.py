@@ -1,6 +1,5 @@
 """What cuts, sticks on their way and other processes do to rotations and revocations."""
 
-import fcntl
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from drupelet.errors import OK
 from drupelet.seal_record import FLAG_TAG16, FLAG_WAITING, RECEIVE, RECORD_SIZE, install, row_of
-from drupelet_host import config, control, pairs, provision
+from drupelet_host import config, control, pairs, private, provision
 from drupelet_host.cli import app
 from drupelet_host.config import Peer
 from drupelet_host.keys import BUNDLE, LIVE, HostKeys, KeysError, look
@@ -108,8 +107,7 @@ def test_a_revocation_waits_for_a_process_that_holds_the_keys(
     call(a, "revoke", "c")
     call(a, "put", "and a message")
     visit(tmp_path / "usb", a)
-    with (b.path / "keys/c0000003.live.lock").open("rb+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with private.locked(b.path / "keys/c0000003.live.lock"):
         said = visit(tmp_path / "usb", b)
     assert "read 0 files" in said and not is_revoked(b, C_ID)
     assert "read 1 files" in call(b, "stick", str(tmp_path / "usb")).output
@@ -168,5 +166,5 @@ def test_no_rotation_begins_over_one_whose_root_is_gone(halfway: HostKeys) -> No
     with pytest.raises(KeysError, match="its root is gone; make new keys by cable"):
         control.begin_rotation(halfway.folder, halfway)
     assert before == [bytes(halfway._files[each]) for each in (LIVE, BUNDLE)]
-    assert len(before[0]) == 4 * RECORD_SIZE
+    assert len(before[0]) == 6 * RECORD_SIZE
     halfway.close()

@@ -12,7 +12,7 @@ from drupelet.errors import E_PEER, E_STORAGE, OK
 from drupelet.seal_record import FLAG_ISSUER, FLAG_REVOKED, RECORD_SIZE, install
 from drupelet_host import keys, private
 from drupelet_host.config import Config, Peer
-from drupelet_host.keys import BUNDLE, FILE_SIZE, LIVE, HostKeys, KeysError
+from drupelet_host.keys import BUNDLE, FILE_SIZES, LIVE, HostKeys, KeysError
 from drupelet_host.private import BusyError, PrivateError
 from drupelet_host.sealing import RevokedError, Sealing
 
@@ -113,8 +113,8 @@ def test_a_damaged_record_is_no_record(folder: Path) -> None:
         assert sorted(found) == sorted([OK, E_STORAGE if at < RECORD_SIZE else OK])
         port.close()
     path.write_bytes(content + b"x")
-    assert keys.FILE_SIZE == len(content)
-    with pytest.raises(Exception, match=f"longer than {FILE_SIZE} bytes"):
+    assert FILE_SIZES[LIVE] == len(content)
+    with pytest.raises(Exception, match=f"longer than {FILE_SIZES[LIVE]} bytes"):
         keys.look(folder, PEER)
     path.write_bytes(b"")
     assert [state.carrier_class for state in keys.look(folder, PEER)] == [BUNDLE, BUNDLE]
@@ -194,7 +194,7 @@ def test_a_revoked_peer_has_no_keys_any_more(folder: Path, tmp_path: Path) -> No
     secrets = [
         path.read_bytes()[at + 16 : at + 48]
         for path in folder.glob("a0000001.[lb]*e")
-        for at in range(0, FILE_SIZE, RECORD_SIZE)
+        for at in range(0, FILE_SIZES[BUNDLE], RECORD_SIZE)
     ]
     ours, a, b = sealing(tmp_path)
     seal = ours.live(a)

@@ -10,12 +10,13 @@ from drupelet_host.cas import CONTENT_SIZE_MAX
 from drupelet_host.mailserver import ANSWERS_MAX, MailReader, MailServer, MailWriter
 from drupelet_host.remote_log_wire import NAME_SIZE, FeedKeys
 from helpers_remote import KEYS, Device
+from opened import opened
 
 OTHER = FeedKeys(bytes(32))
 
 
 def server(**bounds: int) -> MailServer:
-    return MailServer(sqlite3.connect(":memory:", isolation_level=None), **bounds)
+    return MailServer(opened(sqlite3.connect(":memory:", isolation_level=None)), **bounds)
 
 
 def reader(device: Device) -> MailReader:

@@ -17,6 +17,7 @@ from drupelet_host.log_view import LogView
 from drupelet_host.member import Member
 from drupelet_host.parse import split_body
 from drupelet_tools.telemetry.decode import Header, read_header
+from opened import opened
 
 
 @pytest.fixture
@@ -26,6 +27,13 @@ def settings(tmp_path: Path) -> Config:
     )
     config.create(made)
     return made
+
+
+def started(settings: Config) -> Member:
+    """A member whose store the end of the test closes."""
+    member = Member(settings)
+    opened(member.store)
+    return member
 
 
 def crash(member: Member) -> None:
@@ -50,7 +58,7 @@ def test_an_event_that_was_not_confirmed_is_given_again(settings: Config) -> Non
     member.took(events[0])
     member.save(clock.now_ms())
     crash(member)
-    assert Member(settings).events() == []
+    assert started(settings).events() == []
 
 
 def test_own_messages_form_a_chain_across_restarts(settings: Config) -> None:
@@ -80,7 +88,7 @@ def test_a_letter_leaves_the_outbox_with_its_message_or_not_at_all(settings: Con
     with pytest.raises(StorageError):
         member.publish_letters(clock.now_ms())
     crash(member)
-    member = Member(settings)
+    member = started(settings)
     assert mailbox.waiting(member.store.connection) == 1
     assert member.publish_letters(clock.now_ms()) == 1
     assert mailbox.waiting(member.store.connection) == 0
@@ -89,10 +97,10 @@ def test_a_letter_leaves_the_outbox_with_its_message_or_not_at_all(settings: Con
 
 def test_the_outbox_is_bounded(settings: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mailbox, "OUTBOX_MAX", 2)
-    member = Member(settings)
+    member = started(settings)
     post(member, b"1")
     post(member, b"2")
-    with pytest.raises(CapacityError, match="start the agent first"):
+    with pytest.raises(CapacityError, match="the agent takes them when it runs"):
         post(member, b"3")
     with pytest.raises(CapacityError, match="split it"):
         post(member, bytes(mailbox.PAYLOAD_SIZE_MAX + 1))

@@ -159,13 +159,13 @@ def test_new_keys_heal_a_revoked_peer_whose_rotation_was_under_way(
     settings = config.load(home.path)
     flash = tmp_path / "flash"
     flash.mkdir()
-    provision.provision_peer(settings, "b", str(flash))
+    provision.provision_peer(settings, "b", f"flash:{flash}")
     for action in (key_actions.rotate, key_actions.revoke):
         sealing = Sealing(settings, 0)
         action(settings, sealing, "b")
         sealing.close()
     assert (settings.keys_path / f"{B.hex()}.tell").exists()
-    provision.provision_peer(settings, "b", str(flash))
+    provision.provision_peer(settings, "b", f"flash:{flash}")
     ours = look(settings.keys_path, B)
     assert [state.generation for state in ours] == [0, 0, 0, 0]
     assert not any(state.revoked or state.waiting for state in ours)
@@ -256,7 +256,8 @@ def test_a_full_stick_leaves_the_keys_as_they_were(
     flash.mkdir()
     real = provision.FlashKeys.save
     # As a board behind a cable takes them: each for itself.
-    monkeypatch.setattr(provision.FlashKeys, "steps", [range(n, n + 1) for n in range(8)])
+    one_each = [range(row, row + 1) for row in range(provision.ROWS)]
+    monkeypatch.setattr(provision.FlashKeys, "steps", one_each)
 
     def full(self: provision.FlashKeys, records: dict[int, bytes | bytearray]) -> int:
         self.failure = "the stick is full"
@@ -265,21 +266,21 @@ def test_a_full_stick_leaves_the_keys_as_they_were(
     monkeypatch.setattr(provision.FlashKeys, "save", full)
     writable: set[int] = set()
     with pytest.raises(KeysError, match="is full; the keys from before, if any, still hold"):
-        provision.provision_peer(settings, "b", str(flash))
+        provision.provision_peer(settings, "b", f"flash:{flash}")
     assert not provision.has_keys(settings, B)
     assert not list((home.path / "keys").glob("b0000002.[lb]*[ed]"))
     # Without --again, as nothing is there.
-    writable = set(range(8))
-    provision.provision_peer(settings, "b", str(flash))
+    writable = set(range(provision.ROWS))
+    provision.provision_peer(settings, "b", f"flash:{flash}")
     ours = home_keys(home, B)
     writable = set()
     with pytest.raises(KeysError, match="still hold"):
-        provision.provision_peer(settings, "b", str(flash), again=True)
+        provision.provision_peer(settings, "b", f"flash:{flash}", again=True)
     assert home_keys(home, B) == ours
     # What got half of the new keys cannot go on with the old ones.
     writable = {0}
     with pytest.raises(KeysError, match="repeat with --again"):
-        provision.provision_peer(settings, "b", str(flash), again=True)
+        provision.provision_peer(settings, "b", f"flash:{flash}", again=True)
     assert home_keys(home, B) != ours
 
 
@@ -287,7 +288,7 @@ def test_a_backup_cut_anywhere_or_changed_is_refused(make_home: MakeHome, tmp_pa
     home = make_home("a", A, Peer("b", B, "stick:"))
     home.put("one")
     (tmp_path / "flash").mkdir()
-    provision.provision_peer(config.load(home.path), "b", str(tmp_path / "flash"))
+    provision.provision_peer(config.load(home.path), "b", f"flash:{tmp_path / 'flash'}")
     whole = tmp_path / "whole"
     backup.back_up(home.path, whole)
     content = whole.read_bytes()
@@ -364,7 +365,7 @@ def test_a_restore_cut_anywhere_is_no_home_or_a_whole_one(
 ) -> None:
     home = make_home("a", A, Peer("b", B, "stick:"))
     (tmp_path / "flash").mkdir()
-    provision.provision_peer(config.load(home.path), "b", str(tmp_path / "flash"))
+    provision.provision_peer(config.load(home.path), "b", f"flash:{tmp_path / 'flash'}")
     home.put("one")
     whole, new = tmp_path / "whole", tmp_path / "new"
     backup.back_up(home.path, whole)
@@ -414,7 +415,7 @@ def test_a_restore_cut_anywhere_is_no_home_or_a_whole_one(
 def test_a_stick_whose_folders_lead_elsewhere(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("a", A, Peer("b", B, "stick:"))
     (tmp_path / "flash").mkdir()
-    provision.provision_peer(config.load(home.path), "b", str(tmp_path / "flash"))
+    provision.provision_peer(config.load(home.path), "b", f"flash:{tmp_path / 'flash'}")
     elsewhere, usb = tmp_path / "elsewhere", tmp_path / "usb"
     elsewhere.mkdir()
     usb.mkdir()
@@ -456,7 +457,7 @@ def test_status_tells_when_a_stick_brought_something(make_home: MakeHome, tmp_pa
 def test_damaged_files_on_a_stick_are_told_of(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("a", A, Peer("b", B, "stick:"))
     (tmp_path / "flash").mkdir()
-    provision.provision_peer(config.load(home.path), "b", str(tmp_path / "flash"))
+    provision.provision_peer(config.load(home.path), "b", f"flash:{tmp_path / 'flash'}")
     usb = tmp_path / "usb"
     folder = usb / "DRUPELET" / "A0000001" / "B0000002"
     folder.mkdir(parents=True)

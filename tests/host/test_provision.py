@@ -32,24 +32,30 @@ def flash_of(tmp_path: Path, name: str) -> Path:
     return tmp_path / name
 
 
+def to_flash(flash: Path | str) -> str:
+    """What `--to` says of the folder of a board's flash."""
+    return f"flash:{flash}"
+
+
 def chain_keys(content: bytes) -> dict[int, bytes]:
     """Row -> chain key of a board's key file."""
-    rows = range(len(content) // RECORD_SIZE)
+    rows = range(8)  # behind them are those of names
     found = {row: content[row * RECORD_SIZE + 16 :][:32] for row in rows}
     return {row: key for row, key in found.items() if any(key)}
 
 
 def home_keys(home: Home, peer: bytes) -> dict[int, bytes]:
-    content = b"".join(
-        (home.path / f"keys/{peer.hex()}.{n}").read_bytes() for n in ("live", "bundle")
-    )
-    return chain_keys(content)
+    content = [
+        (home.path / f"keys/{peer.hex()}.{n}").read_bytes()[: 4 * RECORD_SIZE]
+        for n in ("live", "bundle")
+    ]
+    return chain_keys(b"".join(content))
 
 
 def test_to_a_flash(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("h", HOST, Peer("A", BOARD_ID, "stick:"))
     flash = flash_of(tmp_path, "flash")
-    done = home.run("provision", "A", "--to", str(flash))
+    done = home.run("provision", "A", "--to", to_flash(flash))
     assert done.returncode == 0, done.stderr
     assert "the root is forgotten" in done.stdout
     path = flash / "40000000.KEY"
@@ -61,8 +67,10 @@ def test_to_a_flash(make_home: MakeHome, tmp_path: Path) -> None:
     states = {state.row: state for state in look(home.path / "keys", BOARD_ID)}
     assert not any(state.issuer for state in states.values())
     assert (states[0].tag_size, states[0].generation, states[0].epoch) == (8, 0, 0)
-    assert_refused(home.run("provision", "A", "--to", str(flash)), "has keys already", "rotate A")
-    again = home.run("provision", "A", "--to", str(flash), "--again", "--tag", "16", "--json")
+    assert_refused(
+        home.run("provision", "A", "--to", to_flash(flash)), "has keys already", "rotate A"
+    )
+    again = home.run("provision", "A", "--to", to_flash(flash), "--again", "--tag", "16", "--json")
     assert json.loads(again.stdout)["with"] == "h"
     assert look(home.path / "keys", BOARD_ID)[0].tag_size == 16
     assert not set(home_keys(home, BOARD_ID).values()) & set(ours.values())
@@ -83,7 +91,7 @@ def test_the_root_is_kept_nowhere(
 
     monkeypatch.setattr(os, "urandom", urandom)
     settings = provision.config.load(home.path)
-    provision.provision_peer(settings, "A", str(flash))
+    provision.provision_peer(settings, "A", to_flash(flash))
     root = next(value for value in drawn if len(value) == 32)
     ours = home_keys(home, BOARD_ID)
     assert ours[0] == first_key(root, 0, home.id, BOARD_ID)
@@ -127,35 +135,42 @@ def test_two_boards_with_each_other(make_home: MakeHome, tmp_path: Path) -> None
     home = make_home("h", HOST, Peer("A", BOARD_ID, "stick:"))
     first, second = flash_of(tmp_path, "a"), flash_of(tmp_path, "b")
     done = home.run(
-        "provision", "A", "--to", str(first), "--with", "b0000002", "--with-to", str(second)
+        "provision",
+        "A",
+        "--to",
+        to_flash(first),
+        "--with",
+        "b0000002",
+        "--with-to",
+        to_flash(second),
     )
     assert done.returncode == 0, done.stderr
     theirs = chain_keys((second / "A0000001.KEY").read_bytes())
     ours = chain_keys((first / "B0000002.KEY").read_bytes())
     assert {row ^ 2: key for row, key in theirs.items()} == ours
     assert not list((home.path / "keys").glob("b0000002*")) if (home.path / "keys").exists() else 1
-    assert home.run("provision", "A", "--to", str(first), "--with", "x").returncode == 2
+    assert home.run("provision", "A", "--to", to_flash(first), "--with", "x").returncode == 2
 
 
 def test_keys_of_another_device_are_not_written_over(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("h", HOST, Peer("gate", BOARD_ID, "stick:"), Peer("well", OTHER_ID, "stick:"))
     flash = flash_of(tmp_path, "gate-flash")
-    assert home.run("provision", "gate", "--to", str(flash)).returncode == 0
+    assert home.run("provision", "gate", "--to", to_flash(flash)).returncode == 0
     before = (flash / "40000000.KEY").read_bytes()
     assert_refused(
-        home.run("provision", "well", "--to", str(flash)),
+        home.run("provision", "well", "--to", to_flash(flash)),
         "gate-flash: holds the keys of gate; name the folder of well, or --again replaces them",
     )
     assert (flash / "40000000.KEY").read_bytes() == before
     assert not provision.has_keys(provision.config.load(home.path), OTHER_ID)
     # The same device again, and another one there on purpose.
     for name in ("gate", "well"):
-        done = home.run("provision", name, "--to", str(flash), "--again")
+        done = home.run("provision", name, "--to", to_flash(flash), "--again")
         assert done.returncode == 0, done.stderr
     # Somebody's with our id, of whom we know nothing.
     (home.path / "keys").rename(home.path / "lost")
     assert_refused(
-        home.run("provision", "gate", "--to", str(flash)),
+        home.run("provision", "gate", "--to", to_flash(flash)),
         "gate-flash: has keys with h already; --again replaces them",
     )
 
@@ -180,14 +195,34 @@ def test_a_pair_that_has_keys_is_not_paired_again_by_mistake(make_home: MakeHome
 
 def test_what_cannot_be_provisioned(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("h", HOST, Peer("A", BOARD_ID, "stick:"))
-    flash = str(flash_of(tmp_path, "flash"))
+    folder = flash_of(tmp_path, "flash")
+    flash = to_flash(folder)
     assert_refused(home.run("provision", "x", "--to", flash), "no such peer, there are: A")
     assert_refused(home.run("provision", "40000000", "--to", flash), "is this home itself")
     assert_refused(home.run("provision", "A", "--to", flash + "x"), "no such folder")
     assert_refused(home.run("provision", "A", "--to", "mqtt://localhost/t"), "over serial:")
     assert_refused(home.run("provision", "A", "--to", "serial:///dev/none"), "there is no device")
     assert home.run("provision", "A", "--to", flash, "--tag", "12").returncode == 2
-    assert not list(Path(flash).iterdir())
+    assert not list(folder.iterdir())
+
+
+def test_a_folder_that_is_no_home_gets_no_keys_that_no_host_reads(
+    make_home: MakeHome, tmp_path: Path
+) -> None:
+    """Only who is said to be a board has its flash in a plain folder."""
+    home = make_home(
+        "h", HOST, Peer("bob", BOARD_ID, "stick:", board="host"),
+        Peer("well", OTHER_ID, "stick:", board="esp32"), Peer("x", b"\xc0\0\0\3", "stick:"),
+    )  # fmt: skip
+    folder = flash_of(tmp_path, "empty")
+    for name in ("bob", "x"):
+        refused = home.run("provision", name, "--to", str(folder))
+        assert_refused(refused, "is no home", "`drupelet invite`", f"--to flash:{folder}")
+        assert not list(folder.iterdir())
+        assert {row["keys"] for row in json.loads(home.run("peers", "--json").stdout)} == {"none"}
+    done = home.run("provision", "well", "--to", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in folder.iterdir()] == ["40000000.KEY"]
 
 
 def test_a_flash_that_lies_is_found_out(tmp_path: Path) -> None:
@@ -395,7 +430,7 @@ def test_a_board_is_not_impressed_by_nonsense(cable: Cable, board: Callable[...,
         peer, record = f"{HOST:08x}".encode(), b"00" * RECORD_SIZE
         for line in (
             b"keys", b"keys ", b"keys give", b"keys put", b"keys put " + peer,
-            b"keys put deadbeef 0 " + record, b"keys put " + peer + b" 8 " + record,
+            b"keys put deadbeef 0 " + record, b"keys put " + peer + b" 10 " + record,
             b"keys put " + peer + b" -1 " + record, b"keys put " + peer + b" x " + record,
             b"keys put " + peer + b" 0 zz", b"keys put " + peer + b" 0 " + record[:-2],
             b"keys prove " + peer + b" 0 00", b"keys prove " + peer + b" 0 " + b"00" * 16,

@@ -32,6 +32,7 @@ from drupelet_host.remote_log_wire import (
     decode_page,
 )
 from helpers_remote import KEYS, Device, upload
+from opened import opened
 
 
 def folder(path: Path) -> FolderStore:
@@ -40,7 +41,7 @@ def folder(path: Path) -> FolderStore:
 
 
 def sqlite(path: Path) -> RemoteStore:
-    return SqliteRemoteStore(sqlite3.connect(path / "agent.db", isolation_level=None))
+    return SqliteRemoteStore(opened(sqlite3.connect(path / "agent.db", isolation_level=None)))
 
 
 @pytest.fixture(params=[folder, sqlite])
@@ -223,7 +224,7 @@ def test_a_store_is_bounded(store: RemoteStore) -> None:
         store.update(bytes(33), bytes(20))
     with pytest.raises(CapacityError):
         store.update(b"name", bytes(300))
-    small = SqliteRemoteStore(sqlite3.connect(":memory:"), 2, 1)
+    small = SqliteRemoteStore(opened(sqlite3.connect(":memory:")), 2, 1)
     first = small.add(b"one")
     assert small.add(b"one") == first == address_of(b"one") and first[:2] == b"\x12\x20"
     small.add(b"two")

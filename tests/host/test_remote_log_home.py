@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drupelet.errors import StorageError
+from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1
 from drupelet_host import cli, clock, config, database, mailbox
 from drupelet_host.cas import FolderStore
 from drupelet_host.config import Config, FeedSettings, Peer
@@ -136,6 +137,43 @@ def test_what_a_member_brings_that_is_no_peer_is_not_ours(tmp_path: Path) -> Non
     [(first, last)] = view._taken()  # two turns, one row
     assert last - first == 69
     view.close()
+
+
+def bring(sender: Member, receiver: Member) -> None:
+    """Carry what the sender owes the receiver over a line without loss."""
+    ends = [
+        one.node.link(one.numbers[other.config.id], PROFILE_BSP_1, CARRIER_MQTT, 1000, BATCH)
+        for one, other in ((sender, receiver), (receiver, sender))
+    ]
+    frame = bytearray(1024)
+    for now_ms in range(0, 12_000, 1000):
+        for here, there in (ends, ends[::-1]):
+            while size := here.poll_into(frame, now_ms):
+                there.receive(frame, size, now_ms)
+
+
+@pytest.mark.parametrize("ahead_ms", [1, 86_400_000, (1 << 63) - 1 - 1_700_000_000_000])
+def test_nobody_else_says_what_our_root_is(tmp_path: Path, ahead_ms: int) -> None:
+    """Who could make us upload under a root of its own would read all, revoked or not."""
+    ann, ben, place = make(tmp_path, "a", "b"), make(tmp_path, "b", "a"), tmp_path / "stick"
+    feed = pushed(ann, place, 2)
+    lie = Feed(bytes(range(32)), feed.group, feed.places)
+    liar, member = Member(ben), Member(ann)
+    body = b"\x00" + ann.id + lie.encode()
+    stamp = (1_700_000_000_000 + ahead_ms).to_bytes(8)
+    group = liar.clients.feeds.group
+    assert liar.node.publish(group, body, len(body), stamp, 0) > 0
+    bring(liar, member)
+    liar.close(clock.now_ms())
+    assert member.store.next(0) and member.clients.feeds.own(ann.id) == feed
+    write_into(member, 1)
+    member.close(clock.now_ms())
+    assert run_alone(ann, "push", place) == {"pushed": 1, "stored": 3, "place": feed.places[0]}
+    assert FolderStore(place).fetch(lie.keys.name) is None
+    # The members are told again what is true.
+    member = Member(ann)
+    assert member.clients.feeds.known() == {ann.id: feed}
+    member.close(clock.now_ms())
 
 
 def authors(settings: Config) -> list[str]:

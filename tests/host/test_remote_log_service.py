@@ -24,13 +24,14 @@ from drupelet_host.remote_log_service import (
 from drupelet_host.remote_log_wire import FeedKeys
 from drupelet_transports.mqtt_host import MqttClient
 from helpers_remote import Device, upload
+from opened import opened
 
 KEY = bytes(range(32))
 SERVER, CLIENT = b"serv", b"clnt"
 
 
 def memory(**bounds: int) -> SqliteRemoteStore:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection = opened(sqlite3.connect(":memory:", isolation_level=None))
     return SqliteRemoteStore(connection, **bounds)
 
 

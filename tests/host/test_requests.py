@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from drupelet.errors import CapacityError
-from drupelet_host import clock, commands, config, database, mailbox
+from drupelet_host import cli, clock, commands, config, database, mailbox
 from drupelet_host.agent import Agent
 from drupelet_host.config import Config
 from drupelet_host.output import Output
@@ -102,3 +102,29 @@ def test_what_is_withdrawn_behind_a_long_request_is_not_done(
     assert said == ["pump on"]
     assert rows(connection) == [("/slow", "{}"), ("pump on", "{}")]
     end(agent)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_full_outbox_says_what_is_true(
+    settings: Config, connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, runs: bool
+) -> None:
+    monkeypatch.setattr(mailbox, "OUTBOX_MAX", 2)
+    monkeypatch.setattr(config, "locked", lambda _: runs)
+    for _ in range(2):
+        cli._post(connection, b"x", settings.home, wait=False)
+    expected = "the agent is behind.* --wait" if runs else "start the agent first"
+    with pytest.raises(CapacityError, match=expected):
+        cli._post(connection, b"x", settings.home, wait=False)
+    if runs:
+
+        def make_room(_: float) -> None:
+            connection.execute("DELETE FROM outbox")
+
+        monkeypatch.setattr(cli.time, "sleep", make_room)
+        assert cli._post(connection, b"x", settings.home, wait=True) > 0
+
+
+def test_the_carrier_is_connected_and_the_peer_is_heard_or_not() -> None:
+    assert cli._carrier({"state": "up"}) == "connected"
+    assert cli._carrier({"state": "down"}) == "down"
+    assert cli._ago(0) == "never"

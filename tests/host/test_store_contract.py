@@ -19,6 +19,7 @@ from drupelet.limits import DEPENDENCIES_MAX, DESCRIPTOR_SIZE_MAX, INLINE_SIZE_M
 from drupelet.ports import StorePort
 from drupelet.store import FlashStore
 from drupelet_host.store_sqlite import SqliteStore
+from opened import opened
 
 GROUP, PEER = 1, 2
 PENDING_MAX = 4
@@ -93,7 +94,9 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     if request.param == "flash":
         files = RamFiles()
         return Bench(lambda: FlashStore(files, pending_max=PENDING_MAX), files.power_cut)
-    return Bench(lambda: SqliteStore(tmp_path / "s.db", pending_max=PENDING_MAX), lambda: None)
+    return Bench(
+        lambda: opened(SqliteStore(tmp_path / "s.db", pending_max=PENDING_MAX)), lambda: None
+    )
 
 
 def test_a_message_survives_a_reboot_after_the_barrier(bench: Bench) -> None:

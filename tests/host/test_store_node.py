@@ -10,10 +10,11 @@ from drupelet.wire.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
 from drupelet_host.store_node import ANSWERS_MAX, StoreNode, catch_up
 from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, wire
+from opened import opened
 
 
 def node(path: Path, **bounds: int) -> StoreNode:
-    return StoreNode(ChannelDatabase(path / "node.db"), **bounds)
+    return StoreNode(opened(ChannelDatabase(path / "node.db")), **bounds)
 
 
 def test_history_by_id_without_filter_and_request(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_history_by_time_page_by_page(tmp_path: Path) -> None:
 
 
 def test_it_survives_a_restart(tmp_path: Path) -> None:
-    database = ChannelDatabase(tmp_path / "node.db")
+    database = opened(ChannelDatabase(tmp_path / "node.db"))
     StoreNode(database).hear(bytes(wire(b"m")))
     database.commit()
     database.close()
@@ -101,7 +102,7 @@ def test_what_a_channel_does_not_take_is_asked_for_once(tmp_path: Path) -> None:
             self.count += 1
             return super().by_id(channel, message_id)
 
-    store = Asked(ChannelDatabase(tmp_path / "node.db"))
+    store = Asked(opened(ChannelDatabase(tmp_path / "node.db")))
     store.hear(bytes(wire(b"m1", channel=CHANNEL)))
     other = bytes(wire(b"m1", channel=b"another"))
     store._database.write("UPDATE messages SET frame = ?", (other,))
@@ -135,7 +136,7 @@ def test_without_a_store_node_the_same_comes_later() -> None:
 
 
 def test_a_channel_keeps_all_in_the_database(tmp_path: Path) -> None:
-    database = ChannelDatabase(tmp_path / "channel.db")
+    database = opened(ChannelDatabase(tmp_path / "channel.db"))
     ann = Talker(ids_max=10)
     ann.channel.keeper = SqliteKeeper(database, CHANNEL)
     for number in range(60):
@@ -151,7 +152,7 @@ def test_a_channel_keeps_all_in_the_database(tmp_path: Path) -> None:
     database.commit()
     database.close()
     again = Talker(ids_max=10)
-    again.channel.keeper = SqliteKeeper(ChannelDatabase(tmp_path / "channel.db"), CHANNEL)
+    again.channel.keeper = SqliteKeeper(opened(ChannelDatabase(tmp_path / "channel.db")), CHANNEL)
     again.channel.restore(0)
     assert again.log == log and list(again.state) == [b"mine"]
     assert isinstance(again.channel, Channel) and isinstance(again.channel.bloom, Bloom)

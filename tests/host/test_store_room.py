@@ -17,6 +17,7 @@ from drupelet.limits import GONE_HANDLE
 from drupelet.store import FlashStore
 from drupelet_host.store_sqlite import SqliteStore
 from host.test_store_contract import GROUP, PENDING_MAX, Bench, message_id
+from opened import opened
 
 
 def settle(bench: Bench, group: int, handle: int) -> None:
@@ -33,7 +34,7 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
             files.power_cut,
         )
     path = tmp_path / "s.db"
-    return Bench(lambda: SqliteStore(path, 40, PENDING_MAX), lambda: None)
+    return Bench(lambda: opened(SqliteStore(path, 40, PENDING_MAX)), lambda: None)
 
 
 def quota(bench: Bench) -> int:

@@ -10,6 +10,7 @@ from drupelet.limits import GONE_HANDLE
 from drupelet_host import database, mailbox
 from drupelet_host.room_sqlite import RECLAIM_COUNT
 from drupelet_host.store_sqlite import SqliteStore
+from opened import opened
 
 
 def id_of(number: int) -> bytes:
@@ -22,7 +23,7 @@ def put(store: SqliteStore, number: int, body: bytes = b"x") -> int:
 
 @pytest.fixture
 def store(tmp_path: Path) -> SqliteStore:
-    made = SqliteStore(tmp_path / "store.db")
+    made = opened(SqliteStore(tmp_path / "store.db"))
     made.open()
     return made
 
@@ -50,7 +51,7 @@ def test_the_generation_is_made_once(store: SqliteStore, tmp_path: Path) -> None
     store.close()
     store.open()
     assert store.store_gen == made
-    other = SqliteStore(tmp_path / "other.db")
+    other = opened(SqliteStore(tmp_path / "other.db"))
     other.open()
     assert other.store_gen != made
 
@@ -73,7 +74,7 @@ def test_together_is_one_transaction(store: SqliteStore, tmp_path: Path) -> None
 
 
 def test_a_full_store_lets_go_of_what_is_settled_only(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "s.db", messages_max=10)
+    store = opened(SqliteStore(tmp_path / "s.db", messages_max=10))
     store.open()
     handles = [put(store, number) for number in range(10)]
     assert put(store, 10) == E_CAPACITY

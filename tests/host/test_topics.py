@@ -22,7 +22,7 @@ from drupelet_host.config import ConfigError, Peer, Shared, load
 from drupelet_host.sender_file import ROWS, SenderFile
 from drupelet_host.topics import TOPIC_LABEL, topic_id
 from drupelet_transports.mqtt_host import MqttClient
-from host.conftest import Home, share_keys, wait_for
+from host.conftest import Home, messages_sent, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
 NAMES = "abc"
@@ -257,6 +257,9 @@ def test_three_agents_on_multicast(make_home: MakeHome, broker: Broker, multicas
         shown = CliRunner().invoke(cli.app, ["status", "--home", str(home.path)]).output
         assert "2 of 2" in shown and "field" in shown
         home.stop()
+        # The broker was gone before the first message: its carrier sent none of them.
+        sent = messages_sent(home.path, home.id)
+        assert sent.get("udp", 0) >= 3 and "mqtt" not in sent
     # A restart is a new epoch of the chains; nobody needs the broker for it.
     for home in homes:
         home.start("--wait")
@@ -299,7 +302,7 @@ def test_one_clear_line_for_what_is_wrong(make_home: MakeHome, text: str, why: s
 def test_a_topic_is_written_as_it_is_read(make_home: MakeHome, tmp_path: Path) -> None:
     home = make_home("a", 1, Peer("b", b"bbbb", "mqtt://h/p"), Peer("s", b"ssss", "stick:"))
     topic = Shared("field", "udp://239.0.0.1:7447", ("b",), 200)
-    channel = Shared("chat", "mqtt://h/p", (), 5000)
+    channel = Shared("chat", "mqtt://h/p", (), 5000, "small")
     made = replace(load(home.path), home=tmp_path / "other", topics=(topic,), channels=(channel,))
     config.create(made)
     assert load(made.home) == made

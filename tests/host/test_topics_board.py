@@ -10,7 +10,7 @@ from drupelet_host.broker import Broker
 from drupelet_host.config import Peer
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import rom
-from host.conftest import Home, share_keys, wait_for
+from host.conftest import Home, messages_sent, share_keys, wait_for
 
 BOARD = 0xA0000001
 HOSTS = {"h": 0x40000001, "i": 0x40000002}
@@ -104,6 +104,7 @@ def test_multicast_goes_on_without_the_broker(
         world.wait(lambda: world.logged == count + 1, "it at the board")
     finally:
         world.board.stop()
+    assert messages_sent(world.flash, BOARD.to_bytes(4)).get("udp", 0) > 0
 
 
 def test_a_host_is_revoked_and_the_board_has_new_keys(

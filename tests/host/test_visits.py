@@ -8,8 +8,19 @@ from typing import Any
 
 import pytest
 
-from drupelet.errors import StorageError
-from drupelet_host import clock, config, database, mailbox, member, private, stick_visit
+from drupelet.errors import OK, StorageError
+from drupelet.seal_record import FLAG_PACKS, install
+from drupelet_host import (
+    clock,
+    config,
+    database,
+    keys,
+    mailbox,
+    member,
+    private,
+    provision,
+    stick_visit,
+)
 from drupelet_host.agent import Agent, visit_alone
 from drupelet_host.cas import FolderStore
 from drupelet_host.config import Peer
@@ -239,7 +250,7 @@ def test_more_bundles_than_are_looked_at_do_not_make_each_the_whole_log(
     homes: list[Home], agent: Agent, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The peer does not come for months; all of it is read when it does."""
-    monkeypatch.setattr(stick, "_NAMES_MAX", 4)
+    monkeypatch.setattr(stick, "NAMES_MAX", 4)
     sizes = []
     for number in range(20):
         homes[0].put(f"reading {number:02}")
@@ -249,3 +260,125 @@ def test_more_bundles_than_are_looked_at_do_not_make_each_the_whole_log(
     monkeypatch.undo()
     visit_alone(config.load(homes[1].path), usb)
     assert len(homes[1].log()) == 20
+
+
+def space(patch: pytest.MonkeyPatch, usb: Path, size: int, says: bool) -> None:
+    """From now on the stick has room for `size` bytes, in clusters of 4 KiB, as it `says`."""
+    put = stick.put_bytes
+
+    def used() -> int:
+        files = [path.stat().st_size for path in usb.rglob("*") if path.is_file()]
+        return sum(-(-size // 4096) * 4096 for size in files)
+
+    def limited(file: Any, buf: bytes, count: int) -> None:
+        file.flush()
+        if used() + count > size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        put(file, buf, count)
+
+    patch.setattr(stick, "put_bytes", limited)
+    free = [4096, 4096, 1 << 20, 0, 0, 0, 0, 0, 0, 0]
+
+    def statvfs(_: str) -> list[int]:
+        free[4] = (size - used()) // 4096 if says else 1 << 20
+        return free
+
+    patch.setattr(os, "statvfs", statvfs)
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_a_stick_with_less_room_than_the_backlog_carries_what_it_can(
+    homes: list[Home], usb: Path, monkeypatch: pytest.MonkeyPatch, says: bool
+) -> None:
+    """128 KiB and 1,000 messages; where it has less room than it says, too."""
+    a, b = homes
+    alice = Agent(config.load(a.path), Output(True), True)
+    for number in range(1000):
+        body = b"\x00%04d" % number + bytes(100)
+        stamp8 = clock.timestamp8(1_700_000_000_000 + number)
+        assert alice.member.node.publish(alice.member.readings, body, len(body), stamp8, 0) > 0
+    alice.member.commit()
+    space(monkeypatch, usb, 128 << 10, says)
+    came = 0
+    for _ in range(3):
+        report = alice.visit(usb)
+        assert report["safe_to_unplug"]
+        again = alice.visit(usb)
+        assert again["waiting"] == report["waiting"], "nothing is written twice"
+        theirs = visit_alone(config.load(b.path), usb)
+        assert theirs["messages"] > (300 if came < 700 else 0), theirs
+        came += theirs["messages"]
+        assert came + report["waiting"] == 1000
+        if report["waiting"]:
+            assert f"{report['waiting']} messages for b wait" in report["problems"][0]
+        if came == 1000:
+            break
+    assert came == 1000
+    report = alice.visit(usb)
+    assert report["frames_written"] == report["waiting"] == 0 and not report["problems"]
+    assert alice.member.node.outstanding(alice.member.numbers[B.to_bytes(4)]) == 0
+    alice.channels.close()
+    alice.member.close(clock.now_ms())
+    alice.member.sealing.close()
+
+
+def test_black_boxes_are_no_new_messages(homes: list[Home], usb: Path) -> None:
+    a, b = homes
+    alice = Agent(config.load(a.path), Output(True), True)
+    alice.member.node.share(alice.member.telemetry, alice.member.numbers[B.to_bytes(4)], 2)
+    alice.member.box.log(clock.now_ms(), 1, 0, 0, 0, 0)
+    alice.member.node.telemetry_flush(
+        alice.member.telemetry, clock.now_ms(), clock.timestamp8(clock.wall_ms())
+    )
+    alice.visit(usb)
+    alice.channels.close()
+    alice.member.close(clock.now_ms())
+    alice.member.sealing.close()
+    report = visit_alone(config.load(b.path), usb)
+    assert report["frames_read"] > 2 and report["messages"] == 0, "nobody wrote one"
+
+
+def test_the_first_contact_by_stick_is_packed_and_a_new_root_keeps_that(
+    homes: list[Home], usb: Path
+) -> None:
+    """Both are hosts of ours, and their keys say so: at most 112 bytes a message, sealed."""
+    a, b = homes
+    alice = Agent(config.load(a.path), Output(True), True)
+    for number in range(100):
+        body = b"\x00" + number.to_bytes(2) + os.urandom(97)
+        stamp8 = clock.timestamp8(1_700_000_000_000 + number * 900_000)
+        assert alice.member.node.publish(alice.member.readings, body, 100, stamp8, 0) > 0
+    alice.visit(usb)
+    visit_alone(config.load(b.path), usb)
+    files = sum(path.stat().st_size for path in usb.rglob("*.DRP"))
+    assert files <= 112 * 100, files
+    alice.visit(usb)
+    assert alice.member.node.outstanding(alice.member.numbers[B.to_bytes(4)]) == 0
+    alice.channels.close()
+    alice.member.close(clock.now_ms())
+    alice.member.sealing.close()
+
+
+def test_a_board_whose_program_nobody_knows_gets_records(tmp_path: Path) -> None:
+    """A folder does not say what its firmware reads."""
+    flash = tmp_path / "flash"
+    flash.mkdir()
+    (tmp_path / "keys").mkdir(mode=0o700)
+    ids = (A.to_bytes(4), B.to_bytes(4))
+    for theirs, packs in (
+        (provision.FlashKeys(flash, ids[1], ids[0]), False),
+        (provision.HomeKeys(tmp_path / "other", ids[1], ids[0]), True),
+    ):
+        ours = provision.HomeKeys(tmp_path / "keys", *ids)
+        provision.provision(ours, theirs, 8, issuer=True)
+        states = keys.look(tmp_path / "keys", ids[1])
+        assert states and all(state.packs is packs for state in states)
+
+
+def test_a_new_root_keeps_what_is_known_of_the_peer() -> None:
+    ours = provision.RamKeys(A.to_bytes(4), B.to_bytes(4))
+    assert install(ours, bytes(32), 4, 0, FLAG_PACKS) == OK
+    assert install(ours, bytes(31) + b"1", 4, 1, 0) == OK
+    chains = [record for row, record in ours.records.items() if row < keys.CHAIN_ROWS]
+    assert len(chains) == 8, "both directions of both carrier classes, in two generations"
+    assert all(record[1] & FLAG_PACKS for record in chains)

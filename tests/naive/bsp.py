@@ -1,7 +1,8 @@
 """BSP v1 from its text alone: dictionaries, lists and hashlib, nothing of this project's.
 
-Written to be obvious, neither small nor quick. Numbers in comments are sections of the text. A
-device takes the bytes of records in with `receive`; `records` gives what it may send at one
+Written to be obvious, neither small nor quick. Numbers in comments are sections of the text.
+`BRIAR` has what Briar 1.5.19 does otherwise: version 0, its hash, labels and opening. A device
+takes the bytes of records in with `receive`; `records` gives what it may send at one
 opportunity. Times are in any unit and only go up.
 """
 
@@ -9,8 +10,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-VERSION = 1
-ACK, MESSAGE, OFFER, REQUEST = range(4)
+ACK, MESSAGE, OFFER, REQUEST, VERSIONS, PRIORITY = range(6)
 HASH_LEN = 32
 BODY_MAX = 1 << 15
 DEPENDENCIES_MAX = 8
@@ -23,15 +23,56 @@ class MalformedError(Exception):
     """These bytes are no record of BSP v1."""
 
 
+def joined(*parts: bytes) -> bytes:
+    """What HASH of section 1.3 hashes."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
 def hash_of(*parts: bytes) -> bytes:
     """HASH of section 1.3."""
-    data = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-    return hashlib.blake2s(data, digest_size=HASH_LEN).digest()
+    return hashlib.blake2s(joined(*parts), digest_size=HASH_LEN).digest()
+
+
+def briar_hash(label: str, *parts: bytes) -> bytes:
+    """Briar's: BLAKE2b, and each label has its own format's version behind it."""
+    data = joined(b"org.briarproject.bramble/" + label.encode(), b"\x01", *parts)
+    return hashlib.blake2b(data, digest_size=HASH_LEN).digest()
+
+
+def text_id(group: bytes, timestamp: int, body: bytes) -> bytes:
+    """2.3."""
+    return hash_of(b"MESSAGE_ID", group, timestamp.to_bytes(8, "big"), body)
+
+
+def briar_id(group: bytes, timestamp: int, body: bytes) -> bytes:
+    """Briar's id covers the hash of the body."""
+    root = briar_hash("MESSAGE_BLOCK", body)
+    return briar_hash("MESSAGE_ID", group, timestamp.to_bytes(8, "big"), root)
 
 
 def group_id(client_id: bytes, descriptor: bytes) -> bytes:
     """2.2."""
     return hash_of(b"GROUP_ID", client_id, descriptor)
+
+
+def briar_group_id(client_id: str, major_version: int, descriptor: bytes) -> bytes:
+    """Briar's clients have names."""
+    version = major_version.to_bytes(4, "big")
+    return briar_hash("GROUP_ID", client_id.encode(), version, descriptor)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What differs between the text and Briar; `opening` comes first in what is sent."""
+
+    version: int
+    id_of: Callable[[bytes, int, bytes], bytes]
+    opening: bytes
+    body_min: int
+
+
+TEXT = Dialect(1, text_id, b"", 0)
+BRIAR = Dialect(0, briar_id, bytes.fromhex("0004000100"), 1)
 
 
 @dataclass(frozen=True)
@@ -41,11 +82,12 @@ class Message:
     group: bytes
     timestamp: int
     body: bytes
+    dialect: Dialect = TEXT
 
     @property
     def id(self) -> bytes:
         """2.3."""
-        return hash_of(b"MESSAGE_ID", self.group, self.timestamp.to_bytes(8, "big"), self.body)
+        return self.dialect.id_of(self.group, self.timestamp, self.body)
 
     @property
     def payload(self) -> bytes:
@@ -53,9 +95,9 @@ class Message:
         return self.group + self.timestamp.to_bytes(8, "big") + self.body
 
 
-def record(kind: int, payload: bytes) -> bytes:
+def record(kind: int, payload: bytes, version: int = TEXT.version) -> bytes:
     """3: version, type, length, payload."""
-    return bytes([VERSION, kind]) + len(payload).to_bytes(2, "big") + payload
+    return bytes([version, kind]) + len(payload).to_bytes(2, "big") + payload
 
 
 def ids_of(payload: bytes) -> list[bytes]:
@@ -65,21 +107,21 @@ def ids_of(payload: bytes) -> list[bytes]:
     return [payload[at : at + HASH_LEN] for at in range(0, len(payload), HASH_LEN)]
 
 
-def message_of(payload: bytes) -> Message:
+def message_of(payload: bytes, dialect: Dialect = TEXT) -> Message:
     """3: a message."""
-    if not 40 <= len(payload) <= 40 + BODY_MAX:
+    if not 40 + dialect.body_min <= len(payload) <= 40 + BODY_MAX:
         raise MalformedError("not a message")
     timestamp = int.from_bytes(payload[32:40], "big")
     if timestamp >> 63:
         raise MalformedError("before the Unix epoch")
-    return Message(payload[:32], timestamp, payload[40:])
+    return Message(payload[:32], timestamp, payload[40:], dialect)
 
 
-def records_of(stream: bytes) -> list[tuple[int, bytes]]:
+def records_of(stream: bytes, version: int = TEXT.version) -> list[tuple[int, bytes]]:
     """All records of a stream as (type, payload)."""
     found = []
     while stream:
-        if len(stream) < 4 or stream[0] != VERSION:
+        if len(stream) < 4 or stream[0] != version:
             raise MalformedError("not a header")
         size = int.from_bytes(stream[2:4], "big")
         if len(stream) < 4 + size:
@@ -123,7 +165,9 @@ class Device:
         parse: Callable[[bytes], list[bytes] | None] = dependencies_of,
         is_valid: Callable[[Message], bool] = lambda _: True,
         offered_max: int = 32,
+        dialect: Dialect = TEXT,
     ) -> None:
+        self.dialect = dialect
         self.parse = parse
         self.is_valid = is_valid
         self.offered_max = offered_max
@@ -180,24 +224,35 @@ class Device:
             if state.send_time > now or (state.hold and not state.request):
                 continue
             if state.request or not interactive:
-                messages.append(record(MESSAGE, self.messages[id].payload))
+                messages.append(self._record(MESSAGE, self.messages[id].payload))
                 state.request = False
             else:
                 offers.append(id)
             state.sent(now)
         for kind, ids in ((ACK, acks), (REQUEST, requests), (OFFER, offers)):
             for at in range(0, len(ids), ids_max):
-                out.append(record(kind, b"".join(ids[at : at + ids_max])))
+                out.append(self._record(kind, b"".join(ids[at : at + ids_max])))
         return out + messages
+
+    def _record(self, kind: int, payload: bytes) -> bytes:
+        return record(kind, payload, self.dialect.version)
+
+    def restart(self) -> None:
+        """End and begin again: states are kept, what was just heard is not."""
+        for peer, states in self.states.items():
+            self.offered[peer] = []
+            for state in states.values():
+                state.ack = state.request = False
+                state.send_time = state.send_count = 0
 
     # --- 4.1, what is received ---
 
     def receive(self, peer: str, stream: bytes) -> None:
         """Take in records that a peer has sent."""
         try:
-            for kind, payload in records_of(stream):
+            for kind, payload in records_of(stream, self.dialect.version):
                 if kind == MESSAGE:
-                    self.on_message(peer, message_of(payload))
+                    self.on_message(peer, message_of(payload, self.dialect))
                 elif kind in (ACK, OFFER, REQUEST):
                     for id in ids_of(payload):
                         {ACK: self.on_ack, OFFER: self.on_offer, REQUEST: self.on_request}[kind](

@@ -3,22 +3,55 @@
 Written to be obvious, neither small nor quick. A node takes a payload in with `receive`; once an
 epoch `payload` gives what it sends to a peer. `pieces` cuts a payload for carriers with short
 frames: protobuf messages one behind the other are one message, so every piece is a payload.
+
+Where the text is silent, peers differ: `Fields` has the numbers of the three formats that exist,
+and a `Node` is told how it answers an OFFER of what it holds. SILENT, with NEWEST, is what the Go
+nodes do: no answer, parents in each message, and no reading of one that has no metadata.
 """
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-# Fields of Payload and of Message (0.6.0, "Payloads").
-ACKS, OFFERS, REQUESTS, MESSAGES = 1, 2, 3, 4
-GROUP_ID, TIMESTAMP, BODY = 1, 2, 3
 OFFER, REQUEST, MESSAGE = "OFFER", "REQUEST", "MESSAGE"
 # "Exponentially increased until reaching an upper bound where it then goes back."
 WAITS = (2, 4, 8, 16, 32)
 
 
+# How an OFFER of a message that is here is answered: with a REQUEST, as the text has it; with an
+# ACK; not at all.
+LITERAL, ACKNOWLEDGING, SILENT = "literal", "acknowledging", "silent"
+
+
 class MalformedError(Exception):
     """These bytes are no protobuf message."""
+
+
+class CrashError(Exception):
+    """The newest Go node would end here."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The numbers of a format; metadata 0: it has none; nested: each id list is a message."""
+
+    acks: int
+    offers: int
+    requests: int
+    messages: int
+    group_id: int
+    timestamp: int
+    body: int
+    metadata: int
+    nested: bool = False
+
+
+# 0.6.0 "Payloads", with the field of the Go node v0.0.25; the mobile paper; the published 2/MVDS.
+NEWEST = Fields(1, 2, 3, 4, 1, 2, 3, 4)
+PAPER = Fields(1, 2, 3, 4, 1, 2, 3, 0, nested=True)
+PUBLISHED = Fields(5001, 5002, 5003, 5004, 6001, 6002, 6003, 0)
+PARENT = 1  # in the metadata
+ID_IN_LIST = 1  # of a nested list
 
 
 def varint(value: int) -> bytes:
@@ -73,11 +106,15 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 @dataclass(frozen=True)
 class Message:
-    """A message of the texts; the timestamp is an int64 and nobody looks at it."""
+    """A message of the texts; the timestamp is an int64 and nobody looks at it.
+
+    `parents`: of the metadata, which is not hashed; None: there is no metadata.
+    """
 
     group: bytes
     timestamp: int
     body: bytes
+    parents: tuple[bytes, ...] | None = field(default=None, compare=False)
 
     @property
     def id(self) -> bytes:
@@ -85,25 +122,34 @@ class Message:
         stamp = self.timestamp.to_bytes(8, "little", signed=True)
         return hashlib.sha256(b"MESSAGE_ID" + self.group + stamp + self.body).digest()
 
-    def encode(self) -> bytes:
-        """Its protobuf; proto3 leaves out what is empty or zero."""
-        data = bytes_field(GROUP_ID, self.group) if self.group else b""
+    def encode(self, fields: Fields = NEWEST) -> bytes:
+        """Its protobuf; proto3 leaves out what is empty or zero, but for a message within."""
+        data = bytes_field(fields.group_id, self.group) if self.group else b""
         if self.timestamp:
-            data += varint(TIMESTAMP * 8) + varint(self.timestamp % (1 << 64))
-        return data + (bytes_field(BODY, self.body) if self.body else b"")
+            data += varint(fields.timestamp * 8) + varint(self.timestamp % (1 << 64))
+        if self.body:
+            data += bytes_field(fields.body, self.body)
+        if self.parents is not None and fields.metadata:
+            inside = b"".join(bytes_field(PARENT, parent) for parent in self.parents)
+            data += bytes_field(fields.metadata, inside)
+        return data
 
 
-def message_of(data: bytes) -> Message:
+def message_of(data: bytes, fields: Fields = NEWEST) -> Message:
     """Read a Message; fields of other numbers are not ours."""
     group, timestamp, body = b"", 0, b""
+    parents: tuple[bytes, ...] | None = None
     for number, value in fields_of(data):
-        if number == GROUP_ID and isinstance(value, bytes):
+        if number == fields.group_id and isinstance(value, bytes):
             group = value
-        elif number == TIMESTAMP and isinstance(value, int):
+        elif number == fields.timestamp and isinstance(value, int):
             timestamp = value - (1 << 64) if value >> 63 else value
-        elif number == BODY and isinstance(value, bytes):
+        elif number == fields.body and isinstance(value, bytes):
             body = value
-    return Message(group, timestamp, body)
+        elif number == fields.metadata and isinstance(value, bytes):
+            inside = [id for at, id in fields_of(value) if at == PARENT]
+            parents = tuple(id for id in inside if isinstance(id, bytes))
+    return Message(group, timestamp, body, parents)
 
 
 @dataclass
@@ -115,16 +161,25 @@ class Payload:
     requests: list[bytes] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
 
-    def entries(self) -> list[bytes]:
-        """Its fields, each encoded by itself."""
-        lists = ((ACKS, self.acks), (OFFERS, self.offers), (REQUESTS, self.requests))
-        out = [bytes_field(number, id) for number, ids in lists for id in ids]
-        return out + [bytes_field(MESSAGES, message.encode()) for message in self.messages]
+    def entries(self, fields: Fields = NEWEST) -> list[bytes]:
+        """Its fields, each encoded by itself; a nested list may be written in parts."""
+        lists = (
+            (fields.acks, self.acks),
+            (fields.offers, self.offers),
+            (fields.requests, self.requests),
+        )
+        out = [
+            bytes_field(number, bytes_field(ID_IN_LIST, id) if fields.nested else id)
+            for number, ids in lists
+            for id in ids
+        ]
+        encoded = [message.encode(fields) for message in self.messages]
+        return out + [bytes_field(fields.messages, message) for message in encoded]
 
-    def pieces(self, size_max: int) -> list[bytes]:
+    def pieces(self, size_max: int, fields: Fields = NEWEST) -> list[bytes]:
         """The payload as few payloads of at most so many bytes; none when it is empty."""
         out: list[bytes] = []
-        for entry in self.entries():
+        for entry in self.entries(fields):
             assert len(entry) <= size_max
             if out and len(out[-1]) + len(entry) <= size_max:
                 out[-1] += entry
@@ -133,15 +188,22 @@ class Payload:
         return out
 
 
-def payload_of(data: bytes) -> Payload:
+def payload_of(data: bytes, fields: Fields = NEWEST) -> Payload:
     """Read a payload; an id that is not 32 bytes long is left out."""
     payload = Payload()
-    lists = {ACKS: payload.acks, OFFERS: payload.offers, REQUESTS: payload.requests}
+    lists = {
+        fields.acks: payload.acks,
+        fields.offers: payload.offers,
+        fields.requests: payload.requests,
+    }
     for number, value in fields_of(data):
-        if number == MESSAGES and isinstance(value, bytes):
-            payload.messages.append(message_of(value))
-        elif number in lists and isinstance(value, bytes) and len(value) == 32:
-            lists[number].append(value)
+        if not isinstance(value, bytes):
+            continue
+        if number == fields.messages:
+            payload.messages.append(message_of(value, fields))
+        elif number in lists:
+            ids = [id for _, id in fields_of(value)] if fields.nested else [value]
+            lists[number] += [id for id in ids if isinstance(id, bytes) and len(id) == 32]
     return payload
 
 
@@ -157,12 +219,15 @@ class Record:
 class Node:
     """Stores messages, keeps state per peer, makes a payload for each of them per epoch.
 
-    `literal`: an OFFER is always answered by a REQUEST, as the text has it; else by an ACK when
-    the message is here.
+    `answer`: LITERAL, ACKNOWLEDGING or SILENT. `needs_metadata`: see CrashError.
     """
 
-    def __init__(self, literal: bool = False) -> None:
-        self.literal = literal
+    def __init__(
+        self, answer: str = ACKNOWLEDGING, fields: Fields = NEWEST, needs_metadata: bool = False
+    ) -> None:
+        self.answer = answer
+        self.fields = fields
+        self.needs_metadata = needs_metadata
         self.epoch = 0
         self.groups: dict[bytes, set[str]] = {}
         self.messages: dict[bytes, Message] = {}
@@ -184,6 +249,20 @@ class Node:
             first = OFFER if interactive else MESSAGE
             self.state[peer][message.id] = Record(first, self.epoch)
         return message.id
+
+    def childless(self, group: bytes) -> list[bytes]:
+        """All messages of a group that no other one names as a parent, as they came."""
+        inside = [message for message in self.messages.values() if message.group == group]
+        named = {parent for message in inside for parent in message.parents or ()}
+        return [message.id for message in inside if message.id not in named]
+
+    def restart(self) -> None:
+        """End and begin again: messages and records are kept, ACKs that were due are not."""
+        for acks in self.acks.values():
+            acks.clear()
+        for records in self.state.values():
+            for record in records.values():
+                record.send_epoch, record.send_count = self.epoch, 0
 
     def is_idle(self, peer: str) -> bool:
         """Whether nothing is to be sent to the peer, now or later."""
@@ -209,7 +288,7 @@ class Node:
     def receive(self, peer: str, data: bytes, interactive: bool) -> None:
         """Take a payload in; what is new goes on to the other peers in the mode given."""
         try:
-            payload = payload_of(data)
+            payload = payload_of(data, self.fields)
         except MalformedError:
             self.malformed += 1
             return
@@ -219,8 +298,9 @@ class Node:
             if id in state and state[id].type != REQUEST:
                 del state[id]
         for id in payload.offers:
-            if id in self.messages and not self.literal:
-                self.acks[peer].append(id)
+            if id in self.messages and self.answer != LITERAL:
+                if self.answer == ACKNOWLEDGING:
+                    self.acks[peer].append(id)
             elif id not in state:
                 state[id] = Record(REQUEST, self.epoch)
         for id in payload.requests:
@@ -232,6 +312,8 @@ class Node:
     def _on_message(self, peer: str, message: Message, interactive: bool) -> None:
         if peer not in self.groups.get(message.group, ()):
             return
+        if self.needs_metadata and message.parents is None:
+            raise CrashError("message.Metadata is nil")
         id = message.id
         if id in self.state[peer] and self.state[peer][id].type == REQUEST:
             del self.state[peer][id]

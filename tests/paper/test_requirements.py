@@ -14,7 +14,7 @@ from drupelet.clients_exploding import (
     head_into,
 )
 from drupelet.limits import EXPLODING_MAX
-from drupelet.members import GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_METADATA
+from drupelet.members import GROUP_UNORDERED, HEAD_EPHEMERAL
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
@@ -217,7 +217,7 @@ def test_6_ephemeral_messages_are_sent_once_and_never_repeated() -> None:
     line = network.lines["a", "b"]
     for number, loss in enumerate((0, 1000, 0)):
         line.loss = loss
-        body = bytes((HEAD_METADATA | HEAD_EPHEMERAL,)) + b"typing %d" % number
+        body = bytes((HEAD_EPHEMERAL,)) + b"typing %d" % number
         assert ann.node.publish(ann.group, body, len(body), bytes(8), network.now_ms) > 0
         for _ in range(40):
             network.round()

@@ -31,7 +31,7 @@ from drupelet_tools.sim.run import Result, run_plan
 from drupelet_tools.sim.seeds import plan_of, run_seed
 
 # So many small worlds may go by until a bug must be found.
-SEEDS = range(40)
+SEEDS = range(100)
 
 
 def wrap(patch, owner, name, around):

@@ -194,7 +194,7 @@ def messages(log: Log) -> list[Row]:
         key, return_index=True, return_inverse=True, return_counts=True
     )
     sends = np.zeros(len(first), dtype=np.int64)
-    np.maximum.at(sends, inverse, np.where(log.code[chosen] == 13, log.b[chosen], 0))
+    np.maximum.at(sends, inverse, np.where(np.isin(log.code[chosen], (11, 13)), log.b[chosen], 0))
     firsts = np.zeros(len(first), dtype=np.int64)
     begun = np.isin(log.code[chosen], (11, 13)) & (log.b[chosen] == 1)
     np.add.at(firsts, inverse, begun)

@@ -224,7 +224,9 @@ def test_an_unchanged_counter_stands_as_of_the_newest_one():
 def test_traffic_is_the_highest_counter_per_boot():
     sent = box.traffic_index(1, 0, 1)
     heard = box.traffic_index(2, 1, 15)
+    spread = box.traffic_index(3, 0, 1)
     first = [box.counter(10, sent, 500), box.counter(20, sent, 2**40), box.counter(20, heard, 7)]
+    first.append(box.counter(20, spread, 9))
     rows = summarise(
         log_of(
             *box.segments(DEVICE, 1, first),
@@ -237,6 +239,7 @@ def test_traffic_is_the_highest_counter_per_boot():
     assert found == [
         (1, "mqtt", "sent", "carrier", "bytes", 2**40),
         (1, "stick", "received", "telemetry", "bytes", 7),
+        (1, "udp", "sent", "carrier", "bytes", 9),
         (2, "mqtt", "sent", "carrier", "bytes", 30),
     ]
 
@@ -248,12 +251,16 @@ def test_message_events_with_wall_times():
         (2_000, box.SENT, 3, 1, word),
         (3_000, box.SENT, 3, 2, word),
         (4_000, box.ACKED, 3, 0, word),
+        (5_000, box.OFFERED, 4, 1, word),
+        (6_000, box.OFFERED, 4, 5, word),
+        (7_000, box.OFFERED, 4, 2, word),
     ]
     rows = summarise(log_of(*box.segments(DEVICE, 1, events, wall_ms=WALL, uncertainty_ms=30)))[
         "messages"
     ]
     assert [(r["event"], r["wall_ms"] - WALL, r["count"], r["sends_max"]) for r in rows] == [
         ("created", 1_000, 1, 0),
+        ("offered", 5_000, 3, 5),
         ("sent", 2_000, 2, 2),
         ("acked", 4_000, 1, 0),
     ]

@@ -134,18 +134,60 @@ def test_self_discharge_ends_a_device_that_draws_nothing():
 
 def test_alkaline_gives_less_at_a_load_and_l91_does_not():
     for name, factor in (("aa-alkaline", 0.4), ("l91", 1.0)):
-        light, _ = pack_of(name).typical(1.0)
-        heavy, _ = pack_of(name).typical(1000.0)
+        light = pack_of(name).typical(1.0).mah
+        heavy = pack_of(name).typical(1000.0).mah
         assert heavy / light == pytest.approx(factor)
-    doubled, _ = pack_of("aa-alkaline", parallel=2).typical(1000.0)
-    half, _ = pack_of("aa-alkaline").typical(500.0)
+    doubled = pack_of("aa-alkaline", parallel=2).typical(1000.0).mah
+    half = pack_of("aa-alkaline").typical(500.0).mah
     assert doubled == pytest.approx(2 * half)
 
 
+def sorted_out(held):
+    return float(held.mah[0]), float(held.loss_per_hour[0])
+
+
+def test_a_lithium_cell_loses_little_by_itself_and_its_protection_a_steady_current():
+    """On a shelf: 1 to 2 % a month in the cell, and 26 mAh a year into the circuit."""
+    for name in ("lipo", "18650"):
+        cell = batteries.load_battery(name)
+        ends = [1 - (1 - cell.self_discharge_year.low) ** (1 / 12),
+                1 - (1 - cell.self_discharge_year.high) ** (1 / 12)]  # fmt: skip
+        assert ends == [pytest.approx(0.01, abs=1e-4), pytest.approx(0.02, abs=1e-4)]
+        assert cell.protection_ma.typical == 0.003
+        one, two = (pack_of(name, parallel=count).typical(1e-3) for count in (1, 2))
+        assert one.protection_ma == [0.003] and two.protection_ma == [0.006]
+        # With nothing else to draw on it, the circuit and its own loss empty a cell in years.
+        years = one.hours(np.zeros(1)) / batteries.HOURS_PER_YEAR
+        assert 9 < years < 16
+        bare = batteries.hours_until_empty(one.mah, one.protection_ma, np.zeros(1))
+        assert bare == one.mah / 0.003
+    assert batteries.load_battery("aa-alkaline").protection_ma.high == 0
+
+
+def test_what_the_protection_draws_is_no_use_of_the_device():
+    use = use_of(s0=1_000_000)
+    bare = replace(batteries.load_battery("lipo"),
+                   protection_ma=batteries.Figure(0.0, 0.0, 0.0, "none"))  # fmt: skip
+    told, free = (energy_life.life(use, pack) for pack in (pack_of(), batteries.Pack(bare)))
+    assert told.mean_ma.typical == free.mean_ma.typical == pytest.approx(0.0048)
+    assert told.days.typical < free.days.typical
+    assert told.self_discharge_share > free.self_discharge_share
+
+
+def test_the_lora_board_keeps_its_memory_and_its_clock():
+    board = energy.load_board("nrf52840-sx1262")
+    asleep = board.current(0, ["lora"])
+    assert asleep.typical_ma == pytest.approx(0.00316 + 0.0006)
+    assert board.current(1, ["lora"]).typical_ma == asleep.typical_ma
+    heard = board.current(3, ["lora"])
+    assert heard.typical_ma == pytest.approx(4.6 + board.current(2, ["lora"]).typical_ma)
+    assert "3.16 uA" in asleep.source and "4.6 mA" in heard.source
+
+
 def test_cold_takes_capacity_and_warmth_self_discharge():
-    held, rate = pack_of("lipo").typical(1.0)
-    cold, cold_rate = pack_of("lipo", temperature_c=-10).typical(1.0)
-    _, warm_rate = pack_of("lipo", temperature_c=31).typical(1.0)
+    held, rate = sorted_out(pack_of("lipo").typical(1.0))
+    cold, cold_rate = sorted_out(pack_of("lipo", temperature_c=-10).typical(1.0))
+    _, warm_rate = sorted_out(pack_of("lipo", temperature_c=31).typical(1.0))
     assert cold == pytest.approx(0.75 * held)
     assert warm_rate == pytest.approx(2 * rate)
     assert cold_rate < rate

@@ -257,23 +257,6 @@ def test_small_files_are_packed_and_a_lake_can_be_made_of_its_packs(tmp_path):
                 assert pack.read(row["size"]) == file.read()
 
 
-def test_a_bad_length_in_a_pack_costs_only_what_it_covers(tmp_path):
-    datas = box.segments(b"\1\2\3\4", 1, box.Duty().run(800).events)
-    assert len(datas) > 5
-    pack = bytearray()
-    places = [inputs.append_to_pack(pack, data) for data in datas]
-    pack[places[2] - 2] = 0xFF
-    (tmp_path / "a.dbxpack").write_bytes(pack)
-    told = ingest(tmp_path / "a.dbxpack", tmp_path / "lake")
-    assert (told["new"], told["quarantined"]) == (len(datas), 1)
-    rows = lake.open_lake(tmp_path / "lake").read("quarantine").to_pylist()
-    assert [(row["offset"], row["reason"]) for row in rows] == [
-        (places[2] - 4, f"pack: bad length at {places[2] - 4}")
-    ]
-    numbers = lake.open_lake(tmp_path / "lake").read("segments")["number"].to_pylist()
-    assert numbers == [n for n in range(len(datas)) if n != 2]
-
-
 def test_a_pack_that_ends_within_a_segment_gives_what_is_there(tmp_path):
     data = box.segments(b"\1\2\3\4", 1, box.Duty().run(200).events)[0]
     pack = bytearray()

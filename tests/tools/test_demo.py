@@ -159,7 +159,7 @@ def test_everything_went_sealed_and_no_key_is_in_what_was_written(
         chain = row["classes"][used]
         assert min(chain["out_epoch"], chain["in_epoch"]) > 0, row
     secrets = keys.kept_secrets(folders)
-    assert len(secrets) == 4 * 8  # four pairs, four chains, two ends
+    assert len(secrets) == 4 * 10  # four pairs, two ends; four chains and a name key at each
     texts = [whole.out.encode(), whole.err.encode()]
     texts += [
         path.read_bytes() for path in folders.out.rglob("*")

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
+from drupelet.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
 from drupelet_host.broker import Broker
 from drupelet_transports import loop, mqtt_board, mqtt_host
 from drupelet_transports.base import E_CLOSED, Transport
@@ -89,7 +89,7 @@ Client = mqtt_board.MqttClient | mqtt_host.MqttClient
 
 
 @contextmanager
-def _mqtt_ends(first: Client, second: Client) -> Iterator[Ends]:
+def _mqtt_ends(first: Client, second: Client, *sizes: int) -> Iterator[Ends]:
     def step() -> None:
         now_ms = int(time.monotonic() * 1000) & 0x3FFFFFFF
         first.maintain(now_ms)
@@ -97,7 +97,8 @@ def _mqtt_ends(first: Client, second: Client) -> Iterator[Ends]:
         time.sleep(0.001)
 
     end = time.monotonic() + DEADLINE_S
-    ends = Ends(first.transport(b"b", b"a"), second.transport(b"a", b"b"), step)
+    carriers = (first.transport(b"b", b"a", *sizes), second.transport(b"a", b"b", *sizes))
+    ends = Ends(*carriers, step)
     while not (first.up and second.up):
         assert time.monotonic() < end, "no connection"
         step()
@@ -131,7 +132,29 @@ def mqtt_board_ends() -> Iterator[Ends]:
         broker.stop()
 
 
-KINDS = [loop_ends, faultless_ends, traced_ends, serial_ends, mqtt_host_ends, mqtt_board_ends]
+@contextmanager
+def long_loop_ends() -> Iterator[Ends]:
+    yield Ends(*loop.pair(HOST_FRAME_SIZE_MAX), rest)
+
+
+@contextmanager
+def long_mqtt_ends() -> Iterator[Ends]:
+    """As for peers that may know no segments."""
+    broker = Broker()
+    broker.start()
+    try:
+        first = mqtt_host.MqttClient("localhost", broker.port, "contract")
+        second = mqtt_host.MqttClient("localhost", broker.port, "contract")
+        with _mqtt_ends(first, second, HOST_FRAME_SIZE_MAX) as ends:
+            yield ends
+    finally:
+        broker.stop()
+
+
+KINDS = [
+    loop_ends, long_loop_ends, faultless_ends, traced_ends, serial_ends, mqtt_host_ends,
+    long_mqtt_ends, mqtt_board_ends,
+]  # fmt: skip
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__.removesuffix("_ends"))
@@ -142,7 +165,7 @@ def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 def test_the_two_facts(ends: Ends) -> None:
     for end in (ends.here, ends.there):
-        assert FRAME_SIZE_MIN <= end.frame_size_max <= FRAME_SIZE_MAX
+        assert end.frame_size_max in (FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX)
         assert end.duplex
 
 

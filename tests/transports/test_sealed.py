@@ -281,6 +281,12 @@ class FakeLink:
         self.got = []
         self.limits = set()
         self.aborted = 0
+        self.room = 1
+
+    begin_import = int
+
+    def set_room(self, room):
+        assert room > 0
 
     def visit(self, _now_ms, _without_ours):
         self.given = list(self.due)
@@ -301,6 +307,7 @@ class FakeLink:
 
     def receive(self, frame, size, _now_ms):
         self.got.append(bytes(frame[:size]))
+        return OK
 
     def commit(self, _now_ms, number):
         self.bundle_out = number
@@ -309,7 +316,7 @@ class FakeLink:
     def abort(self, _now_ms):
         self.aborted += 1
 
-    def imported(self, number, seen):
+    def imported(self, number, seen, _whole):
         self.bundle_in = number
         self.peer_seen = max(self.peer_seen, seen)
 

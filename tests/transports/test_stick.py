@@ -200,7 +200,10 @@ def test_files_that_cannot_be_read_stand_in_nobodys_way(tmp_path: Path) -> None:
     assert (stick.damaged, stick.crowded) == (199, 0)
 
 
-def test_a_crowded_folder_is_not_walked_for_ever(tmp_path: Path) -> None:
+def test_a_crowded_folder_is_not_walked_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NAMES_MAX", 1024)  # as on a board
     write(tmp_path, A, B, 1, [b"x"])
     for n in range(1100):
         (folder(tmp_path, B, A) / f"junk{n}").touch()
@@ -261,7 +264,7 @@ def test_a_full_stick_refuses_and_keeps_what_was_there(
     tmp_path: Path, error_after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, A, B, 1, [b"kept"])
-    plain, calls = module._put, []
+    plain, calls = module.put_bytes, []
 
     def put(file: object, buf: bytes, size: int) -> None:
         calls.append(size)
@@ -269,7 +272,7 @@ def test_a_full_stick_refuses_and_keeps_what_was_there(
             raise OSError(28, "no space left on device")
         plain(file, buf, size)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "_put", put)
+    monkeypatch.setattr(module, "put_bytes", put)
     writer = Stick(str(tmp_path), A).writer(B, 2, 0)
     codes = [writer.write(bytearray(frame), len(frame)) for frame in FRAMES[:3]]
     codes.append(writer.finish())
@@ -330,18 +333,18 @@ def test_pulled_while_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert reader.next()
     frame = bytearray(FRAME_SIZE_MAX)
     assert reader.read_into(frame) == 3
-    plain = module._get
+    plain = module.get_bytes
 
     def fail(*_: object) -> int:
         raise OSError(5, "input/output error")
 
-    monkeypatch.setattr(module, "_get", fail)
+    monkeypatch.setattr(module, "get_bytes", fail)
     assert reader.read_into(frame) == E_STORAGE
     assert reader.read_into(frame) == 0
     assert not reader.complete
     assert reader.code == E_STORAGE
     # One bad sector: the next bundle is read.
-    monkeypatch.setattr(module, "_get", plain)
+    monkeypatch.setattr(module, "get_bytes", plain)
     assert reader.next()
     assert (reader.number, reader.read_into(frame)) == (2, 5)
     reader.close()
@@ -366,3 +369,22 @@ def test_own_half_written_bundles_are_cleaned_and_others_left(tmp_path: Path) ->
     assert list(folder(tmp_path, B, A).iterdir()) == []
     assert other.finish() == OK
     assert read(Stick(str(tmp_path), B), C) == [(1, 0, True, [b"x"])]
+
+
+def test_a_folder_of_60000_names_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member may leave as many; each visit of everybody would look through all of them again."""
+    inbox = write(tmp_path, A, B, 59_990, [b"x"]).parent
+    for number in range(1, 60_001):
+        if number != 59_990:
+            os.close(os.open(inbox / f"{number:08X}.DRP", os.O_CREAT | os.O_WRONLY))
+    looks = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: looks.append(path) or scandir(path))
+    monkeypatch.setattr(os, "listdir", lambda _: pytest.fail("all names at once"))
+    stick = Stick(str(tmp_path), B)
+    assert read(stick, A) == []
+    assert len(looks) == 1 and stick.damaged == 1024, "each file that is opened is bounded, too"
+    assert read(stick, A, after=59_900) == [(59_990, 0, True, [b"x"])]
+    assert len(looks) == 2 and stick.crowded == 0

@@ -8,6 +8,7 @@ from boards.sleep import Sleeper
 from drupelet.blackbox import (
     CODE_BATTERY,
     COUNT_CREATED,
+    COUNT_LOST,
     STATE_DEEP_SLEEP,
     STATE_IDLE,
     STATE_SEND,
@@ -16,6 +17,7 @@ from drupelet.blackbox import (
 from drupelet.limits import RTC_SIZE_MAX, WAIT_MS_MAX
 
 DEVICE = b"\x0a\x0b\x0c\x0d"
+COUNTERS = (COUNT_CREATED, COUNT_LOST, 64, 66, 159, 160, 191)
 
 
 def blocks_of(seed: int, sleeps: bool) -> list[bytes]:
@@ -31,7 +33,7 @@ def blocks_of(seed: int, sleeps: bool) -> list[bytes]:
             now_ms = (now_ms + rng.randrange(2000)) & 0x3FFFFFFF
             box.state(now_ms, rng.choice((STATE_IDLE, STATE_SEND)))
             box.log(now_ms, CODE_BATTERY, 0, rng.randrange(4000), 0, 0)
-            box.count(COUNT_CREATED + rng.randrange(20), rng.randrange(1 << 20))
+            box.count(rng.choice(COUNTERS), rng.randrange(1 << 20))
         box.flush_counters(now_ms)
         box.state(now_ms, STATE_DEEP_SLEEP)
         while box.ready:

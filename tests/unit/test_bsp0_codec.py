@@ -40,7 +40,8 @@ class FakeLink:
         self.core: Any = SimpleNamespace(
             store=SimpleNamespace(size=0, timestamp=bytearray(stamp(7))),
             members=SimpleNamespace(group_ids=bytearray(32) + GROUP, peer_numbers=b"\1"),
-            window=SimpleNamespace(boot=1), message_group=1, frame_size_max=0,
+            window=SimpleNamespace(boot=1), message_group=1, message_slot=0, taken=0,
+            frame_size_max=0,
         )  # fmt: skip
         self.peer = 0
         self.visits = visits

@@ -19,7 +19,7 @@ from drupelet.store import FlashStore
 from drupelet.wire import bsp0
 from drupelet.wire.bsp0_session import Session
 from helpers import EPOCH_MS, ROUND_MS, Draw, Network, stamp
-from helpers_bsp0 import KIND, VERSIONS, Friend, friends, needs_vectors, records, vectors
+from helpers_bsp0 import KIND, VERSIONS, Friend, friends, records, vectors
 
 modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
 FAULTS = {"loss": 300, "repeat": 100, "reorder": 100}
@@ -44,7 +44,6 @@ def test_an_id_in_pieces_is_the_id_of_the_whole(body: bytes, cuts: list[int], at
         assert bytes(out[at : at + 32]) == bsp0.message_id(group, moment, body)
 
 
-@needs_vectors
 def test_briars_ids() -> None:
     made = Bsp0MessageHash()
     out = bytearray(32)
@@ -505,7 +504,6 @@ def test_what_the_peer_supports_is_kept() -> None:
 # --- what Briar wrote ---
 
 
-@needs_vectors
 @modes
 @pytest.mark.parametrize("pieces", [[100_000], [1], [7, 1, 300]], ids=str)
 def test_a_live_node_takes_in_what_briar_wrote(mode: int, pieces: list[int]) -> None:
@@ -554,7 +552,6 @@ def test_a_live_node_takes_in_what_briar_wrote(mode: int, pieces: list[int]) -> 
     assert delivered > 15, "the recorded streams have fewer messages"
 
 
-@needs_vectors
 @pytest.mark.parametrize("step", [1, 7, 100_000])
 def test_a_session_has_the_verdict_of_briars_reader(step: int) -> None:
     for number, case in enumerate(vectors()["negative"]):

@@ -13,6 +13,7 @@ from drupelet.files import RamFiles
 from drupelet.wire.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, Talker, wire
+from opened import opened
 
 BLOOM = Bloom(100, 10, 7)
 FILE_SIZE = 1024
@@ -31,7 +32,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
         return lambda: RamKeeper(16, 512)
     if request.param == "flash":
         return lambda: flash(RamFiles())
-    return lambda: SqliteKeeper(ChannelDatabase(tmp_path / "keeper.db"), CHANNEL)
+    return lambda: SqliteKeeper(opened(ChannelDatabase(tmp_path / "keeper.db")), CHANNEL)
 
 
 def key_of(id: bytes) -> bytearray:
@@ -133,7 +134,7 @@ def test_more_files_than_handles_in_one_run_are_refused() -> None:
 
 
 def test_another_channel_is_another_keeper(tmp_path: Path) -> None:
-    database = ChannelDatabase(tmp_path / "two.db")
+    database = opened(ChannelDatabase(tmp_path / "two.db"))
     one, other = SqliteKeeper(database, b"1"), SqliteKeeper(database, b"2")
     handle = put(one, b"a")
     assert find(other, b"a") == 0 and other.load(handle) == 0 and other.next(0) == 0

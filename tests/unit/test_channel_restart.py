@@ -19,6 +19,7 @@ from drupelet.memory import crc32_into
 from drupelet.wire.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, Said, Talker, wire
+from opened import opened
 
 LOST_MS = 60_000
 BLOOM = Bloom(100, 10, 7)
@@ -82,7 +83,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "flash":
         files = RamFiles()
         return World(lambda _: flash(files))
-    database = ChannelDatabase(tmp_path / "channels.db")
+    database = opened(ChannelDatabase(tmp_path / "channels.db"))
     return World(lambda world: SqliteKeeper(database, CHANNEL, lambda: START_MS + world.now_ms))
 
 
@@ -123,7 +124,7 @@ def test_waiting_goes_on_where_a_host_starts_often(world: World) -> None:
 
 def test_a_clock_that_was_not_set_tells_no_waiting_time(tmp_path: Path) -> None:
     wall_ms = 5000
-    keeper = SqliteKeeper(ChannelDatabase(tmp_path / "c.db"), CHANNEL, lambda: wall_ms)
+    keeper = SqliteKeeper(opened(ChannelDatabase(tmp_path / "c.db")), CHANNEL, lambda: wall_ms)
     frame = wire(b"m")
     keeper.work[: len(frame)] = frame
     handle = keeper.put(bytearray(8), 0, len(frame), True)
@@ -137,7 +138,7 @@ def test_a_clock_that_was_not_set_tells_no_waiting_time(tmp_path: Path) -> None:
 
 def test_the_waiting_time_is_bounded(tmp_path: Path) -> None:
     wall_ms = START_MS
-    keeper = SqliteKeeper(ChannelDatabase(tmp_path / "c.db"), CHANNEL, lambda: wall_ms)
+    keeper = SqliteKeeper(opened(ChannelDatabase(tmp_path / "c.db")), CHANNEL, lambda: wall_ms)
     frame = wire(b"m")
     keeper.work[: len(frame)] = frame
     handle = keeper.put(bytearray(8), 0, len(frame), True)

@@ -162,6 +162,25 @@ def test_a_run_of_numbers_is_a_range_whatever_their_order() -> None:
         assert record["numbers"] == list(range(5, 105))
 
 
+@pytest.mark.parametrize("first", [1, 5, 127, 128])
+def test_a_range_names_no_number_more_than_is_acknowledged(first: int) -> None:
+    """The length stands in the type byte up to 7, and in a varint above."""
+    for count in range(1, 12):
+        numbers = list(range(first, first + count))
+        (record,) = sets(Giver([(number, bytes(32)) for number in numbers], []), 1024)
+        assert (record["type"], record["numbers"]) == ("ACK", numbers)
+        link = Giver([(number, bytes(32)) for number in numbers], [])
+        engine = Compact1(link)  # type: ignore[arg-type]
+        engine.begin(link)  # type: ignore[arg-type]
+        engine.hear(7)
+        engine._number_of = lambda *_, link=link: link.number  # type: ignore[method-assign]
+        frame = bytearray(64)
+        end = engine._fill_set(link, frame, 0, 64, ACK)  # type: ignore[arg-type]
+        # Type, generation, first number, length if above 7, fold; no bits.
+        assert frame[0] == ACK << 5 | (count << 2 if count <= 7 else 0)
+        assert end == 3 + (1 if first < 128 else 2) + (count > 7) + 4
+
+
 def test_a_set_spans_what_its_bits_can_hold() -> None:
     assert origin_of(500, COMPACT_COVER_SIZE) == 372 and origin_of(1, COMPACT_COVER_SIZE) == 1
     for number, wide in ((627, 1), (628, 2), (371, 2)):

@@ -10,7 +10,7 @@ import pytest
 from devices import CLIENT, EPOCH_MS, Device, hash_of
 from drupelet.errors import CapacityError
 from drupelet.limits import BACKOFF_EPOCHS_MAX
-from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
+from drupelet.node import BATCH, FAMILY_MVDS, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
 
 both_modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
 THEIRS = [bytes([n]) * 32 for n in range(1, 30)]
@@ -71,6 +71,20 @@ def test_two_members_need_not_share_a_group(mode: int) -> None:
 
 
 @both_modes
+def test_a_link_carries_the_groups_of_its_own_family_only(mode: int) -> None:
+    device = Device("B", mode)
+    other = device.node.join_id(bytes(range(32)), FAMILY_MVDS)
+    device.node.share(other, device.peers["B"], SHARED)
+    device.publish(b"\x00of another family", group=other)
+    for _ in range(20):
+        assert not device.next()
+    assert device.node.outstanding(device.peers["B"]) == 1
+    device.publish(b"\x00of this one")
+    sent = device.next()
+    assert len(sent.offers) + len(sent.bodies) == 1 and b"\x00of another family" not in sent.bodies
+
+
+@both_modes
 def test_whom_a_group_is_shared_with_changes_while_it_runs(mode: int) -> None:
     device = Device("B", mode, VISIBLE)
     id = device.publish(b"\x00one")
@@ -79,6 +93,7 @@ def test_whom_a_group_is_shared_with_changes_while_it_runs(mode: int) -> None:
     sent = device.next()
     assert sent.offers == [id] or sent.bodies == [b"\x00one"]
     device.node.share(device.group, device.peers["B"], VISIBLE)
+    device.publish(b"\x00two")  # what comes after the change is not for the peer, either
     for _ in range(20):
         assert not device.next()
 

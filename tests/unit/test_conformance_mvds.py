@@ -247,9 +247,39 @@ def test_interactive_a_message_is_offered_first_and_the_offer_kept(profile: int)
     own = device.publish(b"own")
     first = device.next()
     assert first.offers == [own] and not first.messages
-    for _ in range(EPOCHS):
+    assert not device.next()
+    assert device.next().offers == [own], "it is in the state"
+
+
+@every_profile
+@pytest.mark.parametrize("says", [{}, {"acks": THEIRS[:1]}], ids=["silent", "heard"])
+def test_an_offer_that_stays_unanswered_twice_becomes_the_message(
+    profile: int, says: dict[str, list[bytes]]
+) -> None:
+    """The text obliges nobody to answer an OFFER of what it holds; every MESSAGE is answered."""
+    device = device_of(profile, INTERACTIVE)
+    own = device.publish(b"own")
+    records = []
+    while len(records) < 4:
         sent = device.next()
-        assert sent.offers in ([], [own]) and not sent.messages
+        if sent:
+            records.append("offer" if sent.offers == [own] else sent.bodies)
+        elif says:
+            device.hear(**says)
+    assert records == ["offer", "offer", [b"own"], [b"own"]]
+    device.hear(acks=[own])
+    assert epochs_of(device, EPOCHS) == []
+
+
+@every_profile
+def test_an_offer_that_is_requested_the_second_time_is_sent_at_once(profile: int) -> None:
+    device = device_of(profile, INTERACTIVE)
+    own = device.publish(b"own")
+    device.next()
+    device.tick()
+    assert device.next().offers == [own]
+    device.hear(requests=[own])
+    assert device.next().bodies == [b"own"]
 
 
 @every_profile
@@ -369,6 +399,18 @@ def test_back_off_doubles_to_a_bound_and_falls_back(profile: int, mode: int) -> 
     device = device_of(profile, mode)
     device.publish(b"own")
     check_back_off(epochs_of(device, 1000))
+
+
+@every_profile
+def test_all_messages_that_have_reached_their_send_epoch_are_in_one_payload(profile: int) -> None:
+    device = device_of(profile, BATCH)
+    bodies = [b"%d" % number for number in range(9)]
+    for body in bodies:
+        device.publish(body)
+    for epoch in range(31):
+        sent = device.next()
+        assert sent.bodies == (bodies if epoch in (0, 2, 6, 14, 30) else [])
+        assert sent.frames <= 1, "they fit one frame"
 
 
 @every_profile

@@ -5,9 +5,11 @@ import pytest
 from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.errors import OK
 from drupelet.flashread import STATE_INVALID
+from drupelet.limits import DEPENDENCIES_MAX
 from drupelet.node import BATCH, INTERACTIVE, PROFILE_BSP_1
 from drupelet.slots import OFFERED, REQUESTED, WANTED
 from helpers import Draw, Member, Network, check_causal, stamp
+from naive import bsp
 
 CHAIN = 200
 modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
@@ -61,6 +63,11 @@ def test_four_members_in_a_row_and_a_ring(mode: int) -> None:
         for member in members:
             check_causal(member)
             assert member.node.malformed == 0
+
+
+def id_of(body: bytes, timestamp: int) -> bytes:
+    """The id of a message of the group of all members here."""
+    return bsp.Message(bsp.group_id(READINGS_CLIENT_ID, b"test"), timestamp, body).id
 
 
 class Pair:
@@ -250,6 +257,36 @@ def test_four_parents_and_the_same_one_twice() -> None:
     pair.message(b"\x04" + b"".join(parents) + b"child")
     pair.message(b"\x02" + parents[0] * 2 + b"twice")
     assert len(pair.receiver.log()) == 6
+
+
+@pytest.mark.parametrize("size", [5, 1500], ids=["short", "in a part file"])
+@pytest.mark.parametrize("place", range(DEPENDENCIES_MAX))
+def test_each_of_eight_parents_is_waited_for(place: int, size: int) -> None:
+    pair = Pair(pool=16, offers=16)
+    roots = [(number + 1, b"\x00%d" % number) for number in range(DEPENDENCIES_MAX)]
+    ids = [id_of(body, moment) for moment, body in roots]
+    for moment, body in roots:
+        if moment != place + 1:
+            pair.message(body, moment)
+    child = bytes([len(ids)]) + b"".join(ids) + bytes(size)
+    pair.message(child)
+    log = pair.receiver.log()
+    assert len(log) == DEPENDENCIES_MAX - 1 and pair.receiver.node.pending_count() == 1
+    assert pair.asked()["requests"] == [ids[place]]
+    pair.message(roots[place][1], place + 1)
+    assert pair.receiver.log() == [*log, ids[place], id_of(child, 1)]
+
+
+@pytest.mark.parametrize("size", [5, 1500], ids=["short", "in a part file"])
+def test_a_ninth_parent_makes_a_message_invalid(size: int) -> None:
+    """Its id covers them all, so none may be left out."""
+    pair = Pair(pool=16, offers=16)
+    for number in range(DEPENDENCIES_MAX + 1):
+        pair.message(b"\x00%d" % number, number + 1)
+    ids = pair.receiver.log()
+    child = bytes([len(ids)]) + b"".join(ids) + bytes(size)
+    pair.message(child)
+    assert pair.receiver.log() == ids and id_of(child, 1) in pair.asked()["acks"]
 
 
 def test_a_parent_in_another_group_is_no_parent() -> None:

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,9 +9,8 @@ from hypothesis import strategies as st
 
 from drupelet import _blake2s, _blake2s_hashlib
 from drupelet.hashes import MessageHash, group_id_into
+from published import VECTORS, blake2s_answers
 
-SHARED = Path(__file__).parents[3] / "shared/vectors"
-needs_vectors = pytest.mark.skipif(not SHARED.is_dir(), reason="../shared is not here")
 # On CPython the class for boards runs on its halves: there is no viper.
 CLASSES = [_blake2s_hashlib.Blake2s, _blake2s.Blake2s]
 every = pytest.mark.parametrize("blake2s", CLASSES)
@@ -33,22 +30,12 @@ def digest_of(blake2s: Kind, pieces: list[bytes], key: bytes | None = None) -> b
     return bytes(out[1:33])
 
 
-def known_answers() -> Iterator[tuple[bytes, bytes, str]]:
-    fields: dict[str, str] = {}
-    for line in (SHARED / "blake2s-kat.txt").read_text().splitlines():
-        name, _, value = line.partition(":")
-        fields[name] = value.strip()
-        if name == "hash":
-            yield bytes.fromhex(fields["in"]), bytes.fromhex(fields["key"]), fields["hash"]
-
-
-@needs_vectors
 @every
 def test_published_keyed_answers(blake2s: Kind) -> None:
-    answers = list(known_answers())
+    answers = blake2s_answers()
     assert len(answers) == 256
     for data, key, expected in answers:
-        assert digest_of(blake2s, [data], key).hex() == expected
+        assert digest_of(blake2s, [data], key) == expected
 
 
 @every
@@ -71,9 +58,8 @@ def test_halves_at_block_edges_and_past_a_16_bit_count(size: int) -> None:
     assert digest_of(_blake2s.Blake2s, [data]) == hashlib.blake2s(data).digest()
 
 
-@needs_vectors
 def test_group_ids_of_a_bsp_peer() -> None:
-    path = SHARED / "bsp/bsp_briar_hist_2016-11_blake2s_plainlabel.json"
+    path = VECTORS / "bsp/bsp_briar_hist_2016-11_blake2s_plainlabel.json"
     groups = [
         group
         for group in json.loads(path.read_text())["groups"]

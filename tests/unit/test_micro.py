@@ -118,6 +118,22 @@ def test_a_message_without_its_parent_is_refused_and_the_parent_asked_for() -> N
     assert end.node.refused == 2 and end.node.malformed == 0
 
 
+@pytest.mark.parametrize("place", range(6))
+def test_each_of_its_parents_must_be_here(place: int) -> None:
+    end = End()
+    roots = [foreign(b"%d" % number) for number in range(6)]  # no more fit its longest body
+    child = foreign(b"child", *(root.id for root in roots))
+    late = roots.pop(place)
+    end.give(*map(message, roots[:3]))
+    end.give(*map(message, roots[3:]))
+    assert end.consume() == [root.id for root in roots]
+    end.give(message(child))
+    assert end.take()[bsp.REQUEST] == [late.id] and end.consume() == []
+    end.epochs()
+    end.give(message(late), message(child))
+    assert end.consume() == [late.id, child.id]
+
+
 def test_what_has_gone_is_acknowledged_and_met_but_not_taken_in_again() -> None:
     end = End(messages_max=2)
     one, two, three = foreign(b"1"), foreign(b"2"), foreign(b"3")

@@ -153,6 +153,57 @@ def payloads(profile: tuple[int, ...]) -> st.SearchStrategy:
     )
 
 
+# The bytes of each field, from the texts' numbers: (number << 3 | wire type) as a varint.
+TAGS = {
+    "mvds-1": ("0a", "12", "1a", "22", "0a", "10", "1a", "22"),
+    "mvds-nested": ("0a", "12", "1a", "22", "0a", "10", "1a", ""),
+    "mvds-5001": (
+        *("cab802", "d2b802", "dab802", "e2b802"),  # 5001 to 5004
+        *("8af702", "90f702", "9af702", "a2f702"),  # 6001 to 6004
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_bytes_of_every_field(name: str) -> None:
+    """Nothing here comes from the profile's table: a number that changes there fails."""
+    profile = PROFILES[name]
+    ack, offer, request, message, group_id, timestamp, body, metadata = TAGS[name]
+    ids = [number * 32 for number in ("a1", "b2", "c3", "d4", "e5", "f6")]
+    lists = {"acks": (ack, ids[0]), "offers": (offer, ids[1]), "requests": (request, ids[2])}
+    payload: Payload = {name: [bytes.fromhex(id)] for name, (_, id) in lists.items()}
+    wire = "".join(
+        tag + ("22" + "0a" if name == "mvds-nested" else "") + "20" + id
+        for tag, id in lists.values()
+    )
+    inside = group_id + "20" + ids[3] + timestamp + "ac02" + body + "03" + "626f64"
+    flags, parents = 0, []
+    if metadata:
+        inside += metadata + "46" + "0a" + "20" + ids[4] + "0a" + "20" + ids[5] + "1001"
+        flags = mvds.METADATA | mvds.EPHEMERAL
+        parents = [bytes.fromhex(id) for id in ids[4:]]
+    size = len(inside) // 2
+    length = f"{size:02x}" if size < 128 else f"{size & 127 | 128:02x}{size >> 7:02x}"
+    wire += message + length + inside
+    payload["messages"] = [(bytes.fromhex(ids[3]), 300, b"bod", flags, parents)]
+    payload["group_offers"] = []
+    if name == "mvds-5001":
+        group_offer = "0a" + "20" + ids[3] + "12" + "20" + ids[0] + "12" + "20" + ids[1]
+        wire += "eab802" + "66" + group_offer  # 5005
+        payload["group_offers"] = [
+            (bytes.fromhex(ids[3]), [bytes.fromhex(ids[0]), bytes.fromhex(ids[1])])
+        ]
+    assert encode(profile, payload).hex() == wire
+    assert decode(profile, bytes.fromhex(wire)) == (payload, mvds.END, 0)
+    # proto3: what is empty or zero is not there, and a negative int64 takes ten bytes.
+    bare: Payload = {key: [] for key in (*LISTS.values(), "group_offers")}
+    zeros = bare | {"messages": [(b"", 0, b"", 0, [])]}
+    assert encode(profile, zeros).hex() == message + "00"
+    below = bare | {"messages": [(b"", -1, b"", 0, [])]}
+    assert encode(profile, below).hex().endswith(timestamp + "ff" * 9 + "01")
+    assert decode(profile, encode(profile, below))[0] == below
+
+
 @every
 @given(data=st.data())
 def test_round_trip(profile: tuple[int, ...], data: st.DataObject) -> None:

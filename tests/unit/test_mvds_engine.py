@@ -6,7 +6,7 @@ import pytest
 
 from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.errors import CapacityError
-from drupelet.members import FAMILY_BSP_0, HEAD_EPHEMERAL, HEAD_METADATA
+from drupelet.members import FAMILY_BSP_0, HEAD_EPHEMERAL
 from drupelet.node import (
     BATCH,
     FAMILY_BSP,
@@ -107,7 +107,7 @@ def test_an_ephemeral_message_is_sent_once_and_goes_no_further(mode) -> None:
     draw = Draw(7)
     made = members(draw, 3)
     network = Network(draw, made, [("a", "b"), ("b", "c")], mode=mode, profile=PROFILE_MVDS_1)
-    body = bytes((HEAD_METADATA | HEAD_EPHEMERAL,)) + b"typing"
+    body = bytes((HEAD_EPHEMERAL,)) + b"typing"
     assert made[0].node.publish(made[0].group, body, len(body), bytes(8), 0) > 0
     for _ in range(60):
         network.round()
@@ -125,7 +125,8 @@ def test_whether_a_copy_is_acknowledged_the_copy_says(size) -> None:
     made = members(draw, 3)
     network = Network(draw, made, [("a", "b"), ("b", "c")], profile=PROFILE_MVDS_1)
     a, b, c = made
-    once, kept = (bytes((head,)) + b"t" * size for head in (HEAD_METADATA | HEAD_EPHEMERAL, 0))
+    a.node.core.window.shows_segments(a.links["b"].peer)
+    once, kept = (bytes((head,)) + b"t" * size for head in (HEAD_EPHEMERAL, 0))
     assert a.node.publish(a.group, once, len(once), bytes(8), 0) > 0
     frames = []
     frame = bytearray(network.frame_size)

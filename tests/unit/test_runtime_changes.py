@@ -247,6 +247,7 @@ def test_a_visit_ends_with_a_long_message_that_is_hidden_meanwhile() -> None:
     frame = bytearray(512)
     assert link.poll_into(frame, 0) and link.poll_into(frame, 0)
     node.share(group, peer, INVISIBLE)
+    assert link.poll_into(frame, 0) == 9 and frame[0] == 0x58, "the end of the bundle"
     assert link.poll_into(frame, 0) == 0
 
 

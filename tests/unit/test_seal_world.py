@@ -226,7 +226,7 @@ def test_no_nonce_twice_no_frame_twice_and_always_a_way_back(faults):
         for device in (world.a, world.b):
             seal = device.sealed.seal
             assert seal.confirmed and seal.forged < 400
-            assert len(device.keys.rows) == 4
+            assert len(device.keys.rows) == 5
             alarms += seal.clones
             taken += len(device.taken)
         boots += world.boots

@@ -189,6 +189,7 @@ def test_a_cut_that_tears_what_no_id_covers_is_no_message_of_it() -> None:
     for number in range(3):
         assert a.publish(b"parent %d" % number)
     net.run(lambda: net.complete(3), 80)
+    a.node.core.window.shows_segments(a.links["B"].peer)
     assert a.publish(b"child" + bytes(9_000))
     net.now_ms += EPOCH_MS
     give(net, "A", "B", frames(net, "A", "B")[:6])

@@ -17,6 +17,7 @@ from drupelet.members import GROUP_UNORDERED
 from drupelet.node import BATCH, CARRIER_STICK, INTERACTIVE, INVISIBLE, PROFILE_BSP_1, SHARED
 from drupelet.store import FlashStore
 from drupelet_host.store_sqlite import SqliteStore
+from opened import opened
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 from unit.test_conformance_clients import OTHER_CLIENT, Client, Devices, body_of
 
@@ -58,7 +59,7 @@ class SqliteHome:
     path = Path()
 
     def open(self) -> SqliteStore:
-        store = SqliteStore(self.path, **self.small)
+        store = opened(SqliteStore(self.path, **self.small))
         assert store.open() == OK
         return store
 

@@ -358,11 +358,11 @@ def test_what_is_owed_comes_first_in_the_wake_state() -> None:
         (owed | 1 << 30).to_bytes(4, "big") + b"\1",
         (asked | 1 << 31).to_bytes(4, "big") + b"\1",
     ]
-    for limit, count in ((22, 0), (26, 0), (27, 1), (31, 1), (32, 2), (345, 2)):
+    for limit, count in ((30, 0), (34, 0), (35, 1), (39, 1), (40, 2), (345, 2)):
         size = core.window.pack(limit)
-        assert bytes(core.store.saved[22:size]) == b"".join(rows[:count])
+        assert bytes(core.store.saved[30:size]) == b"".join(rows[:count])
     core.slots.send_counts[core.slots.handles.index(asked)] = 1
-    assert core.window.pack(345) == 27, "it was sent already"
+    assert core.window.pack(345) == 35, "it was sent already"
 
 
 @pytest.mark.parametrize("form", ["long", "short"])

@@ -4,7 +4,6 @@ import json
 import random
 import tracemalloc
 from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,10 +13,8 @@ import line_harness
 from drupelet.errors import PeerError
 from drupelet.wire import bsp0
 from line_harness import PYTHON, Json
+from published import VECTORS
 
-ROOT = Path(__file__).resolve().parents[2]
-VECTORS = ROOT.parent / "shared/vectors/bsp/bsp_briar_1.5.19.json"
-needs_vectors = pytest.mark.skipif(not VECTORS.is_file(), reason="../shared is not here")
 LISTS = {"ACK": "acks", "OFFER": "offers", "REQUEST": "requests"}
 FUZZ_STREAMS = 100_000
 TRACED_STREAMS = 5_000
@@ -32,7 +29,7 @@ def ask(requests: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
 
 @cache
 def vectors() -> Json:
-    found: Json = json.loads(VECTORS.read_text("utf-8"))
+    found: Json = json.loads((VECTORS / "bsp/bsp_briar_1.5.19.json").read_text("utf-8"))
     return found
 
 
@@ -56,7 +53,6 @@ def readback(reply: Json) -> str:
     return " ".join(words)
 
 
-@needs_vectors
 def test_group_ids() -> None:
     groups = vectors()["groups"]
     keys = ("client_id", "major_version", "descriptor")
@@ -64,7 +60,6 @@ def test_group_ids() -> None:
     assert replies == [("ok", {"group_id": group["group_id"]}) for group in groups]
 
 
-@needs_vectors
 def test_message_ids() -> None:
     messages = vectors()["messages"]
     keys = ("group_id", "timestamp", "body")
@@ -72,7 +67,6 @@ def test_message_ids() -> None:
     assert replies == [("ok", {"message_id": m["message_id"]}) for m in messages]
 
 
-@needs_vectors
 def test_messages_as_records() -> None:
     messages = vectors()["messages"]
     keys = ("group_id", "timestamp", "body", "message_id")
@@ -83,7 +77,6 @@ def test_messages_as_records() -> None:
     assert [reply["messages"] for _, reply in replies] == [[m] for m in wanted]
 
 
-@needs_vectors
 def test_id_lists_as_records() -> None:
     records = [record for record in vectors()["records"] if record["type"] in LISTS]
     assert len(records) > 10
@@ -94,7 +87,6 @@ def test_id_lists_as_records() -> None:
         assert status == "ok" and reply[LISTS[record["type"]]] == record["ids"]
 
 
-@needs_vectors
 @pytest.mark.parametrize("pieces", PIECES, ids=str)
 def test_what_the_peers_reader_reads(pieces: list[int]) -> None:
     cases = vectors()["streams"] + vectors()["negative"]

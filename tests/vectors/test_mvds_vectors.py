@@ -3,15 +3,12 @@
 import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from line_harness import COMMANDS, Json, ask, on_all, printed
+from published import VECTORS
 
-ROOT = Path(__file__).resolve().parents[2]
-VECTORS = ROOT.parent / "shared/vectors/mvds"
-pytestmark = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared is not here")
 FILES = {
     "mvds_go_head": "mvds-1",
     "mvds_go_v0.0.17": "mvds-1",
@@ -25,7 +22,7 @@ LISTS = ("acks", "offers", "requests", "messages")
 
 @cache
 def load(name: str) -> Json:
-    vectors: Json = json.loads((VECTORS / f"{name}.json").read_text("utf-8"))
+    vectors: Json = json.loads((VECTORS / "mvds" / f"{name}.json").read_text("utf-8"))
     return vectors
 
 

@@ -1,7 +1,8 @@
 """Whole channel runs of the JavaScript peer: same deliveries and order, except where it is wrong.
 
-Every recording under ../shared is replayed. docs/conformance.md lists the differences of the first
-file one by one, with the sentence that decides.
+Every recording in tests/vectors/data, and every other one under ../shared, is replayed.
+docs/conformance.md lists the differences of the first file one by one, with the sentence that
+decides.
 """
 
 import json
@@ -12,19 +13,30 @@ from typing import Any
 
 import pytest
 
+from published import VECTORS
 from sds_replay import Replayed, differences, replay, rest
 
 ROOT = Path(__file__).resolve().parents[2]
-VECTORS = ROOT.parent / "shared/vectors/sds"
-pytestmark = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared is not here")
+# Other recordings may lie beside the clone; they are replayed as well.
+BESIDE = ROOT.parent / "shared/vectors/sds"
 FIRST = "sds_js_0.0.8_traces"
+
+
+def recordings() -> list[Path]:
+    """Paths of all recordings; of two with one name, the clone's own."""
+    paths = {
+        path.name: path
+        for folder in (BESIDE, VECTORS / "sds")
+        for path in folder.glob("sds_js_*traces*.json")
+    }
+    return list(paths.values())
 
 
 @cache
 def traces() -> dict[str, dict[str, Any]]:
     return {
         f"{path.stem}/{trace['name']}": trace
-        for path in sorted(VECTORS.glob("sds_js_*traces*.json"))
+        for path in sorted(recordings())
         for trace in json.loads(path.read_text("utf-8"))["traces"]
     }
 
@@ -34,7 +46,7 @@ def replayed(name: str) -> list[Replayed]:
     return replay(traces()[name])
 
 
-NAMES = sorted(traces()) if VECTORS.is_dir() else []
+NAMES = sorted(traces())
 each = pytest.mark.parametrize("name", NAMES)
 
 

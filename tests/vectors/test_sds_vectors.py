@@ -6,15 +6,12 @@ Dialect `sds` on all three interpreters, `sds-nim` on CPython.
 import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from line_harness import COMMANDS, PYTHON, Json, Request, ask, on_all, printed
+from published import VECTORS
 
-ROOT = Path(__file__).resolve().parents[2]
-VECTORS = ROOT.parent / "shared/vectors/sds"
-pytestmark = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared is not here")
 FIELDS = (
     "sender_id", "message_id", "channel_id", "lamport_timestamp", "causal_history",
     "bloom_filter", "repair_request", "content",
@@ -26,7 +23,7 @@ hashes = pytest.mark.parametrize("name", ["farm", "murmur"])
 
 @cache
 def load(name: str) -> Json:
-    vectors: Json = json.loads((VECTORS / f"{name}.json").read_text("utf-8"))
+    vectors: Json = json.loads((VECTORS / "sds" / f"{name}.json").read_text("utf-8"))
     return vectors
 
 

@@ -17,6 +17,7 @@ from drupelet.errors import E_CAPACITY, OK
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.memory import copy, equal
 from drupelet.schedule import elapsed_ms
+from drupelet.seal_row import RENAMED
 from drupelet_transports.base import E_CLOSED, Transport
 from drupelet_transports.mqtt_packet import (
     CONNACK,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from drupelet.seal import Seal
+
 # What is read from the socket at once; `readinto` has no offset, so bytes pass through here.
 _CHUNK_SIZE = const(64)
 # Reads in one call: two frames of 1,024 bytes. More waits for the next call.
@@ -60,6 +63,8 @@ _CONNECT_POLL_MS = const(20)
 _CLIENT_ID_SIZE = const(8)
 # The longest name behind the prefix: two numbers of 8 hexadecimal digits and what is between.
 _NAME_SIZE_MAX = const(17)
+# What hangs up without an answer: it may expect TLS.
+_HUNG_UP = "hung up: TLS expected?"
 
 _DOWN = const(0)
 _CONNECTING = const(1)
@@ -75,6 +80,8 @@ class MqttClient:
     `random_byte` returns 0..255 and only spreads reconnects and client ids: nothing that a broker
     sees says who we are. Make the transports before the first `maintain`. A frame waits inside
     the client until its peer's transport is asked, so the owner asks all of them in turn.
+    `login`: user and password, or nothing. `tls`: a tls.SSLContext of MicroPython's, or None.
+    `say`, if it is set, is told what keeps the connection away, and "" once it is there.
     Counters: `connects`, `disconnects`, `retained` and `misdirected` frames that were dropped,
     `skipped` packets too long to be ours.
     """
@@ -86,7 +93,14 @@ class MqttClient:
         prefix: str,
         random_byte: "Callable[[], int]",
         keepalive_s: int = 60,
+        login: "tuple[bytes, ...]" = (),
+        tls: "Any" = None,  # noqa: ANN401 - a class of MicroPython's
     ) -> None:
+        self.say: Callable[[str], None] | None = None
+        self._why = ""
+        self._host = host
+        self._login = login
+        self._tls = tls
         # No resolver has a say in where this machine is.
         self._address = "127.0.0.1" if host == "localhost" else host
         self._port = port
@@ -108,7 +122,7 @@ class MqttClient:
         self._now_ms = self._since_ms = 0
         self._backoff_ms = 0
         self._failures = 0
-        self._subscribed = 0  # transports whose topic the broker was asked for
+        self._subscribed = 0  # topics that the broker was asked for
         self._at = self._end = 0
         self._tx_at = self._tx_end = 0
         self.connects = self.disconnects = 0
@@ -120,11 +134,36 @@ class MqttClient:
 
         Boards make all before they connect; one that is made later hears after the next connect.
         """
-        assert len(inbox) <= _NAME_SIZE_MAX and len(outbox) <= _NAME_SIZE_MAX
-        made = MqttTransport(self, self._head + inbox, self._head + outbox)
+        made = MqttTransport(self)
+        self._name(made, [inbox], outbox)
         made.poll_object = self._sock
         self._transports.append(made)
         return made
+
+    def transport_of(self, seal: "Seal") -> "MqttTransport":
+        """The carrier of a sealed link, whose topics follow its keys: see `seal_topic.topics`."""
+        made = self.transport(b"", b"")
+        made.seal = seal
+        self._rename(made)
+        return made
+
+    def _name(self, transport: "MqttTransport", inboxes: "list[bytes]", outbox: bytes) -> None:
+        for name in inboxes:
+            assert len(name) <= _NAME_SIZE_MAX
+        transport.inboxes = [self._head + name for name in inboxes]
+        transport.topic = self._head + outbox
+
+    def _rename(self, transport: "MqttTransport") -> None:
+        """Take the topics of the keys as they are now; the next connection asks for them."""
+        from drupelet.seal_topic import topics
+
+        seal = transport.seal
+        seal.flags &= ~RENAMED
+        inboxes, outbox = topics(seal)
+        self._name(transport, inboxes, outbox)
+        if self._state != _CLOSED:
+            self._drop()
+            self._backoff_ms = self._failures = 0
 
     @property
     def skipped(self) -> int:
@@ -139,6 +178,9 @@ class MqttClient:
     def maintain(self, now_ms: int) -> int:
         """Connect, keep alive, reconnect; OK when the connection is up, else E_CLOSED."""
         self._now_ms = now_ms
+        for transport in self._transports:
+            if transport.seal and transport.seal.flags & RENAMED:
+                self._rename(transport)
         if self._asked:
             self._asked = False
             self._since_ms = now_ms  # the resolver may have taken long
@@ -253,7 +295,7 @@ class MqttClient:
             sock.connect(info[-1])
         except OSError as error:
             if error.errno != errno.EINPROGRESS:
-                self._drop()
+                self._drop("cannot be reached")
                 return
         self._poll.register(sock, select.POLLOUT)
         self._state = _CONNECTING
@@ -266,13 +308,37 @@ class MqttClient:
         for _ in poll(0):
             self._poll.unregister(self._sock)
             self._state = _GREETING
+            if self._tls:
+                self._sock = self._tls.wrap_socket(
+                    self._sock, server_hostname=self._host, do_handshake_on_connect=False
+                )
             for transport in self._transports:
                 transport.poll_object = self._sock
-            self._queue(connect_into(self._tx, self._client_id, self._keepalive_s))
+            count = connect_into(self._tx, self._client_id, self._keepalive_s, self._login)
+            self._queue(count)
             return
 
-    def _drop(self) -> None:
+    def _tell(self, why: str) -> None:
+        if self.say and why != self._why:
+            self.say('{"event":"broker","why":"' + why + '"}')
+        self._why = why
+
+    def _fail(self, error: Exception) -> None:
+        """The socket or TLS is broken."""
+        if isinstance(error, ValueError):
+            why = "certificate not trusted: look at ca_file"
+        elif error.errno == errno.ECONNREFUSED:  # type: ignore[attr-defined]
+            why = "nobody listens there"
+        elif self._tls and self._state == _GREETING:
+            why = "no TLS there, or it wants a client certificate"
+        else:
+            why = _HUNG_UP
+        self._drop(why)
+
+    def _drop(self, why: str = "") -> None:
         """Close the socket and begin the wait before the next connection."""
+        if why and self._state != _UP:
+            self._tell(why)
         if self._sock is not None:
             if self._state == _CONNECTING:
                 self._poll.unregister(self._sock)
@@ -302,7 +368,7 @@ class MqttClient:
         now_ms = self._now_ms
         if self._state != _UP:
             if elapsed_ms(now_ms, self._since_ms) >= _ANSWER_MS_MAX:
-                self._drop()
+                self._drop("no answer")
         elif self._pinging:
             if elapsed_ms(now_ms, self._ping_ms) >= _ANSWER_MS_MAX:
                 self._drop()
@@ -323,8 +389,8 @@ class MqttClient:
         while self._tx_at < self._tx_end and self._sock is not None:
             try:
                 count = write(self._sock, self._tx, self._tx_at, self._tx_end - self._tx_at)
-            except OSError:
-                self._drop()
+            except (OSError, ValueError) as error:
+                self._fail(error)
                 return
             self._note_pending(self._tx_end - self._tx_at - count)
             if not count:
@@ -341,12 +407,13 @@ class MqttClient:
         assert self._sock is not None
         try:
             count = read(self._sock, self._chunk)
-        except OSError:
-            count = 0
+        except (OSError, ValueError) as error:
+            self._fail(error)
+            return False
         if count < 0:
             return False
         if count == 0:
-            self._drop()
+            self._drop(_HUNG_UP)
             return False
         self._at = 0
         self._end = count
@@ -365,26 +432,30 @@ class MqttClient:
                 return
         elif kind == CONNACK and state == _GREETING:
             if reader.size != 2 or reader.body[1]:
-                self._drop()  # refused; the broker's reason changes nothing here
+                self._drop("not authorised" if reader.body[1] > 3 else "refused")
                 return
             self._state = _SUBSCRIBING
             self._subscribed = 0
             self._subscribe()
         elif kind == SUBACK and state == _SUBSCRIBING:
             if reader.size != 3 or reader.body[2] & 0x80:
-                self._drop()
+                self._drop("not authorised to read its topics")
                 return
             self._subscribe()
         reader.release()
 
     def _subscribe(self) -> None:
         """Ask for the next transport's topic; after the last one the connection is up."""
-        if self._subscribed < len(self._transports):
-            topic = self._transports[self._subscribed].inbox
-            self._subscribed += 1
-            self._queue(subscribe_into(self._tx, self._subscribed, topic))
-            return
+        left = self._subscribed
+        for transport in self._transports:
+            if left < len(transport.inboxes):
+                self._subscribed += 1
+                topic = transport.inboxes[left]
+                self._queue(subscribe_into(self._tx, self._subscribed, topic))
+                return
+            left -= len(transport.inboxes)
         self._state = _UP
+        self._tell("")
         self._since_ms = self._now_ms
         self.connects += 1
 
@@ -399,9 +470,10 @@ class MqttClient:
         payload_size = reader.size - start
         if not reader.kind & QOS_MASK and start > 0 and 0 < payload_size <= FRAME_SIZE_MAX:
             for transport in self._transports:
-                size = len(transport.inbox)
-                if size == start - 2 and equal(body, 2, transport.inbox, 0, size):
-                    return transport
+                for inbox in transport.inboxes:
+                    size = len(inbox)
+                    if size == start - 2 and equal(body, 2, inbox, 0, size):
+                        return transport
         self.misdirected += 1
         return None
 
@@ -409,10 +481,11 @@ class MqttClient:
 class MqttTransport(Transport):
     """One peer behind the broker; see MqttClient."""
 
-    def __init__(self, client: MqttClient, inbox: bytes, outbox: bytes) -> None:
+    def __init__(self, client: MqttClient) -> None:
         super().__init__(FRAME_SIZE_MAX)
-        self.inbox = inbox
-        self._topic = outbox
+        self.inboxes: list[bytes] = []
+        self.topic = b""  # of what we send
+        self.seal: Any = None  # whose keys say what the topics are
         self._client: MqttClient | None = client
 
     @property
@@ -425,7 +498,7 @@ class MqttTransport(Transport):
         if self._client is None:
             return E_CLOSED
         assert 0 < size <= self.frame_size_max
-        code = self._client.publish(self._topic, frame, size)
+        code = self._client.publish(self.topic, frame, size)
         if code < 0:
             return code
         self.last_wire_size = code

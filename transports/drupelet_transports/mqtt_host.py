@@ -9,20 +9,30 @@ import contextlib
 import secrets
 import select
 import socket
+import ssl
 from collections import deque
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
 from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
 from drupelet.schedule import elapsed_ms
+from drupelet.seal_row import RENAMED
+from drupelet.seal_topic import topics
+from drupelet_transports import mqtt_access
 from drupelet_transports.base import E_CLOSED, Transport
+from drupelet_transports.mqtt_access import Access
+
+if TYPE_CHECKING:
+    from drupelet.seal import Seal
 
 # Frames that may wait for their peer's link; then the oldest goes, as on any lossy carrier.
 _QUEUE_FRAMES_MAX = 256
+# The same where they may be longer than FRAME_SIZE_MAX: 4 MiB at most.
+_QUEUE_LONG_FRAMES_MAX = 64
 # A connection ends at a longer packet; a frame with its topic is shorter by far.
 _PACKET_SIZE_MAX = 4 * FRAME_SIZE_MAX
 # Packets taken from the socket in one call: bounded work while a broker floods us.
@@ -49,7 +59,8 @@ class MqttClient:
 
     Counters: `connects`, `disconnects`; `retained` and `misdirected` frames that were dropped;
     `overflowed` frames that their link did not take in time; `skipped` packets too long to be
-    ours, which end the connection.
+    ours, which end the connection. `trouble` says why there is no connection, with the remedy; ''
+    while it is there, or made for the first time.
     """
 
     def __init__(
@@ -59,10 +70,15 @@ class MqttClient:
         prefix: str,
         keepalive_s: int = 60,
         queue_frames_max: int = _QUEUE_FRAMES_MAX,
+        access: Access | None = None,
     ) -> None:
+        self.trouble = ""
+        self._prefix = prefix
+        self._access = access or Access()
         self._head = f"{prefix}/"
         self._queue_frames_max = queue_frames_max
         self._peers: dict[str, MqttTransport] = {}
+        self._packet_size_max = _PACKET_SIZE_MAX
         self._state = "down"
         self._lost = False
         self._now_ms = self._since_ms = 0
@@ -77,6 +93,10 @@ class MqttClient:
             reconnect_on_failure=False,
         )
         self._paho.connect_timeout = _CONNECT_TIMEOUT_S
+        if self._access.user:
+            self._paho.username_pw_set(self._access.user, self._access.password)
+        if self._access.context is not None:
+            self._paho.tls_set_context(self._access.context)
         # No resolver has a say in where this machine is.
         address = "127.0.0.1" if host == "localhost" else host
         self._paho.connect_async(address, port, keepalive_s)
@@ -85,15 +105,45 @@ class MqttClient:
         self._paho.on_message = self._on_message
         self._paho.on_disconnect = self._on_disconnect
 
-    def transport(self, inbox: bytes, outbox: bytes) -> "MqttTransport":
-        """The carrier to and from one peer; its frames come to `inbox`, ours go to `outbox`."""
-        made = MqttTransport(self, self._head + outbox.decode(), self._queue_frames_max)
+    def transport(
+        self, inbox: bytes, outbox: bytes, frame_size_max: int = FRAME_SIZE_MAX
+    ) -> "MqttTransport":
+        """The carrier to and from one peer; its frames come to `inbox`, ours go to `outbox`.
+
+        `frame_size_max`: up to HOST_FRAME_SIZE_MAX, for a peer that may know no segments.
+        """
+        assert frame_size_max <= HOST_FRAME_SIZE_MAX
+        frames_max = self._queue_frames_max
+        if frame_size_max > FRAME_SIZE_MAX:
+            frames_max = min(frames_max, _QUEUE_LONG_FRAMES_MAX)
+        made = MqttTransport(self, frames_max, frame_size_max)
+        self._packet_size_max = max(self._packet_size_max, frame_size_max + _PACKET_SIZE_MAX)
         made.poll_object = self._paho.socket()
-        topic = self._head + inbox.decode()
-        self._peers[topic] = made
-        if self._paho.is_connected():  # else it is among those that `_on_connect` asks for
-            self._paho.subscribe(topic, qos=0)
+        self._name(made, [inbox], outbox)
         return made
+
+    def transport_of(self, seal: "Seal") -> "MqttTransport":
+        """The carrier of a sealed link, whose topics follow its keys: see `seal_topic.topics`."""
+        seal.flags &= ~RENAMED
+        inboxes, outbox = topics(seal)
+        made = self.transport(inboxes[0], outbox)
+        made.seal = seal
+        self._name(made, inboxes, outbox)
+        return made
+
+    def _name(self, transport: "MqttTransport", inboxes: list[bytes], outbox: bytes) -> None:
+        """Give a carrier its topics, in place of those that it has."""
+        wanted = {self._head + inbox.decode(): transport for inbox in inboxes}
+        before = {topic for topic, peer in self._peers.items() if peer is transport}
+        for topic in before - wanted.keys():
+            del self._peers[topic]
+        self._peers |= wanted
+        transport.topic = self._head + outbox.decode()
+        if self._paho.is_connected():  # else they are among those that `_on_connect` asks for
+            for topic in before - wanted.keys():
+                self._paho.unsubscribe(topic)
+            for topic in wanted.keys() - before:
+                self._paho.subscribe(topic, qos=0)
 
     @property
     def up(self) -> bool:
@@ -108,13 +158,17 @@ class MqttClient:
     def maintain(self, now_ms: int) -> int:
         """Connect, keep alive, reconnect; OK when the connection is up, else E_CLOSED."""
         self._now_ms = now_ms
+        for peer in list(self._peers.values()):
+            if peer.seal is not None and peer.seal.flags & RENAMED:
+                peer.seal.flags &= ~RENAMED
+                self._name(peer, *topics(peer.seal))
         if self._state == "down":
             if elapsed_ms(now_ms, self._since_ms) >= self._backoff_ms:
                 self._open()
         elif self._state != "closed":
             self._paho.loop_misc()
-            late = elapsed_ms(now_ms, self._since_ms) >= _ANSWER_MS_MAX
-            self._lost = self._lost or (self._state == "connecting" and late)
+            if self.connecting and elapsed_ms(now_ms, self._since_ms) >= _ANSWER_MS_MAX:
+                self._lose(mqtt_access.NO_ANSWER)
             self.pump()
         return OK if self._state == "up" else E_CLOSED
 
@@ -156,13 +210,17 @@ class MqttClient:
             self._paho.loop_write()
         for _ in range(_PACKETS_PER_CALL):
             sock = self._paho.socket()
-            if sock is None or not _readable(sock.fileno()):
+            if sock is None or not _readable(sock):
+                break
+            tls = self._access.context is not None
+            if self.connecting and not tls and mqtt_access.said_tls(sock):
+                self._lose(mqtt_access.HUNG_UP)
                 break
             self._paho.loop_read()
-            if self._incoming_size() > _PACKET_SIZE_MAX:
+            if self._incoming_size() > self._packet_size_max:
                 # paho would gather all of it, up to 256 MiB.
                 self.skipped += 1
-                self._lost = True
+                self._lose("sends packets longer than ours can be; is it an MQTT broker?")
                 break
         if self._lost and self._state in ("up", "connecting"):
             self._drop()
@@ -178,14 +236,22 @@ class MqttClient:
     def _open(self) -> None:
         self._since_ms = self._now_ms
         self._lost = False
+        self._state = "connecting"  # the broker may hang up before the call returns
         try:
             self._paho.reconnect()
-        except (OSError, ValueError):  # the latter: Python finds no form of the name to look up
+        except (OSError, ValueError) as error:  # the latter: no form of the name to look up
+            self._lose(mqtt_access.failed_to_connect(error, self._access.context is not None))
+            self._access.give_up()
             self._drop()
             return
-        self._state = "connecting"
         for peer in self._peers.values():
             peer.poll_object = self._paho.socket()
+
+    def _lose(self, trouble: str) -> None:
+        """Give the connection up, for a reason: the first one is what the others follow from."""
+        if not self._lost:
+            self._lost = True
+            self.trouble = trouble
 
     def _drop(self) -> None:
         """Note that the connection is gone and begin the wait before the next one."""
@@ -219,7 +285,9 @@ class MqttClient:
         _properties: object,
     ) -> None:
         if reason.is_failure:
-            return  # the broker closes the connection next, or _ANSWER_MS_MAX passes
+            user = self._access.user
+            self._lose(mqtt_access.refused_us(reason.value, str(reason), user))
+            return
         if self._peers:
             client.subscribe([(topic, 0) for topic in self._peers])
         else:
@@ -233,17 +301,24 @@ class MqttClient:
         reasons: list[ReasonCode],
         _properties: object,
     ) -> None:
-        if self._state == "connecting" and not any(reason.is_failure for reason in reasons):
+        if any(reason.is_failure for reason in reasons):
+            self._lose(mqtt_access.refused_topics(self._prefix))
+        elif self.connecting:
             self._came_up()
 
     def _came_up(self) -> None:
         self._state = "up"
+        self.trouble = ""
         self._since_ms = self._now_ms
         self.connects += 1
 
     def _on_disconnect(self, *_: object) -> None:
         # Nothing more from here: paho holds a lock and is in the middle of its own tidying.
-        self._lost = True
+        if self._state == "up":
+            self._lose(mqtt_access.BROKE)
+        elif self.connecting:
+            tls = self._access.context is not None
+            self._lose(mqtt_access.HUNG_UP_TLS if tls else mqtt_access.HUNG_UP)
 
     def _on_message(self, _client: paho.Client, _data: object, message: paho.MQTTMessage) -> None:
         if message.retain:
@@ -255,30 +330,34 @@ class MqttClient:
             self.misdirected += 1
             return
         peer = self._peers.get(topic)
-        if peer is None or message.qos or not 0 < len(message.payload) <= FRAME_SIZE_MAX:
+        size = len(message.payload)
+        if peer is None or message.qos or not 0 < size <= peer.frame_size_max:
             self.misdirected += 1
             return
         self.overflowed += peer.put(bytes(message.payload))
 
 
-def _readable(fd: int) -> bool:
+def _readable(sock: object) -> bool:
+    if isinstance(sock, ssl.SSLSocket) and sock.pending():
+        return True  # taken from the socket with what came before it
     poll = select.poll()
-    poll.register(fd, select.POLLIN)
+    poll.register(sock.fileno(), select.POLLIN)  # type: ignore[attr-defined]
     return bool(poll.poll(0))
 
 
 def _length_size(remaining: int) -> int:
-    """Bytes of an MQTT remaining length below 16,384."""
-    return 1 if remaining < 128 else 2
+    """Bytes of an MQTT remaining length below 2,097,152."""
+    return 1 if remaining < 128 else 2 if remaining < 16_384 else 3
 
 
 class MqttTransport(Transport):
     """One peer behind the broker; see MqttClient."""
 
-    def __init__(self, client: MqttClient, topic: str, queue_frames_max: int) -> None:
-        super().__init__(FRAME_SIZE_MAX)
+    def __init__(self, client: MqttClient, queue_frames_max: int, frame_size_max: int) -> None:
+        super().__init__(frame_size_max)
         self._client: MqttClient | None = client
-        self._topic = topic
+        self.topic = ""  # of what we send
+        self.seal: Seal | None = None  # whose keys say what the topics are
         self._frames: deque[bytes] = deque(maxlen=queue_frames_max)
 
     def send(self, frame: bytearray, size: int) -> int:
@@ -286,7 +365,7 @@ class MqttTransport(Transport):
         if self._client is None:
             return E_CLOSED
         assert 0 < size <= self.frame_size_max
-        code = self._client.publish(self._topic, bytes(frame[:size]))
+        code = self._client.publish(self.topic, bytes(frame[:size]))
         self.pending_size = self._client.pending_size
         if code == OK:
             self.last_wire_size = self._wire_size(size)
@@ -321,5 +400,5 @@ class MqttTransport(Transport):
 
     def _wire_size(self, size: int) -> int:
         """Bytes of the PUBLISH packet around a frame; both directions have equally long topics."""
-        remaining = 2 + len(self._topic) + size
+        remaining = 2 + len(self.topic) + size
         return 1 + _length_size(remaining) + remaining

@@ -33,21 +33,45 @@ _LENGTH = const(1)
 _BODY = const(2)
 _SKIP = const(3)
 
-# Variable header of CONNECT (3.1.2): protocol name, level 4, clean session.
-_CONNECT_HEAD = b"\x00\x04MQTT\x04\x02"
+# Variable header of CONNECT (3.1.2): protocol name, level 4; then flags: clean session, and user
+# and password where there are any.
+_CONNECT_HEAD = b"\x00\x04MQTT\x04"
+_CLEAN = const(0x02)
+_LOGIN = const(0xC0)
 
 
-def connect_into(out: bytearray, client_id: bytes, keepalive_s: int) -> int:
-    """Write CONNECT with a clean session and no will (3.1); the packet's size."""
-    remaining = 12 + len(client_id)
-    assert remaining < 128
-    out[0] = CONNECT
-    out[1] = remaining
-    copy(out, 2, _CONNECT_HEAD, 0, 8)
-    put_u16(out, 10, keepalive_s)
-    put_u16(out, 12, len(client_id))
-    copy(out, 14, client_id, 0, len(client_id))
-    return 14 + len(client_id)
+def connect_into(
+    out: bytearray, client_id: bytes, keepalive_s: int, login: "tuple[bytes, ...]" = ()
+) -> int:
+    """Write CONNECT with a clean session and no will (3.1); the packet's size.
+
+    login: user and password, or nothing.
+    """
+    remaining = 10
+    for text in (client_id,) + login:  # noqa: RUF005 - MicroPython has no other way
+        remaining += 2 + len(text)
+    at = _head_into(out, CONNECT, remaining)
+    copy(out, at, _CONNECT_HEAD, 0, 7)
+    out[at + 7] = _CLEAN | _LOGIN if login else _CLEAN
+    put_u16(out, at + 8, keepalive_s)
+    at += 10
+    for text in (client_id,) + login:  # noqa: RUF005 - MicroPython has no other way
+        put_u16(out, at, len(text))
+        copy(out, at + 2, text, 0, len(text))
+        at += 2 + len(text)
+    return at
+
+
+def _head_into(out: bytearray, kind: int, remaining: int) -> int:
+    """Write first byte and remaining length (2.2.3); where the rest begins."""
+    assert remaining < 16384
+    out[0] = kind
+    if remaining < 128:
+        out[1] = remaining
+        return 2
+    out[1] = 128 | (remaining & 127)
+    out[2] = remaining >> 7
+    return 3
 
 
 def subscribe_into(out: bytearray, packet_id: int, topic: bytes) -> int:
@@ -65,16 +89,7 @@ def subscribe_into(out: bytearray, packet_id: int, topic: bytes) -> int:
 
 def publish_into(out: bytearray, topic: bytes, payload: "bytes | bytearray", size: int) -> int:
     """Write PUBLISH at QoS 0, not retained (3.3), with `payload[:size]`; the packet's size."""
-    remaining = 2 + len(topic) + size
-    assert remaining < 16384
-    out[0] = PUBLISH
-    at = 2
-    if remaining < 128:
-        out[1] = remaining
-    else:
-        out[1] = 128 | (remaining & 127)
-        out[2] = remaining >> 7
-        at = 3
+    at = _head_into(out, PUBLISH, 2 + len(topic) + size)
     put_u16(out, at, len(topic))
     copy(out, at + 2, topic, 0, len(topic))
     at += 2 + len(topic)

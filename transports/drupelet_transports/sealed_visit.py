@@ -1,4 +1,8 @@
-"""A visit of a stick whose bundles are sealed: the order of `visit`, with a seal per peer.
+"""What a member does with a stick, peer by peer: take in what is there, then leave what is due.
+
+The order keeps a pulled stick harmless. Every bundle is read before one is written; a bundle
+counts as written only once it is renamed on the stick; and the caller saves the node's state
+before it tells anybody that the stick may be unplugged. Bundles are sealed, with a seal per peer.
 
 Each bundle opens an epoch of its own, so it can be read in any boot. Its last frame is FINAL and
 holds number and `seen`; what the bundle's open header says of them is only a hint. `saved` comes
@@ -10,13 +14,19 @@ from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.memory import copy, get_u32, put_u32
 from drupelet.seal import FINAL, TYPE_DATA
 from drupelet.seal_row import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
-from drupelet_transports.stick import AHEAD_MAX, NUMBER_MAX
+from drupelet_transports.stick import (
+    AHEAD_MAX,
+    BUNDLE_SIZE_MAX,
+    BUNDLES_MAX,
+    NUMBER_MAX,
+    SPARE_SIZE,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.link import Link
+    from drupelet.bundles import BundleLink
     from drupelet.seal import Seal
     from drupelet_transports.stick import BundleReader, BundleWriter, Stick
 
@@ -24,7 +34,9 @@ _FINAL_SIZE = const(8)  # number u32, seen u32
 
 
 class SealedVisit:
-    """See `visit.Visit`; `seals` has the seal (class 1, loaded) of every peer's id.
+    """Counts of one visit; `failed` bundles are written again at the next one.
+
+    `seals` has the seal (class 1, loaded) of every peer's id.
 
     `frame` is what links are handed, 1,001 bytes or longer; `buf` holds sealed frames, 1,024.
     Nothing is read from or written for a peer without one: that counts in `failed`.
@@ -48,8 +60,11 @@ class SealedVisit:
         self.frames_out = 0
         self.failed = 0
         self.refused = 0
+        self.short = False  # of the last peer: messages wait for which the stick has no room
+        self._room = NUMBER_MAX  # that a bundle of the last peer may have
+        self._size = 0  # of the last bundle, without what its answer needs
 
-    def take_in(self, link: "Link", peer_id: bytes) -> None:
+    def take_in(self, link: "BundleLink", peer_id: bytes) -> None:
         """Read the peer's bundles that we have not read whole before, oldest first."""
         seal = self._seals.get(peer_id)
         if seal is None:
@@ -59,6 +74,7 @@ class SealedVisit:
         while reader.next():
             frames = self.frames_in
             refused = self.refused
+            link.begin_import()
             code = self._read(reader, link, seal)
             if code == OK:
                 self.bundles_in += 1
@@ -71,7 +87,7 @@ class SealedVisit:
                 reader.close()
                 return  # a later bundle would say that this one was read
 
-    def _read(self, reader: "BundleReader", link: "Link", seal: "Seal") -> int:
+    def _read(self, reader: "BundleReader", link: "BundleLink", seal: "Seal") -> int:
         """Hand the open bundle's frames to the link: OK when it was whole, else E_PEER.
 
         E_STORAGE: keys that it brought or took away could not be kept, so all of it comes again.
@@ -79,6 +95,7 @@ class SealedVisit:
         buf = self._buf
         frame = self._frame
         code = E_PEER
+        whole = True
         sealed = reader.read_into(buf)
         while sealed > 0:
             self.frames_in += 1
@@ -87,16 +104,17 @@ class SealedVisit:
                 return E_STORAGE
             if size < 0:
                 self.refused += 1
+                whole = False
             elif seal.context.final:
                 code = self._ends(reader, seal, size)
                 if code == OK:
                     rows = seal.context.rows
                     copy(rows, seal.at + WHOLE_EPOCH_AT, rows, seal.at + IN_EPOCH_AT, 3)
-                    link.imported(reader.number, get_u32(buf, seal.context.at + 4))
+                    link.imported(reader.number, get_u32(buf, seal.context.at + 4), whole)
             elif size:
                 copy(frame, 0, buf, seal.context.at, size)
                 link.received(reader.last_wire_size)
-                link.receive(frame, size, self._now_ms())
+                whole = link.receive(frame, size, self._now_ms()) == OK and whole
             self._after_frame()
             sealed = reader.read_into(buf)
         return code
@@ -109,11 +127,30 @@ class SealedVisit:
             return E_PEER
         return OK if get_u32(buf, at) == reader.number else E_PEER
 
-    def hand_out(self, link: "Link", peer_id: bytes) -> int:
-        """Write one bundle for the peer if anything is due, and remove what it has read."""
+    def hand_out(self, link: "BundleLink", peer_id: bytes) -> int:
+        """Write bundles for the peer while anything is due and fits, and remove what it has read.
+
+        OK with `short`: what fits is there. Where a stick turns out to have less room than it
+        says, the bundle is made again, as long as what went onto it before.
+        """
+        self._room = NUMBER_MAX
+        code = OK
+        for _ in range(BUNDLES_MAX):
+            code = self._bundle(link, peer_id)
+            if code == E_CAPACITY and self._size > SPARE_SIZE and self._room == NUMBER_MAX:
+                self._room = self._size
+                code = self._bundle(link, peer_id)
+            if code != OK or not self.short or self._size < BUNDLE_SIZE_MAX // 2:
+                break  # all is there, or the stick has no more room
+        self.failed += code != OK
+        return code
+
+    def _bundle(self, link: "BundleLink", peer_id: bytes) -> int:
+        """Write one bundle, if anything is due: OK, or a code."""
+        self._size = 0
+        self.short = False
         seal = self._seals.get(peer_id)
         if seal is None:
-            self.failed += 1
             return E_PEER
         stick = self._stick
         # A cut leaves a bundle, a wipe all of them forgotten; keys stay, and each had an epoch.
@@ -126,15 +163,14 @@ class SealedVisit:
         number = max(least, newest) + 1
         if number > NUMBER_MAX:
             link.abort(self._now_ms())
-            self.failed += 1
             return E_CAPACITY
         limit = seal.room()
         frame = self._frame if len(self._frame) == limit else memoryview(self._frame)[:limit]
-        size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
+        writer = stick.writer(peer_id, number, link.bundle_in)
+        size = self._next(link, writer, frame)
         anew = seal.flags & ANEW and not 0 < newest == link.bundle_out
         if not (size or anew or self.waits(peer_id)):
             return OK
-        writer = stick.writer(peer_id, number, link.bundle_in)
         seal.flags |= RENEW
         code = self._put(writer, seal, b"", 0, TYPE_DATA)  # status alone: the rest has its room
         code = code or self.tell(writer, seal, peer_id)
@@ -142,19 +178,36 @@ class SealedVisit:
             code = self._put(writer, seal, self._frame, size, TYPE_DATA)
             link.sent(writer.last_wire_size)
             self._after_frame()
-            size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
+            size = self._next(link, writer, frame)
         if code == OK:
             put_u32(self._frame, 0, number)
             put_u32(self._frame, 4, link.bundle_in)
-            code = self._put(writer, seal, self._frame, _FINAL_SIZE, FINAL) or writer.finish()
+            code = self._put(writer, seal, self._frame, _FINAL_SIZE, FINAL)
+        return self._end(link, writer, number, code)
+
+    def _end(self, link: "BundleLink", writer: "BundleWriter", number: int, code: int) -> int:
+        """Give a bundle whose frames are written its name: OK, or a code."""
+        self._size = writer.size - writer.answer_size
+        code = code or writer.finish()
         if code == OK:
             link.commit(self._now_ms(), number)
             self.bundles_out += 1
         else:
             writer.abandon()
             link.abort(self._now_ms())
-            self.failed += 1
+            self.take_back()
         return code
+
+    def _next(
+        self, link: "BundleLink", writer: "BundleWriter", frame: "bytearray | memoryview"
+    ) -> int:
+        """The size of the link's next frame that fits the stick, 0 at the bundle's end."""
+        room = min(writer.message_room, self._room - writer.size - SPARE_SIZE)
+        link.set_room(room if room > 0 else min(writer.room, 1))
+        size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
+        # Behind its last frame the link says nothing any more.
+        self.short = not link.room or (self.short and not size)
+        return size
 
     def waits(self, _peer_id: bytes) -> bool:
         """Whether a host has something to tell the peer of keys."""
@@ -163,6 +216,9 @@ class SealedVisit:
     def tell(self, _writer: "BundleWriter", _seal: "Seal", _peer_id: bytes) -> int:
         """Write it, after the status: OK, or a code."""
         return OK
+
+    def take_back(self) -> None:
+        """The bundle failed: what it told counts as not told."""
 
     def _put(
         self,

@@ -12,21 +12,45 @@ import errno
 import os
 
 from drupelet._compat import ON_BOARD, const
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.errors import E_STORAGE, OK
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.memory import copy, crc16, equal, get_u16, get_u32, put_u16, put_u32
+from drupelet_transports.stick_files import (
+    SYNC,
+    close_file,
+    code_of,
+    create,
+    exists,
+    get_bytes,
+    make_folder,
+    put_bytes,
+    remove,
+    sync_file,
+    sync_folder,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-# Names looked at in one folder: years of bundles, and junk cannot keep a board busy for ever.
-_NAMES_MAX = const(1024)
-# Bundle numbers (or names to remove) kept from one look at a folder.
-_BATCH_MAX = const(16)
+# Names looked at in one folder: years of bundles, and junk cannot keep a board busy for ever. A
+# host reads 65,536 names in a tenth of a second, one after the other.
+NAMES_MAX = 1024 if ON_BOARD else 1 << 16
+# Bundle numbers kept from one look at a folder; a host looks once.
+_BATCH_MAX = 16 if ON_BOARD else 1024
+# Names that one visit removes from a folder.
+_REMOVED_MAX = const(16)
+# Bundles of one sender that one visit opens: files in which nothing is ours end it, too.
+_OPENED_MAX = const(1024)
 # Bundles taken from one sender in one visit; the rest is read at the next.
 _FILES_MAX = const(64)
+# Bytes of one bundle, and bundles that one visit writes for one receiver. What is cut short is
+# written again whole, so more go into several; 16 MiB are 100,000 messages of 100 bytes.
+BUNDLE_SIZE_MAX = const(1 << 20)
+BUNDLES_MAX = const(16)
+# Room on the stick that a bundle leaves to its end: the frame that is under way, MARK, FINAL.
+SPARE_SIZE = const(2048)
 # Senders that one visit reports.
 _SENDERS_MAX = const(32)
 # Bundle numbers stay small integers on a 32-bit board; one per visit, so they never run out.
@@ -40,11 +64,7 @@ _CRC_START = const(0xFFFF)
 # Length and checksum around a frame; alone they are FINAL.
 _FRAME_OVERHEAD = const(4)
 _MAGIC = b"DRP1"
-# Whether names can be made durable: fsync of folders on a host, `os.sync` on some boards.
-_SYNC = not ON_BOARD or hasattr(os, "sync")
 _DIGITS = b"0123456789ABCDEF"
-
-_FULL = (27, 28, 122)  # EFBIG, ENOSPC, EDQUOT: MicroPython's errno has no names for them
 
 _README = (
     "This stick carries data between devices that have no network.\r\n"
@@ -53,10 +73,6 @@ _README = (
     "device, or give it back to its owner. Your own files beside the folder are safe:\r\n"
     "they are neither read nor changed.\r\n"
 )
-
-
-def _code(error: OSError) -> int:
-    return E_CAPACITY if error.errno in _FULL else E_STORAGE
 
 
 def _digits(name: str) -> int:
@@ -84,78 +100,6 @@ def _number(name: str) -> int:
     return 0 if number >= 0 and name.endswith(".TMP") else -1
 
 
-def _put(file: "BinaryIO", buf: "bytes | bytearray", size: int) -> None:
-    """Write `buf[:size]` or raise OSError."""
-    count = file.write(buf, size) if ON_BOARD else file.write(memoryview(buf)[:size])  # type: ignore[call-overload]
-    if count != size:
-        raise OSError(_FULL[1])
-
-
-def _get(file: "BinaryIO", buf: bytearray, size: int) -> int:
-    """Read up to `size` bytes to the start of `buf`; the count."""
-    if ON_BOARD:
-        return file.readinto(buf, size) or 0  # type: ignore[attr-defined]
-    return file.readinto(memoryview(buf)[:size]) or 0  # type: ignore[attr-defined]
-
-
-def _create(path: str) -> "BinaryIO":
-    """A new file; on a host an existing name, even a link to elsewhere, is never written to."""
-    return open(path, "wb" if ON_BOARD else "xb")
-
-
-def _sync(file: "BinaryIO") -> None:
-    file.flush()
-    if not ON_BOARD:
-        os.fsync(file.fileno())
-
-
-def _sync_folder(path: str) -> None:
-    """Make names in a folder durable: fsync where there is one, else the port's sync."""
-    if ON_BOARD:
-        if _SYNC:
-            os.sync()
-        return
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _close(file: "BinaryIO") -> None:
-    try:
-        file.close()
-    except OSError:
-        return  # what was synced is safe, and nothing else was promised
-
-
-def _remove(path: str) -> int:
-    try:
-        os.remove(path)
-        return OK
-    except OSError as error:
-        return OK if error.errno == errno.ENOENT else _code(error)
-
-
-def _exists(path: str) -> bool:
-    try:
-        os.stat(path)
-        return True
-    except OSError:
-        return False
-
-
-def _make_folder(path: str) -> bool:
-    """Make one folder; False when it is there already."""
-    try:
-        os.mkdir(path)
-        return True
-    except OSError as error:
-        if error.errno == errno.EEXIST:
-            return False
-        raise
-
-
 class Stick:
     """One stick, mounted at `root`, as the device `own_id` (4 bytes) sees it.
 
@@ -170,6 +114,7 @@ class Stick:
         self.scratch = bytearray(_HEADER_SIZE + _CRC_SIZE)
         self.ignored = self.foreign = self.damaged = self.crowded = 0
         self.number_max = NUMBER_MAX  # a name above it is not ours
+        self.cluster_size = 0  # what the stick gives to the smallest file, if it says so
         # The one path, filled in for every file, and the views that are its folders.
         base = root.rstrip("/") + "/DRUPELET"
         self._path = bytearray((base + "/00000000/00000000/00000000.DRP").encode())
@@ -192,6 +137,15 @@ class Stick:
         except OSError:
             return False
 
+    def free(self) -> int:
+        """Bytes that the stick has room for, NUMBER_MAX at most; that many if it does not say."""
+        try:
+            fields = os.statvfs(self._root)
+        except (AttributeError, OSError):  # a port without it
+            return NUMBER_MAX
+        self.cluster_size = fields[1]
+        return min(fields[1] * fields[4], NUMBER_MAX)
+
     def forget(self) -> None:
         """Look again at own folders: something was written, or it may be another stick."""
         self._known = False
@@ -199,7 +153,7 @@ class Stick:
     def senders(self) -> "list[bytes]":
         """Ids of devices with a folder for us; it may be empty. Bounded."""
         found: list[bytes] = []
-        self._aim(self.own_id, self.own_id)
+        self.aim(self.own_id, self.own_id)
         for name in self._names(1):
             if len(found) < _SENDERS_MAX and len(name) == 8 and _digits(name) >= 0:
                 sender = binascii.unhexlify(name)
@@ -229,7 +183,7 @@ class Stick:
         if self._told or not self.knows(receiver_id):
             self._look(receiver_id, -1)
         self._told = True
-        if self.known_newest < last and _exists(self.file(receiver_id, self.own_id, last)):
+        if self.known_newest < last and exists(self.file(receiver_id, self.own_id, last)):
             self.known_newest = last
         return self.known_newest
 
@@ -245,7 +199,7 @@ class Stick:
         doomed = self._look(receiver_id, through)
         code = OK
         for name in doomed:
-            code = _remove(self.folder(2) + "/" + name) or code
+            code = remove(self.folder(2) + "/" + name) or code
         if code != OK:
             self._known = False
         return code
@@ -254,10 +208,10 @@ class Stick:
         """Note our newest bundle above `through`; the names of what is not above it, bounded."""
         newest = 0
         old: list[str] = []
-        self._aim(receiver_id, self.own_id)
+        self.aim(receiver_id, self.own_id)
         for name in self._names(2):
             number = _number(name)
-            if 0 <= number <= through and len(old) < _BATCH_MAX:
+            if 0 <= number <= through and len(old) < _REMOVED_MAX:
                 old.append(name)
             elif number <= self.number_max:
                 newest = max(newest, number)
@@ -272,7 +226,7 @@ class Stick:
         temporary: bool = False,
     ) -> str:  # fmt: skip
         """The path of a bundle; `folder` then gives the folders above it."""
-        self._aim(receiver_id, sender_id)
+        self.aim(receiver_id, sender_id)
         path = self._path
         at = len(path) - 12
         for i in range(8):
@@ -287,7 +241,7 @@ class Stick:
     def after(self, sender_id: "bytes | bytearray", number: int) -> "list[int]":
         """The lowest numbers above `number` of a sender's bundles; ascending, bounded."""
         found: list[int] = []
-        self._aim(self.own_id, sender_id)
+        self.aim(self.own_id, sender_id)
         for name in self._names(2):
             other = _number(name)
             if other < 0:
@@ -302,7 +256,7 @@ class Stick:
             del found[_BATCH_MAX:]
         return found
 
-    def _aim(self, receiver_id: "bytes | bytearray", sender_id: "bytes | bytearray") -> None:
+    def aim(self, receiver_id: "bytes | bytearray", sender_id: "bytes | bytearray") -> None:
         """Put two ids into the path."""
         path = self._path
         at = len(path) - 30
@@ -313,23 +267,27 @@ class Stick:
             path[at + 10 + 2 * i] = _DIGITS[sender_id[i] & 15]
 
     def _names(self, depth: int) -> "Iterator[str]":
-        """Names in a folder, at most _NAMES_MAX; none when it cannot be read."""
+        """Names in a folder, at most NAMES_MAX, one at a time; none when it cannot be read."""
         count = 0
+        names = None
         try:
-            names = iter((os.ilistdir if ON_BOARD else os.listdir)(self.folder(depth)))  # type: ignore[attr-defined]
-            while count <= _NAMES_MAX:
+            names = (os.ilistdir if ON_BOARD else os.scandir)(self.folder(depth))  # type: ignore[attr-defined]
+            while count <= NAMES_MAX:
                 try:
                     for entry in names:
                         count += 1
-                        if count > _NAMES_MAX:
+                        if count > NAMES_MAX:
                             self.crowded += 1
                             return
-                        yield entry[0] if ON_BOARD else entry
+                        yield entry[0] if ON_BOARD else entry.name  # type: ignore[index]
                     return
                 except UnicodeError:
                     count += 1  # a damaged entry, which a board cannot even name
         except OSError:
             return  # there is no such folder yet, or the stick is gone
+        finally:
+            if not ON_BOARD and names is not None:
+                names.close()
 
 
 class BundleWriter:
@@ -347,6 +305,9 @@ class BundleWriter:
         self._temporary = ""  # its path while it is written
         self._code = E_STORAGE
         self.last_wire_size = 0
+        self.size = 0  # written so far
+        self._free = 0
+        self.answer_size = 0
 
     def begin(self, receiver_id: "bytes | bytearray", number: int, seen: int) -> None:
         """Another bundle; one that was not finished is given up."""
@@ -356,6 +317,23 @@ class BundleWriter:
         self._number = number
         self._seen = seen
         self._code = OK
+        self.size = 0
+        stick = self._stick
+        self._free = stick.free()
+        # The receiver needs a file for its answer, and folders the first time: where the last
+        # bytes go to ours, nothing on the stick could ever be acknowledged and removed.
+        stick.aim(stick.own_id, receiver_id)
+        self.answer_size = stick.cluster_size * (1 if exists(stick.folder(2)) else 3)
+
+    @property
+    def room(self) -> int:
+        """Bytes that frames may still take, 0 for none: the rest is for the bundle's end."""
+        return max(min(self._free, BUNDLE_SIZE_MAX) - self.size - SPARE_SIZE, 0)
+
+    @property
+    def message_room(self) -> int:
+        """Bytes of those that messages may take."""
+        return max(min(self.room, self._free - self.answer_size - self.size - SPARE_SIZE), 0)
 
     def _path(self, temporary: bool) -> str:
         return self._stick.file(self._receiver_id, self._stick.own_id, self._number, temporary)
@@ -367,14 +345,15 @@ class BundleWriter:
         try:
             file = self._file or self._open()
             put_u16(scratch, 0, size)
-            _put(file, scratch, 2)
-            _put(file, frame, size)
+            put_bytes(file, scratch, 2)
+            put_bytes(file, frame, size)
             put_u16(scratch, 2, crc16(frame, 0, size, crc16(scratch, 0, 2, _CRC_START)))
             copy(scratch, 0, scratch, 2, 2)
-            _put(file, scratch, 2)
+            put_bytes(file, scratch, 2)
         except OSError as error:
             return self._fail(error)
         self.last_wire_size = size + _FRAME_OVERHEAD
+        self.size += self.last_wire_size
         return OK
 
     def finish(self) -> int:
@@ -384,15 +363,15 @@ class BundleWriter:
             file = self._file or self._open()
             put_u16(scratch, 0, 0)
             put_u16(scratch, 2, crc16(scratch, 0, 2, _CRC_START))
-            _put(file, scratch, _FRAME_OVERHEAD)
-            _sync(file)
+            put_bytes(file, scratch, _FRAME_OVERHEAD)
+            sync_file(file)
             file.close()
             path = self._path(False)
             if self._is_taken(path):
                 raise OSError(errno.EEXIST)
             os.rename(self._temporary, path)
-            if _SYNC:
-                _sync_folder("" if ON_BOARD else self._stick.folder(2))
+            if SYNC:
+                sync_folder("" if ON_BOARD else self._stick.folder(2))
         except OSError as error:
             return self._fail(error)
         self._file = None
@@ -403,9 +382,9 @@ class BundleWriter:
     def abandon(self) -> None:
         """Give up; what is left of the bundle on the stick is never read by anybody."""
         if self._file is not None:
-            _close(self._file)
+            close_file(self._file)
             self._file = None
-            _remove(self._temporary)
+            remove(self._temporary)
         self._stick.forget()
         self._code = self._code or E_STORAGE
 
@@ -413,11 +392,11 @@ class BundleWriter:
         stick = self._stick
         if stick.knows(self._receiver_id):
             return self._number <= stick.known_newest
-        return _exists(path)
+        return exists(path)
 
     def _fail(self, error: OSError) -> int:
         if self._code == OK:
-            self._code = _code(error)
+            self._code = code_of(error)
         self.abandon()
         return self._code
 
@@ -426,14 +405,16 @@ class BundleWriter:
             raise OSError(errno.EIO)
         path = self._temporary = self._path(True)
         try:
-            file = _create(path)
+            file = create(path)
         except OSError as error:
             if error.errno == errno.ENOENT:
                 self._make_folders()
-            elif error.errno != errno.EEXIST or _remove(path) != OK:
+                self._free = self._stick.free()  # they have theirs by now
+            elif error.errno != errno.EEXIST or remove(path) != OK:
                 raise
-            file = _create(path)
+            file = create(path)
         self._file = file
+        self.size = _HEADER_SIZE + _CRC_SIZE
         scratch = self._stick.scratch
         copy(scratch, 0, _MAGIC, 0, 4)
         copy(scratch, 4, self._stick.own_id, 0, 4)
@@ -441,7 +422,7 @@ class BundleWriter:
         put_u32(scratch, 12, self._number)
         put_u32(scratch, 16, self._seen)
         put_u16(scratch, _HEADER_SIZE, crc16(scratch, 0, _HEADER_SIZE, _CRC_START))
-        _put(file, scratch, _HEADER_SIZE + _CRC_SIZE)
+        put_bytes(file, scratch, _HEADER_SIZE + _CRC_SIZE)
         return file
 
     def _make_folders(self) -> None:
@@ -449,14 +430,14 @@ class BundleWriter:
         stick = self._stick
         for depth in range(3):
             folder = stick.folder(depth)
-            if not _make_folder(folder):
+            if not make_folder(folder):
                 continue
-            _sync_folder(folder[: folder.rfind("/")] or "/")
+            sync_folder(folder[: folder.rfind("/")] or "/")
             if depth == 0:
-                readme = _create(folder + "/README.TXT")
+                readme = create(folder + "/README.TXT")
                 try:
                     readme.write(_README.encode())
-                    _sync(readme)
+                    sync_file(readme)
                 finally:
                     readme.close()
 
@@ -484,7 +465,7 @@ class BundleReader:
         self._after = after
         self._queue.clear()
         self._more = True
-        self.taken = 0
+        self.taken = self._opened = 0
         self.number = self.seen = 0
         self.complete = False
         self.code = OK
@@ -492,7 +473,7 @@ class BundleReader:
     def next(self) -> bool:
         """Open the next bundle whose header is sound; False when there are no more."""
         self.close()
-        while self.taken < _FILES_MAX:
+        while self.taken < _FILES_MAX and self._opened < _OPENED_MAX:
             if not self._queue:
                 if not self._more:
                     return False
@@ -501,6 +482,7 @@ class BundleReader:
                 if not self._queue:
                     return False
             self._after = self._queue.pop(0)
+            self._opened += 1
             if self._open(self._after):
                 return True
         return False
@@ -530,23 +512,23 @@ class BundleReader:
     def close(self) -> None:
         """Let the open bundle go."""
         if self._file is not None:
-            _close(self._file)
+            close_file(self._file)
             self._file = None
 
     def _read_frame(self, file: "BinaryIO", frame: bytearray) -> int:
         """The size of a sound frame, 0 for FINAL, -1 when cut short or damaged."""
         scratch = self._stick.scratch
-        if _get(file, scratch, 2) != 2:
+        if get_bytes(file, scratch, 2) != 2:
             return -1
         size = get_u16(scratch, 0)
         if size > FRAME_SIZE_MAX or size > len(frame):
             return -1
         crc = crc16(scratch, 0, 2, _CRC_START)
         if size:
-            if _get(file, frame, size) != size:
+            if get_bytes(file, frame, size) != size:
                 return -1
             crc = crc16(frame, 0, size, crc)
-        if _get(file, scratch, 2) != 2 or get_u16(scratch, 0) != crc:
+        if get_bytes(file, scratch, 2) != 2 or get_u16(scratch, 0) != crc:
             return -1
         return size
 
@@ -566,12 +548,12 @@ class BundleReader:
                 self.code = E_STORAGE
             return False
         try:
-            count = _get(file, stick.scratch, _HEADER_SIZE + _CRC_SIZE)
+            count = get_bytes(file, stick.scratch, _HEADER_SIZE + _CRC_SIZE)
         except OSError:
             self.code = E_STORAGE
             count = 0
         if not self._is_sound(count, number):
-            _close(file)
+            close_file(file)
             return False
         self._file = file
         self.number = number

@@ -2,6 +2,7 @@
 
     serial:///dev/ttyACM0?baud=115200        (&plain=1: no keys, on a cable only)
     mqtt://localhost:1883/prefix
+    mqtts://broker.example:8883/prefix       (the same over TLS)
     stick:///media/usb
     udp://239.0.0.1:7447                     (?interface=192.168.1.5: the address to use)
     loop:
@@ -16,22 +17,27 @@ from drupelet_transports.loopback import is_digits
 
 # The longest URL that is looked at: a path of 200 characters and every option fit.
 _URL_SIZE_MAX = const(256)
-# IANA's port of MQTT without TLS.
+# IANA's ports of MQTT without TLS and over it.
 _MQTT_PORT = const(1883)
+_MQTTS_PORT = const(8883)
 # A prefix is in front of every topic and so costs its size in every frame.
 _PREFIX_SIZE_MAX = const(32)
 # Of DNS: a part of a name between dots.
 _LABEL_SIZE_MAX = const(63)
 
-_SCHEMES = ("serial", "mqtt", "stick", "udp", "loop")
+_SCHEMES = ("serial", "mqtt", "mqtts", "stick", "udp", "loop")
 
 
 class Url:
-    """The parts of a carrier URL; `port` is 0 where none was given, `host` and `path` ''."""
+    """The parts of a carrier URL; `port` is 0 where none was given, `host` and `path` ''.
+
+    `scheme` names the carrier: that of mqtts:// is "mqtt", with `tls` set.
+    """
 
     def __init__(self, text: str, scheme: str) -> None:
         self.text = text
-        self.scheme = scheme
+        self.scheme = carrier_of(text)
+        self.tls = scheme == "mqtts"
         self.host = ""
         self.port = 0
         self.path = ""
@@ -53,6 +59,12 @@ class Url:
         return value
 
 
+def carrier_of(text: str) -> str:
+    """The carrier that a URL names: what is in front of its colon, "mqtt" for mqtts: as well."""
+    scheme = text.split(":")[0]
+    return "mqtt" if scheme == "mqtts" else scheme
+
+
 def parse_url(text: str) -> Url:
     """Take a carrier URL apart and check what can be checked without opening it.
 
@@ -63,7 +75,13 @@ def parse_url(text: str) -> Url:
     colon = text.find(":")
     scheme = text[:colon] if colon > 0 else ""
     if scheme not in _SCHEMES:
-        raise _wrong(text, "start it with serial:// mqtt:// stick:// udp:// or loop:")
+        raise _wrong(text, "start it with serial:// mqtt:// mqtts:// stick:// udp:// or loop:")
+    if _login_size(text):
+        raise _wrong(
+            text,
+            "leave out user and password: they stand in a file of mode 0600 that login_file of a"
+            " [[brokers]] table in drupelet.toml names",
+        )
     url = Url(text, scheme)
     rest = text[colon + 1 :]
     mark = rest.find("?")
@@ -81,7 +99,23 @@ def parse_url(text: str) -> Url:
 
 
 def _wrong(text: str, remedy: str) -> TransportError:
+    size = _login_size(text)
+    if size:  # a password has no place in a log
+        start = text.find("://") + 3
+        text = text[:start] + "...@" + text[start + size :]
     return TransportError("carrier URL " + text + ": " + remedy)
+
+
+def _login_size(text: str) -> int:
+    """How long user, password and @ in front of a host are; 0 for none.
+
+    A password may hold any character, so the last @ counts; a path after three slashes may have
+    one of its own.
+    """
+    start = text.find("://")
+    if start < 0 or text[start + 3 : start + 4] == "/":
+        return 0
+    return max(0, text.rfind("@") - start - 2)
 
 
 def _parse_options(url: Url, text: str) -> None:
@@ -93,11 +127,6 @@ def _parse_options(url: Url, text: str) -> None:
 
 
 def _parse_authority(url: Url, text: str) -> None:
-    if "@" in text:
-        # Not the URL itself: a password has no place in a log.
-        raise _wrong(
-            "with " + text[text.find("@") :], "leave out user and password, they are not supported"
-        )
     if text.startswith("["):
         end = text.find("]")
         if end < 0:
@@ -171,7 +200,7 @@ def _check_mqtt(url: Url) -> None:
     if not url.host:
         raise _wrong(url.text, "name the broker, as in mqtt://localhost:1883/prefix")
     _check_host(url)
-    url.port = url.port or _MQTT_PORT
+    url.port = url.port or (_MQTTS_PORT if url.tls else _MQTT_PORT)
     url.path = url.path.strip("/")
     if not url.path or len(url.path) > _PREFIX_SIZE_MAX:
         raise _wrong(url.text, "give a topic prefix of 1 to 32 characters after the port")

@@ -1,61 +1,55 @@
-"""What a member does with a stick, peer by peer: take in what is there, then leave what is due.
+"""A visit of a stick whose bundles are not sealed: for the simulator, the bench and tests.
 
-The order keeps a pulled stick harmless. Every bundle is read before one is written; a bundle
-counts as written only once it is renamed on the stick; and the caller saves the node's state
-before it tells anybody that the stick may be unplugged.
+The order is that of `sealed_visit`, which is what devices do.
 """
 
 from drupelet.errors import OK
+from drupelet_transports.sealed_visit import SealedVisit
 from drupelet_transports.stick import AHEAD_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.link import Link
+    from drupelet.bundles import BundleLink
     from drupelet_transports.stick import Stick
 
 
-class Visit:
+class Visit(SealedVisit):
     """Counts of one visit; `failed` bundles are written again at the next one."""
 
     def __init__(
         self, stick: "Stick", frame: bytearray, now_ms: "Callable[[], int]",
         after_frame: "Callable[[], None]",
     ) -> None:  # fmt: skip
-        self._stick = stick
-        self._frame = frame
-        self._now_ms = now_ms
-        self._after_frame = after_frame  # the owner's turn: a visit is long
-        self.bundles_in = 0
-        self.frames_in = 0
-        self.truncated = 0
-        self.bundles_out = 0
-        self.frames_out = 0
-        self.failed = 0
+        SealedVisit.__init__(self, stick, {}, frame, now_ms, after_frame, frame)
 
-    def take_in(self, link: "Link", peer_id: bytes) -> None:
+    def take_in(self, link: "BundleLink", peer_id: bytes) -> None:
         """Read the peer's bundles that we have not read whole before, oldest first."""
         reader = self._stick.reader(peer_id, link.bundle_in)
         frame = self._frame
         while reader.next():
+            link.begin_import()
+            whole = True
             size = reader.read_into(frame)
             while size > 0:
                 self.frames_in += 1
                 link.received(reader.last_wire_size)
-                link.receive(frame, size, self._now_ms())
+                whole = link.receive(frame, size, self._now_ms()) == OK and whole
                 self._after_frame()
                 size = reader.read_into(frame)
             if reader.complete:
                 self.bundles_in += 1
                 reader.taken += 1
-                link.imported(reader.number, reader.seen)
+                link.imported(reader.number, reader.seen, whole)
             else:
                 self.truncated += 1  # its valid prefix was taken; the rest comes again
 
-    def hand_out(self, link: "Link", peer_id: bytes) -> int:
-        """Write one bundle for the peer if anything is due, and remove what it has read."""
+    def _bundle(self, link: "BundleLink", peer_id: bytes) -> int:
+        """Write one bundle, if anything is due: OK, or a code."""
         stick = self._stick
+        self._size = 0
+        self.short = False
         least = max(link.bundle_out, link.peer_seen)
         stick.number_max = least + AHEAD_MAX
         stick.clean(peer_id, link.peer_seen)
@@ -63,24 +57,15 @@ class Visit:
         link.visit(self._now_ms(), newest < link.bundle_out)
         # A power cut between the rename and the save leaves a bundle that we do not remember.
         number = max(least, newest) + 1
-        size = link.poll_into(self._frame, self._now_ms())
-        if not size:
-            return OK
         writer = stick.writer(peer_id, number, link.bundle_in)
         code = OK
+        size = self._next(link, writer, self._frame)
+        if not size:
+            return OK
         while size and code == OK:
             code = writer.write(self._frame, size)
             link.sent(writer.last_wire_size)
             self.frames_out += 1
             self._after_frame()
-            size = link.poll_into(self._frame, self._now_ms())
-        if code == OK:
-            code = writer.finish()
-        if code == OK:
-            link.commit(self._now_ms(), number)
-            self.bundles_out += 1
-        else:
-            writer.abandon()
-            link.abort(self._now_ms())
-            self.failed += 1
-        return code
+            size = self._next(link, writer, self._frame)
+        return self._end(link, writer, number, code)

@@ -5,6 +5,10 @@ import select
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 _COMMAND_SIZE_MAX = 64
 
 
@@ -55,17 +59,21 @@ class Waiter:
 
 
 class Console:
-    """Commands of whoever started the process, one per line; end of input means stop."""
+    """Commands of whoever started the process, one per line; end of input means stop.
+
+    Without its `stream` it hears and says nothing: that is the line of a peer, and a line has one
+    reader and one writer, the carrier.
+    """
 
     def __init__(self) -> None:
-        self.stream = sys.stdin.buffer
+        self.stream: "Any" = sys.stdin.buffer
         self._poll = select.poll()
         self._poll.register(self.stream, select.POLLIN)
         self._line = bytearray()
 
     def command(self) -> bytes:
         """The next whole line, b"" when there is none, b"stop" at end of input."""
-        for _byte in range(_COMMAND_SIZE_MAX):
+        for _byte in range(_COMMAND_SIZE_MAX if self.stream else 0):
             ready = False
             for _stream, _event in self._poll.ipoll(0):
                 ready = True
@@ -89,6 +97,7 @@ class Console:
     def say(self, line: str) -> None:
         """One line of JSON; a listener that is gone does not stop the board."""
         try:
-            print(line)
+            if self.stream:
+                print(line)
         except OSError:
             pass

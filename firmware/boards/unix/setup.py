@@ -30,10 +30,9 @@ from drupelet.link import (
     INTERACTIVE,
 )
 from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
-from drupelet.memory import get_u16
 from drupelet.node import Node
 from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet.seal_row import ANEW, KID_AT
+from drupelet.seal_row import ANEW
 from drupelet.store import FlashStore
 
 TYPE_CHECKING = False
@@ -177,17 +176,15 @@ class _Setup:
                 __import__("drupelet_transports.sealed")
             path = _where(peer["url"])
             line = SerialBoard(path)
-            if not line.up:
-                self._say_absent(path)
+            self._look_at(path, line.up)
             return line
-        if scheme == "mqtt":
-            __import__("drupelet_transports.mqtt_packet")
-            from drupelet_transports.mqtt_board import MqttClient
-
-            broker, prefix = _where(peer["url"]).split("/", 1)
-            host, port = broker.rsplit(":", 1)
+        if scheme.startswith("mqtt"):
             __import__("drupelet_transports.sealed")
-            return MqttClient(host, int(port), prefix, random_byte)
+            from boards.broker import open_client
+
+            client = open_client(self.config, peer["url"], random_byte, self.console.say)
+            self._let_go("boards", "broker")
+            return client
         # All peers that are reached by stick share one: a board has one socket for it.
         if self.socket is None:
             from boards.stick import Socket
@@ -196,14 +193,21 @@ class _Setup:
             self.socket = Socket(Stick(_where(peer["url"]), self.id), self.seal_buf)
         return self.socket
 
-    def _say_absent(self, path: str) -> None:
-        """A line may be plugged in later; what is there and none is a mistake."""
+    def _look_at(self, path: str, up: bool) -> None:
+        """Let the console go where it is this line: frames are no commands, nor news frames.
+
+        A line may be plugged in later; what is there and none is a mistake.
+        """
         try:
-            os.stat(path)
+            if os.stat(path)[1:3] == os.stat("/proc/self/fd/0")[1:3]:  # inode and file system
+                self.console.stream = None
         except OSError:
-            self.console.say('{"event":"absent","carrier":"%s","why":"plug the device in"}' % path)
+            if not up:
+                said = '{"event":"absent","carrier":"%s","why":"plug the device in"}'
+                self.console.say(said % path)
             return
-        raise DrupeletError("serial " + path + " is no serial device: check the path")
+        if not up:
+            raise DrupeletError("serial " + path + " is no serial device: check the path")
 
     def _wake(self, store: FlashStore) -> "Sleeper | None":
         """What this board's deep sleep needs, if its configuration has any."""
@@ -285,7 +289,8 @@ class _Setup:
         node = self.node
         clock = self.clock
         waiter = Waiter()
-        waiter.add(console.stream)
+        if console.stream:
+            waiter.add(console.stream)
         epoch_ms = config["epoch_ms"]
         device = Device(
             node, self.box, clock, self._source(), Author(node, self.readings),
@@ -325,11 +330,10 @@ class _Setup:
         if scheme == "serial":
             self.board.served.append([carrier, carrier, None])
             link = self._link(peer, CARRIER_SERIAL)
-        elif scheme == "mqtt":
+        elif scheme.startswith("mqtt"):
             client = carrier
-            # All that a broker sees of us are key ids.
-            kid = get_u16(self.context.rows, seal.at + KID_AT)
-            carrier = client.transport(b"%04x" % kid, b"%04x" % (kid ^ 1))
+            carrier = client.transport_of(seal)
+            self._let_go("drupelet", "seal_topic")
             self.board.brokers.append(client)
             self.board.served.append([client, carrier, None])
             link = self._link(peer, CARRIER_MQTT)

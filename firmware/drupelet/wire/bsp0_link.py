@@ -101,6 +101,9 @@ class Records:
 
     # --- out ---
 
+    def note_sent(self, link: "LinkPort", taken: int) -> None:
+        """An OFFER or MESSAGE of what is in slot `taken`, or a REQUEST (~entry), is written."""
+
     def records_into(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due from `at` on; returns the end of the last record (`at`: none due)."""
         at = self._ids_into(link, frame, at, limit, ACK)
@@ -111,6 +114,7 @@ class Records:
             if end <= limit:
                 if _message_into(link, frame, at, size):
                     at = end
+                    self.note_sent(link, link.core.message_slot)
             elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= len(frame):
                 break  # the next frame has room, whatever opens it
             else:
@@ -132,6 +136,8 @@ class Records:
             if not taken:
                 break
             end += ID_SIZE
+            if kind != ACK:
+                self.note_sent(link, link.core.taken)
         if end == start:
             return at
         _header_into(frame, at, kind, end - start)

@@ -4,9 +4,12 @@
     stream   VERSIONS | PRIORITY, from the end that opened the connection | other records
 
 A session is one connection. The next one goes on with the same link: what the last one lost is
-sent again. There are no frames and no segments; a record is as long as its content. Of several
-connections to one peer over one transport the one with the greatest nonce goes on: the others
-write no more, and end once the peer has closed its half, too.
+sent again. A stream loses nothing and keeps its order, so nothing is sent twice on one, whatever
+time the peer takes: that an OFFER, MESSAGE or REQUEST was sent on this connection stands in place
+of the back-off in epochs. Only what the peer asks for goes again. There are no frames and no
+segments; a record is as long as its content. Of several connections to one peer over one transport
+the one with the greatest nonce goes on: the others write no more, and end once the peer has closed
+its half, too.
 
     session = Session(link, rivals, nonce)   rivals: the open sessions of this peer and transport
     code = session.feed(piece, now_ms)
@@ -16,8 +19,9 @@ write no more, and end once the peer has closed its half, too.
 """
 
 from drupelet.errors import E_PEER, OK, PeerError
-from drupelet.limits import FRAME_HEADER_SIZE, RECORD_HEADER_SIZE
+from drupelet.limits import FRAME_HEADER_SIZE, ID_SIZE, RECORD_HEADER_SIZE
 from drupelet.profiles import PROFILE_BSP_0
+from drupelet.states import REQUEST
 from drupelet.wire.bsp0 import NONCE_SIZE, PAYLOAD_SIZE_MAX, PRIORITY, Reader, record
 from drupelet.wire.bsp0_link import VERSIONS_RECORD, Records
 
@@ -51,8 +55,9 @@ class Session(Records):
         self._frame = bytearray(FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + PAYLOAD_SIZE_MAX)
         self._opening = VERSIONS_RECORD
         self._rivals = rivals
+        self._sent: set[int | bytes] = set()  # handles; of requests ids
         rivals.append(self)
-        link.own_codec = self
+        link.own_codec = link.session = self
         link.attention = True  # what came up while there was no connection
         if nonce:
             self._opening += record(PRIORITY, nonce)
@@ -108,6 +113,32 @@ class Session(Records):
         """Write what is due (called by the link); its end, or `at` for nothing due."""
         return at if self.is_written else self.records_into(link, frame, at, limit)
 
+    def note_sent(self, link: "LinkPort", taken: int) -> None:
+        """See Records; what has left the tables is forgotten, so they bound this one."""
+        core = link.core
+        self._sent.add(self._key(taken))
+        if len(self._sent) > 2 * (core.slots.count + core.offers.count):
+            entries = range(core.offers.count)
+            held: set[int | bytes] = {self._key(~entry) for entry in entries}
+            self._sent &= held.union(core.slots.handles)
+
+    def has_sent(self, place: int) -> bool:
+        """Whether what `place` holds was sent on this connection, and not asked for since.
+
+        `place`: a cell of the states, or ~ an entry of the pool, which a REQUEST is for.
+        """
+        slots = self.link.core.slots
+        if place >= 0 and slots.states[place] & REQUEST:
+            return False
+        return self._key(place % slots.count if place >= 0 else place) in self._sent
+
+    def _key(self, taken: int) -> int | bytes:
+        core = self.link.core
+        at = ~taken * ID_SIZE
+        return (
+            core.slots.handles[taken] if taken >= 0 else bytes(core.offers.ids[at : at + ID_SIZE])
+        )
+
     # --- several connections to one peer ---
 
     def _contest(self, nonce: bytes) -> None:
@@ -124,4 +155,5 @@ class Session(Records):
             self._rivals.remove(self)
             # The link may keep us until the next connection.
             self._frame = bytearray()
+            self._sent.clear()
             self._reader = Reader()

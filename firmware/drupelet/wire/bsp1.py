@@ -84,8 +84,7 @@ def parse(link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
 
 def fill(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
     """Write what is due from `at` on; returns the end of the last record (`at`: nothing due)."""
-    at = _fill_ids(link, frame, at, limit, ACK)
-    at = _fill_ids(link, frame, at, limit, REQUEST)
+    at = fill_ids(link, frame, at, limit)
     while limit - at >= RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE and link.next_message():
         size = CONTENT_HEADER_SIZE + link.core.store.size
         if at + RECORD_HEADER_SIZE + size > limit:
@@ -95,6 +94,12 @@ def fill(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         elif _put_message(link, frame, at, size):
             at += RECORD_HEADER_SIZE + size
     return _fill_ids(link, frame, at, limit, OFFER)
+
+
+def fill_ids(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    """Write the ACKs and REQUESTs that are due; as `fill`."""
+    at = _fill_ids(link, frame, at, limit, ACK)
+    return _fill_ids(link, frame, at, limit, REQUEST)
 
 
 def _put_message(link: "LinkPort", frame: bytearray, at: int, size: int) -> bool:

@@ -1,15 +1,16 @@
 """Profiles of the MVDS family as a link uses them: payloads to engine calls, and back.
 
 A stored body of this family begins with a head (docs/SPEC.md 4.3) that is not hashed: a byte that
-counts parents and tells of metadata, then the parents. On the wire they are the message's
-metadata; `mvds-nested` has none and leaves them out.
+counts parents and says whether the message is ephemeral, then the parents. On the wire they are
+the message's metadata; `mvds-nested` has none and leaves them out.
 """
 
+from drupelet import oversize
 from drupelet._compat import const
 from drupelet.errors import E_PEER, OK
-from drupelet.limits import DEPENDENCIES_MAX, ID_SIZE, WAKE_STATE_SIZE_MAX
-from drupelet.members import HEAD_EPHEMERAL, HEAD_METADATA, HEAD_PARENTS
-from drupelet.memory import copy
+from drupelet.limits import DEPENDENCIES_MAX, FRAME_SIZE_MAX, ID_SIZE, WAKE_STATE_SIZE_MAX
+from drupelet.members import HEAD_EPHEMERAL, HEAD_PARENTS
+from drupelet.memory import copy, find
 from drupelet.profiles import PROFILE_MVDS_1, PROFILE_MVDS_NESTED
 from drupelet.wire.mvds import (
     ACK,
@@ -38,6 +39,7 @@ _COUNT_ACK = const(0)
 _COUNT_MESSAGE = const(1)
 _COUNT_OFFER = const(2)
 _COUNT_REQUEST = const(3)
+_COUNT_ASK = const(4)  # of the link itself
 
 
 class MvdsCodec(Payload):
@@ -89,16 +91,14 @@ class MvdsCodec(Payload):
         start = self.at
         count = 0
         at = self.next_parent()
-        while at >= 0:
-            if count == DEPENDENCIES_MAX:
-                core.graph.refused += 1
-                return
-            copy(parents, count * ID_SIZE, frame, at, ID_SIZE)
-            count += 1
+        while at >= 0 and count < DEPENDENCIES_MAX:
+            # Peers repeat a parent, and name more than are kept (docs/limits.md): metadata is not
+            # hashed, so the message stays the same without the others.
+            if find(parents, ID_SIZE, count, frame, at, ID_SIZE) < 0:
+                copy(parents, count * ID_SIZE, frame, at, ID_SIZE)
+                count += 1
             at = self.next_parent()
         head = count
-        if self.flags & METADATA:
-            head |= HEAD_METADATA
         if self.flags & EPHEMERAL:
             head |= HEAD_EPHEMERAL
         ids = core.graph.ids
@@ -114,19 +114,38 @@ class MvdsCodec(Payload):
 
     def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due as one payload; its end (`at`: nothing is due, no empty payload)."""
-        self.open(frame, at, limit)
-        self._put_ids(link, ACK, limit)
-        self._put_ids(link, OFFER, limit)
-        self._put_ids(link, REQUEST, limit)
-        while link.next_message():
+        is_waiting = oversize.prepare(link, len(frame))
+        size_max = min(limit, FRAME_SIZE_MAX)
+        self.open(frame, at, size_max)
+        self._put_ids(link, ACK, size_max)
+        self._put_ids(link, OFFER, size_max)
+        self._put_ids(link, REQUEST, size_max)
+        while self.at < FRAME_SIZE_MAX and link.next_message():
             before = self.at
             if self._put_message(link, frame):
                 link.count_record(True, _COUNT_MESSAGE, self.at - before)
-            elif before == at and limit == len(frame):
+            elif before > at:
+                break  # the next frame has room
+            elif self._limit < limit and not oversize.reads_segments(link):
+                self._limit = limit  # it goes alone, in a frame as long as the carrier takes
+            elif limit < len(frame):
+                break  # the next epoch has room
+            elif oversize.reads_segments(link):
                 link.too_long()
             else:
-                break  # the next frame has room
-        return self.at
+                link.core.message_left -= 1
+                oversize.pass_over(link, link.core.message_slot)
+        if self.at > at or not is_waiting:
+            return self.at
+        end = oversize.ask_into(link, frame)
+        if not end:
+            return at
+        link.count_record(True, _COUNT_ASK, end - at)
+        return end
+
+    def wait_epochs(self, link: "LinkPort") -> int:
+        """Epochs until a message that is too long for the link is looked at again; 0: never."""
+        return oversize.wait_epochs(link)
 
     def _put_ids(self, link: "LinkPort", what: int, limit: int) -> None:
         id = link.core.graph.ids
@@ -161,11 +180,13 @@ class MvdsCodec(Payload):
         assert not whole or (count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size)
         whole = whole and link.body_into(parents, 0, 1, count * ID_SIZE)
         body_size = store.size - 1 - count * ID_SIZE
-        flags = 0
-        if self._fields is not MVDS_NESTED and head & HEAD_METADATA:
-            flags = METADATA | EPHEMERAL if head & HEAD_EPHEMERAL else METADATA
-        if not flags:
-            count = 0
+        flags = METADATA  # never left out in `mvds-1`: without it the newest Go node crashes
+        if self._fields is MVDS_NESTED:
+            flags = count = 0
+        elif head & HEAD_EPHEMERAL:
+            flags = METADATA | EPHEMERAL
+        elif not count and self._fields is MVDS_5001:
+            flags = 0
         ids = core.members.group_ids
         body_at = self.put_message(
             ids, core.message_group * ID_SIZE, ID_SIZE, store.timestamp, 0, body_size,

@@ -5,6 +5,7 @@
 A URL that somebody announced is used only once the owner says so: `new_peers` proposes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from drupelet.errors import DrupeletError, PeerError
@@ -53,8 +54,8 @@ def decode_carriers(content: bytes) -> Carriers:
 class CarrierGroup:
     """The group of transport properties of one member."""
 
-    def __init__(self, node: Node, descriptor: bytes) -> None:
-        self.notices = Notices(node, CARRIERS_CLIENT_ID, descriptor)
+    def __init__(self, node: Node, descriptor: bytes, roster: Mapping[int, bytes]) -> None:
+        self.notices = Notices(node, CARRIERS_CLIENT_ID, descriptor, roster)
         self.group = self.notices.group
 
     def announce(self, device: bytes, carriers: Carriers, timestamp: bytes, now_ms: int) -> None:

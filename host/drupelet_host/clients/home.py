@@ -28,6 +28,7 @@ from drupelet_host.clients.command_host import (
 )
 from drupelet_host.config import BOARD_HOST, FAMILY_BSP_NAME, Config, Peer
 from drupelet_host.feeds import Feeds
+from drupelet_host.keys import is_revoked
 from drupelet_host.log_view import LogView
 
 # The owner's secret from which the boards' command keys follow; 0600, made when it is needed.
@@ -77,8 +78,9 @@ class HomeGroups:
         self.settings = settings  # as the peers are called now; the caller keeps it new
         descriptor = settings.group.encode()
         self._client = CommandClient({})
-        self.feeds = Feeds(node, descriptor)
-        self.carriers = CarrierGroup(node, descriptor)
+        self._roster: dict[int, bytes] = {}  # members whose notices count
+        self.feeds = Feeds(node, descriptor, self._roster)
+        self.carriers = CarrierGroup(node, descriptor, self._roster)
         self.commands = node.join(COMMANDS_CLIENT_ID, descriptor, 0, self._client)
         self.groups = (self.feeds.group, self.carriers.group, self.commands)
         self.names = {
@@ -95,6 +97,8 @@ class HomeGroups:
             return  # no link carries them: they would fill the room of what waits for the peer
         if peer.board in ("", BOARD_HOST):
             self.share(number)
+            if not is_revoked(self.settings.keys_path, peer.id):
+                self._roster[number] = peer.id
         else:
             # A board is in no other group: it would be sent what it never acknowledges.
             self._node.share(self.commands, number, SHARED)
@@ -102,8 +106,15 @@ class HomeGroups:
             self._client.keys[peer.id] = command_key(command_root(self.settings), peer.id)
 
     def remove_peer(self, id: bytes) -> None:
-        """Forget a peer's command key."""
+        """Forget a peer's command key, and what it said of devices."""
         self._client.keys.pop(id, None)
+        self.distrust(id)
+
+    def distrust(self, id: bytes) -> None:
+        """What a member said of itself or of other devices counts no more."""
+        for number, member in list(self._roster.items()):
+            if member == id:
+                del self._roster[number]
 
     def share(self, number: int) -> None:
         """Share the groups with a peer."""

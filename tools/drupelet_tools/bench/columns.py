@@ -58,7 +58,7 @@ RAM = (
 
 WIRE = (
     Column("scenario", "transfer: A sends; in_sync: nothing is new; wake: one reading of a"
-           " sleeper; cold: B misses some",
+           " sleeper; cold: B misses some; backlog: B was away while A posted all",
            text=True),
     Column("profile", "the wire profile, or what stands beside it", text=True),
     Column("mode", "batch: sent at once; interactive: offered first", text=True),
@@ -76,6 +76,8 @@ WIRE = (
     Column("p95_bytes", "cold: the 95th percentile of total_bytes", "p95"),
     Column("payload_bytes", "cold: median bytes of the messages that B misses", "their bytes"),
     Column("frames", "frames, both directions"),
+    Column("visits", "backlog: visits of the stick until nothing is owed"),
+    Column("duplicates", "backlog: messages that came to B more than once, copies", "twice"),
     Column("seeds", "cold: runs, each with other messages missing"),
     Column("budget", "most bytes per message (cold: in all) that DESIGN 4 grants"),
     Column("over", "whether the budget is broken"),

@@ -11,6 +11,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from drupelet_host.commands import path
 from drupelet_tools.bench.columns import CPU, INGEST, RAM, WIRE, explain
 
 app = typer.Typer(
@@ -91,7 +92,7 @@ def ram(
 def wire(
     scenario: Annotated[
         list[str] | None,
-        typer.Option(help="transfer, in_sync, wake, cold; may be repeated.", show_default=False),
+        typer.Option(help="transfer, in_sync, wake, cold; backlog (minutes).", show_default=False),
     ] = None,
     profile: Annotated[
         list[str] | None, typer.Option(help="Wire profiles; may be repeated.", show_default=False)
@@ -123,7 +124,9 @@ def wire(
 
     plan = wire_bench.Plan(
         profiles=_pick("--profile", profile or (), PROFILES, lambda one: one.name),
-        scenarios=_pick("--scenario", scenario or (), wire_bench.SCENARIOS, str),
+        scenarios=_pick(
+            "--scenario", scenario or wire_bench.SCENARIOS, wire_bench.ALL_SCENARIOS, str
+        ),
         modes=_pick("--mode", mode or (), wire_bench.MODES, str),
         counts=messages or wire_bench.COUNTS, held=held or wire_bench.HELD,
         missing=missing or wire_bench.MISSING, seeds=seeds, body=body, mqtt=anchors,
@@ -219,7 +222,9 @@ def ingest(
 
 @app.command()
 def corpus(
-    out: Annotated[Path, typer.Option(help="An empty or new folder.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(parser=path, help="An empty or new folder.", show_default=False)
+    ],
     events: Annotated[int, typer.Option(min=100, help="About how many.")] = 1_000_000,
     devices: Annotated[int, typer.Option(min=1, max=10_000, help="Devices.")] = 16,
     files: Annotated[int, typer.Option(min=1, max=100_000, help="Packs to write.")] = 8,

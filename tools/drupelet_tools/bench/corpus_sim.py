@@ -149,8 +149,8 @@ def _simulate(seed: int) -> list[_Log]:
 
 def _events(segments: list[bytes]) -> list[Ints]:
     """Time, code, a, b and c of every event of whole segments."""
-    blocks = np.frombuffer(b"".join(data[BOX_HEADER_SIZE:] for data in segments), np.uint8)
-    blocks = blocks.reshape(-1, BLOCK_SIZE)
+    content = np.frombuffer(b"".join(data[BOX_HEADER_SIZE:] for data in segments), np.uint8)
+    blocks = content.reshape(-1, BLOCK_SIZE)
     end = BLOCK_HEADER_SIZE + EVENTS_PER_BLOCK * EVENT_SIZE
     kind = [("dt", "<u4"), ("code", "u1"), ("a", "u1"), ("b", "<u2"), ("c", "<u4")]
     events = np.ascontiguousarray(blocks[:, BLOCK_HEADER_SIZE:end]).view(kind)

@@ -6,18 +6,22 @@ import random
 import shutil
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
 from drupelet.blackbox import COUNT_CARRIERS
+from drupelet.bundles import BundleLink
 from drupelet.clients import READINGS_CLIENT_ID
 from drupelet.core import NoBox
-from drupelet.limits import COUNTERS_MAX, FRAME_SIZE_MAX
+from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.link import Link
 from drupelet.members import FAMILY_BSP, FAMILY_MVDS
 from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, SHARED, Node
+from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.wire.compact1 import Compact1
+from drupelet.wire.packed import Packed
 from drupelet.wire.recovery import Recovery
 from drupelet_host.config import PEERS_CONFIGURED_MAX
 from drupelet_host.member import GROUPS_HOST_MAX, MESSAGES_HOST_MAX, OFFERS_HOST_MAX
@@ -54,7 +58,7 @@ class Account(NoBox):
     """A black box that only counts."""
 
     def __init__(self) -> None:
-        self.counters = [0] * COUNTERS_MAX
+        self.counters: Counter[int] = Counter()
 
     def count(self, index: int, amount: int) -> None:
         """See BlackBox.count."""
@@ -74,8 +78,9 @@ class End:
     """One of the two nodes."""
 
     def __init__(
-        self, folder: Path, profile: Profile, name: bytes, other: bytes, draw: random.Random
-    ) -> None:
+        self, folder: Path, profile: Profile, name: bytes, other: bytes, draw: random.Random,
+        slots: tuple[int, int] = (MESSAGES_HOST_MAX, OFFERS_HOST_MAX),
+    ) -> None:  # fmt: skip
         self.id = name
         self.other = other
         self.profile = profile
@@ -88,7 +93,7 @@ class End:
         self.store.next_boot()
         self.node = Node(
             self.store, lambda: draw.randrange(256), PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX,
-            MESSAGES_HOST_MAX, OFFERS_HOST_MAX, None, PARTS_HOST_MAX,
+            *slots, None, PARTS_HOST_MAX,
         )  # fmt: skip
         self.account = self.node.core.box = Account()
         if profile.family == FAMILY_BSP:
@@ -102,14 +107,19 @@ class End:
     def connect(self, mode: int, carrier: int, now_ms: int) -> Link:
         """The link to the other end."""
         epoch_ms = 0 if carrier == CARRIER_STICK else EPOCH_MS
-        link = self.node.link(self.peer, self.profile.number, carrier, epoch_ms, mode, now_ms)
+        number = self.profile.number
+        if carrier == CARRIER_STICK and number == PROFILE_COMPACT_1:
+            number = PROFILE_BSP_1  # on a stick it is what is packed
+        link = self.node.link(self.peer, number, carrier, epoch_ms, mode, now_ms)
+        if isinstance(link, BundleLink) and self.profile.family == FAMILY_BSP:
+            Packed(link, self.profile.number == PROFILE_COMPACT_1)
         if isinstance(link.codec, Compact1):
             self.recovery = Recovery(link, lambda: self._draw.randbytes(4))
         return link
 
     def publish(self, body: bytes, number: int, now_ms: int) -> None:
         """Put a message into the log; raises BenchError when it is refused."""
-        # The stored body of MVDS begins with a head that is not sent: no parents, no metadata.
+        # The stored body of MVDS begins with a head that is not sent: no parents.
         if self.profile.family == FAMILY_MVDS:
             body = b"\0" + body
         stamp = self.profile.stamp(number * CADENCE_S)
@@ -144,7 +154,7 @@ class Pair:
 
     def __init__(
         self, profile: Profile, mode: int = BATCH, carrier: int = CARRIER_SERIAL, seed: int = 1,
-        sealed: bool = False,
+        sealed: bool = False, b_slots: tuple[int, int] = (MESSAGES_HOST_MAX, OFFERS_HOST_MAX),
     ) -> None:  # fmt: skip
         memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
         self._folder = tempfile.TemporaryDirectory(prefix="drupelet-bench-", dir=memory)
@@ -153,7 +163,7 @@ class Pair:
         self.profile = profile
         self.carrier = carrier
         self.a = End(self.folder, profile, b"AAAA", b"BBBB", self.draw)
-        self.b = End(self.folder, profile, b"BBBB", b"AAAA", self.draw)
+        self.b = End(self.folder, profile, b"BBBB", b"AAAA", self.draw, b_slots)
         self.mode = mode
         self.links: tuple[Link, ...] = ()
         self.now_ms = 0
@@ -194,7 +204,7 @@ class Pair:
         if self.sealed is not None:
             self.sealed.frames.clear()
         for end in (self.a, self.b):
-            end.account.counters = [0] * COUNTERS_MAX
+            end.account.counters.clear()
 
     @property
     def total_bytes(self) -> int:
@@ -275,16 +285,16 @@ class Pair:
 
     # --- a stick instead of the pipe ---
 
-    def carry(self) -> int:
-        """Visits, turn by turn, until nothing is outstanding; bytes of all bundle files.
+    def carry(self, visits: int = 0) -> int:
+        """So many visits, turn by turn, A first; 0: until nothing is outstanding.
 
-        Raises BenchError when that never comes.
+        Returns the bytes of all bundle files. Raises BenchError when they do not do.
         """
         files: dict[str, int] = {}
         root = self.folder / "usb"
         root.mkdir(exist_ok=True)
         sticks = [Stick(str(root), end.id) for end in (self.a, self.b)]
-        for turn in range(_VISITS_MAX):
+        for turn in range(visits or _VISITS_MAX):
             end, link = (self.a, self.b)[turn & 1], self.links[turn & 1]
             tap = _Tap(link, self.frames, turn & 1 == 0)
             stick = sticks[turn & 1]
@@ -298,9 +308,10 @@ class Pair:
                 visit.saved()
             for path in root.rglob("*.DRP"):
                 files[str(path.relative_to(root))] = path.stat().st_size
-            if turn and not self.a.outstanding and not self.b.outstanding:
+            done = turn and not self.a.outstanding and not self.b.outstanding
+            if done and turn + 1 >= visits:
                 return sum(files.values())
-        raise BenchError(f"{self.profile.name}: a stick is not done after {_VISITS_MAX} visits")
+        raise BenchError(f"{self.profile.name}: a stick is not done after {turn + 1} visits")
 
     def _visit(self, stick: Stick, number: int) -> Visit | SealedVisit:
         end = (self.a, self.b)[number]

@@ -56,13 +56,13 @@ class Config:
 
 
 # DESIGN 5.
-CONFIGS = (Config(4, 16, 32, 256, 4608), Config(8, 64, 64, 1024, 12288))
+CONFIGS = (Config(4, 16, 32, 256, 6144), Config(8, 64, 64, 1024, 14336))
 # Where a set must fit as .mpy (DESIGN 5); micro is for frozen code, its .mpy is only counted.
 HEAPS = {"micro": 128 * 1024, "small": 128 * 1024, "full": 256 * 1024}
 # DESIGN 5; core_state is a configuration's, largest_slab a quarter of the heap.
 LIMITS = {
     "alloc_per_record": 0, "alloc_per_epoch": 0, "alloc_hash": 192, "alloc_per_segment": 400,
-    "alloc_per_connect": 1024, "alloc_per_stick_visit": 2048, "seal_per_peer": 200,
+    "alloc_per_connect": 1024, "alloc_per_stick_visit": 2560, "seal_per_peer": 200,
     "cipher_per_peer": 352,
 }  # fmt: skip
 

@@ -11,8 +11,9 @@ from multiprocessing.connection import wait
 
 from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
-from drupelet_tools.bench import mqtt_anchor
+from drupelet_tools.bench import backlog, mqtt_anchor
 from drupelet_tools.bench.anchors import ANCHORS
+from drupelet_tools.bench.backlog_stick import stick_rows
 from drupelet_tools.bench.columns import WIRE, Row
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.bench.pipe import MESSAGE_BYTES, MESSAGE_KIND, Pair
@@ -22,6 +23,9 @@ from drupelet_transports.framing import encode_into, wire_size_max
 from drupelet_transports.mqtt_packet import PUBLISH_HEAD_SIZE_MAX, publish_into
 
 SCENARIOS = ("transfer", "in_sync", "wake", "cold")
+# Measured when it is named: it takes minutes of real time.
+BACKLOG = "backlog"
+ALL_SCENARIOS = (*SCENARIOS, BACKLOG)
 MODES = ("batch", "interactive")
 COUNTS = (1, 10, 100, 1000)
 BODY = 100
@@ -81,6 +85,9 @@ def measure(plan: Plan, say: Callable[[str], None]) -> Iterator[list[Row]]:
             if "cold" in plan.scenarios:
                 say(f"{profile.name} {mode} cold …")
                 yield _cold(plan, profile, mode, say)
+    if BACKLOG in plan.scenarios:
+        for measure_backlog in _BACKLOGS:
+            yield from measure_backlog(plan, say)
     if plan.mqtt and "transfer" in plan.scenarios:
         say("MQTT QoS 1 …")
         yield _mqtt(plan)
@@ -339,6 +346,49 @@ def _cold_runs(cold: _Cold, seeds: int) -> list[tuple[int, int, int, int]]:
     return runs
 
 
+def _backlog_over_broker(plan: Plan, say: Callable[[str], None]) -> Iterator[list[Row]]:
+    """B was away while A posted all, and comes back: as fast as A, or slowed to a tenth."""
+    for profile in plan.profiles:
+        for mode in plan.modes:
+            for count in backlog.COUNTS if plan.counts == COUNTS else plan.counts:
+                chosen = INTERACTIVE if mode == "interactive" else BATCH
+                free = _transfer(
+                    replace(plan, scenarios=["transfer"]), profile, mode, count, sealed=False
+                )[0]
+                for slowed in (False, True):
+                    say(f"{profile.name} {mode} {count} backlog{' slowed' if slowed else ''} …")
+                    cost = backlog.over_broker(profile, chosen, count, plan.body, slowed)
+                    budget = round(backlog.BYTES_RATIO_MAX * free["bytes_per_message"])
+                    copies_max = backlog.DUPLICATES_SHARE_MAX * count
+                    row = _row(BACKLOG, profile.name, mode) | {
+                        "messages": count, "body": plan.body, "held": count, "missing": count,
+                        "total_bytes": cost.total_bytes, "frames": cost.frames,
+                        "bytes_per_message": _per(cost.total_bytes, count), "carrier": "mqtt",
+                        "carrier_bytes_per_message": _per(cost.carrier_bytes, count),
+                        "duplicates": cost.duplicates, "budget": budget,
+                        "note": f"{cost.away_bytes} B while B was away; {cost.seconds} s"
+                        + ("; B slowed to a tenth" if slowed else ""),
+                    }  # fmt: skip
+                    over = cost.total_bytes > budget * count or cost.duplicates > copies_max
+                    yield [row | {"over": over}]
+
+
+def _backlog_over_stick(plan: Plan, say: Callable[[str], None]) -> Iterator[list[Row]]:
+    """Four visits of a stick, to a host and to a receiver with small tables."""
+    counts = backlog.COUNTS if plan.counts == COUNTS else plan.counts
+    for profile in plan.profiles:
+        if profile.name in _WAKES:  # sticks carry groups of BSP, which both of them speak
+            say(f"{profile.name} backlog over a stick …")
+            yield list(stick_rows(profile, counts, plan.body))
+
+
+# What measures the rows of `backlog`: one function for each carrier.
+_BACKLOGS: "Sequence[Callable[[Plan, Callable[[str], None]], Iterator[list[Row]]]]" = (
+    _backlog_over_broker,
+    _backlog_over_stick,
+)
+
+
 def _mqtt(plan: Plan) -> list[Row]:
     """MQTT QoS 1 in the same run, for each topic: one leg, and from end to end."""
     rows = []
@@ -373,6 +423,8 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         "in_sync": "profile mode held sealed total_bytes carrier frames budget over source note",
         "wake": "profile mode body sealed total_bytes carrier carrier_bytes_per_message frames"
         " budget over source note",
+        BACKLOG: "profile mode messages body total_bytes bytes_per_message carrier"
+        " carrier_bytes_per_message frames visits duplicates budget over note",
         "cold": "profile mode held missing sealed total_bytes p95_bytes payload_bytes frames"
         " seeds budget over source note",
     }
@@ -380,6 +432,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         "transfer": "A sends, B acknowledges: bytes in both directions",
         "in_sync": "A contact in which nothing is new",
         "wake": "A wakes from deep sleep, says one reading, hears that it arrived",
+        BACKLOG: "B was away, and comes back",
         "cold": "B has lost some of what A holds, and A does not know",
     }
     made = []

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drupelet_host.commands import path
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -20,13 +22,16 @@ _PAPER_WIDTH = 110
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where stores, tables and report go.")
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", parser=path, help="Where stores, tables and report go."
+        ),
     ] = Path("demo-out"),
     input_file: Annotated[
         Path | None,
         typer.Option(
-            "--input", metavar="FILE", help="Replay the rows of a CSV or NDJSON file.",
-            show_default=False,
+            "--input", metavar="FILE", parser=path, show_default=False,
+            help="Replay the rows of a CSV or NDJSON file.",
         ),
     ] = None,
     broker: Annotated[

@@ -19,10 +19,15 @@ def provision_fleet(folders: Folders, pairs: set[frozenset[str]]) -> None:
         first, second = pair
         if HOST in pair:
             board = first if second == HOST else second
-            provision.provision_peer(settings, board, str(folders.flash(board)))
+            provision.provision_peer(settings, board, _flash(folders, board))
         else:
-            to = (str(folders.flash(first)), str(folders.flash(second)))
+            to = (_flash(folders, first), _flash(folders, second))
             provision.provision_pair(settings, (IDS[first], IDS[second]), to)
+
+
+def _flash(folders: Folders, board: str) -> str:
+    """A board's folder as `drupelet provision --to` takes it."""
+    return f"{provision.FLASH}:{folders.flash(board)}"
 
 
 def kept_secrets(folders: Folders) -> list[bytes]:

@@ -215,10 +215,10 @@ class Course:
     def _telemetry(self, held: dict[str, check.Held]) -> dict[str, Any]:
         view = LogView(self.folders.host)
         try:
-            segments = view.export_telemetry(self.folders.telemetry)
+            exported = view.export_telemetry(self.folders.telemetry)
         finally:
             view.close()
-        self.tell(f"{segments} black-box segments; Spark turns them into tables")
+        self.tell(f"{exported.segments} black-box segments; Spark turns them into tables")
         names = {
             IDS[name]: {
                 "name": name,

@@ -70,14 +70,20 @@ def find_mosquitto() -> str:
 
 
 class Mosquitto:
-    """The broker's process on a free port of this machine."""
+    """The broker's process on a free port of this machine.
 
-    def __init__(self, folder: Path) -> None:
+    options: further lines of its configuration, such as who may come in; without, all may.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
         self._program = find_mosquitto()
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port: int = probe.getsockname()[1]
         self._conf = folder / "mosquitto.conf"
-        self._conf.write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\n")
+        lines = [f"listener {self.port} 127.0.0.1", *(options or ("allow_anonymous true",))]
+        if not os.geteuid():
+            lines.append("user root")  # else it could not read what lies in our folder
+        self._conf.write_text("\n".join(lines) + "\n")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from drupelet.errors import E_CAPACITY, OK
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
+from drupelet_transports.stick import SPARE_SIZE
 
 _MASK = (1 << 64) - 1
 _PER_MILLE = 1024
@@ -267,6 +268,7 @@ class _Writer:
         self._name = name
         self._bundle = Bundle([], seen, True)
         self._room = stick.capacity - stick.used
+        self.size = self.answer_size = 0
         self.last_wire_size = 0
 
     def write(self, frame: bytearray, size: int) -> int:
@@ -278,7 +280,14 @@ class _Writer:
             return E_CAPACITY
         self._bundle.frames.append(bytes(frame[:size]))
         self.last_wire_size = size + 4
+        self.size += size + 4
         return OK
+
+    @property
+    def room(self) -> int:
+        return max(self._room - SPARE_SIZE, 0)
+
+    message_room = room
 
     def finish(self) -> int:
         if self._stick.pulled_after == 0:

@@ -13,7 +13,6 @@ from drupelet.link import CARRIER_SERIAL, Link
 from drupelet.members import (
     FAMILY_BSP,
     FAMILY_MVDS,
-    HEAD_METADATA,
     INVISIBLE,
     SHARED,
 )
@@ -121,8 +120,7 @@ class Post:
     def publish(self, node: Node, group: int, letter: int) -> int:
         """Have its author publish a letter; the code."""
         parents = [self.ids[at] for at in self.world.letters[letter].parents]
-        head = len(parents) | (HEAD_METADATA if self.family == FAMILY_MVDS else 0)
-        body = bytes([head]) + b"".join(parents) + b"%d" % letter
+        body = bytes([len(parents)]) + b"".join(parents) + b"%d" % letter
         return node.publish(group, body, len(body), self.stamp(letter), NOW_MS)
 
     def mask(self, content: Content, states: tuple[int, ...] = ()) -> int:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drupelet_host.commands import path
+
 if TYPE_CHECKING:
     from drupelet_tools.sim.fleet import Sum
 
@@ -67,7 +69,9 @@ def fleet(
 
 
 def contacts(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV t,a,b,up|down, or ONE's.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", parser=path, help="CSV t,a,b,up|down, or ONE's.")
+    ],
     epoch: EpochS = 900,
     readings_per_day: Readings = 24,
     mode: Mode = "auto",

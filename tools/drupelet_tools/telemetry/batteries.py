@@ -6,7 +6,8 @@ Available charge at a mean load I and a temperature T, for P cells in parallel:
     Q = capacity * by_load(I / P) * by_temperature(T) * usable * P
 
 Self-discharge takes a share of what is left: `share` per year at 21 C, doubled with every
-`doubles_per_c` above. With a steady load I the battery is empty after
+`doubles_per_c` above. A cell's protection circuit draws a current of its own, which adds to the
+load. With a steady sum I of both the battery is empty after
 
     t = ln(1 + r Q / I) / r,   r = -ln(1 - share) per year
 """
@@ -73,6 +74,7 @@ class Battery:
     by_load: Curve
     by_temperature: Curve
     self_discharge_year: Figure
+    protection_ma: Figure  # drawn by each cell's protection circuit, all the time
     doubles_per_c: float
     voltage: tuple[tuple[float, float], ...]
     flat: bool
@@ -81,6 +83,20 @@ class Battery:
         """State of charge, 0 to 1, of a resting cell at this voltage."""
         points = np.asarray(self.voltage)
         return np.asarray(np.interp(cell_mv, points[:, 0], points[:, 1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a pack holds at a load: charge that can be drawn (mAh), the share of what is left
+    that it loses by itself (per hour), and what its protection circuits draw (mA)."""
+
+    mah: Draws
+    loss_per_hour: Draws
+    protection_ma: Draws
+
+    def hours(self, load_ma: Draws) -> Draws:
+        """Time until a steady load has emptied it; see `hours_until_empty`."""
+        return hours_until_empty(self.mah, load_ma + self.protection_ma, self.loss_per_hour)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +114,8 @@ class Pack:
         """Voltage of the whole pack."""
         return self.battery.nominal_v * self.series
 
-    def draw(self, generator: np.random.Generator, load_ma: Draws) -> tuple[Draws, Draws]:
-        """Charge that can be drawn, mAh, and self-discharge rate per hour, for each load."""
+    def draw(self, generator: np.random.Generator, load_ma: Draws) -> Held:
+        """What it holds at each load, every figure drawn from its spread."""
         cell, count = self.battery, len(load_ma)
         capacity = cell.capacity_mah.draw(generator, count)
         if self.rated_mah is not None:
@@ -109,9 +125,13 @@ class Pack:
         held *= cell.by_temperature.value(self.temperature_c)
         held *= cell.by_temperature.spread.draw(generator, count)
         held *= np.minimum(cell.usable.draw(generator, count), 1.0) * self.parallel
-        return held, self._rate(cell.self_discharge_year.draw(generator, count))
+        return Held(
+            held,
+            self._rate(cell.self_discharge_year.draw(generator, count)),
+            cell.protection_ma.draw(generator, count) * self.parallel,
+        )
 
-    def typical(self, load_ma: float) -> tuple[float, float]:
+    def typical(self, load_ma: float) -> Held:
         """The same with every figure at its typical value."""
         cell = self.battery
         capacity = self.rated_mah or cell.capacity_mah.typical
@@ -119,7 +139,8 @@ class Pack:
         held *= float(cell.by_temperature.value(self.temperature_c))
         held *= cell.usable.typical * self.parallel
         share = np.asarray([cell.self_discharge_year.typical])
-        return held, float(self._rate(share)[0])
+        protection = np.asarray([cell.protection_ma.typical * self.parallel])
+        return Held(np.asarray([held]), self._rate(share), protection)
 
     def _rate(self, share_year: Draws) -> Draws:
         warmer = 2 ** ((self.temperature_c - REFERENCE_C) / self.battery.doubles_per_c)
@@ -179,6 +200,9 @@ def _battery(table: dict[str, Any]) -> Battery:
         by_load=_curve(table["by_load"], "by_load", logarithmic=True),
         by_temperature=_curve(table["by_temperature"], "by_temperature"),
         self_discharge_year=figure(table["self_discharge_year"], "self_discharge_year", "share"),
+        protection_ma=figure(table["protection"], "protection", "mA")
+        if "protection" in table
+        else Figure(0.0, 0.0, 0.0, "no protection circuit"),
         doubles_per_c=doubles,
         voltage=voltage,
         flat=bool(table.get("flat", not voltage)),

@@ -68,7 +68,7 @@ HEALTH_COUNTERS = {
 }
 
 TRAFFIC_BASE = 64  # index = TRAFFIC_BASE + carrier * 32 + direction * 16 + kind
-CARRIERS = ("serial", "mqtt", "stick")
+CARRIERS = ("serial", "mqtt", "stick", "udp")
 DIRECTIONS = ("sent", "received")
 # (name, unit) by kind. Kind 1 is the whole on the carrier; 2..7, 13 and 15 are parts of it.
 TRAFFIC_KINDS = (

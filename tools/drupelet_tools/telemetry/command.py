@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drupelet_host.commands import path
 from drupelet_tools.telemetry import command_report
 from drupelet_tools.telemetry.errors import TelemetryError
 
@@ -21,7 +22,7 @@ app = typer.Typer(
     help="Black boxes to tables and a report.", no_args_is_help=True, add_completion=False
 )
 
-LakeOption = Annotated[Path, typer.Option("--lake", help="Folder of the lake.")]
+LakeOption = Annotated[Path, typer.Option("--lake", parser=path, help="Folder of the lake.")]
 MasterOption = Annotated[str, typer.Option("--master", help="Spark master.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
@@ -56,12 +57,17 @@ def _bar() -> Iterator[Callable[[int, int], None] | None]:
 def ingest(
     paths: Annotated[
         list[Path],
-        typer.Argument(help="Segment files, packs, folders of them, or an agent's folder."),
+        typer.Argument(
+            parser=path, help="Segment files, packs, folders of them, or an agent's folder."
+        ),
     ],
     lake: LakeOption,
     master: MasterOption = "local[2,3]",
     names: Annotated[
-        Path | None, typer.Option("--names", help="names.json: device id -> name, carrier, board.")
+        Path | None,
+        typer.Option(
+            "--names", parser=path, help="names.json: device id -> name, carrier, board."
+        ),
     ] = None,
     events: Annotated[
         bool, typer.Option("--events", help="Write the table of single events as well.")

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drupelet_host.commands import path
 from drupelet_tools.telemetry.errors import TelemetryError
 
 if TYPE_CHECKING:
     from drupelet_tools.telemetry.analyses_plan import FleetPlan
     from drupelet_tools.telemetry.energy import Board
 
-LakeOption = Annotated[Path, typer.Option("--lake", help="Folder of the lake.")]
+LakeOption = Annotated[Path, typer.Option("--lake", parser=path, help="Folder of the lake.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 
@@ -60,14 +61,16 @@ def progress(what: str, total: float | None) -> Iterator[Callable[[int], None]]:
 
 def report(
     lake: LakeOption,
-    html: Annotated[Path, typer.Option("--html", help="The page to write.")],
+    html: Annotated[Path, typer.Option("--html", parser=path, help="The page to write.")],
     results: Annotated[
         Path | None,
-        typer.Option("--results", help="JSON: device name -> expected, delivered, …"),
+        typer.Option("--results", parser=path, help="JSON: device name -> expected, delivered, …"),
     ] = None,
     fleet: Annotated[
         Path | None,
-        typer.Option("--fleet", help="fleet.toml: batteries, temperatures, schedules."),
+        typer.Option(
+            "--fleet", parser=path, help="fleet.toml: batteries, temperatures, schedules."
+        ),
     ] = None,
     battery: Annotated[
         str | None, typer.Option("--battery", help="One battery for all devices, e.g. 18650.")
@@ -108,7 +111,9 @@ def report(
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="NDJSON or CSV, plain or gzip.")],
+    files: Annotated[
+        list[Path], typer.Argument(parser=path, help="NDJSON or CSV, plain or gzip.")
+    ],
     mapping: Annotated[
         str, typer.Option("--mapping", help="A mapping file, or the name of a shipped one.")
     ],
@@ -217,6 +222,7 @@ def _battery_rows(name: str) -> tuple[str, Rows]:
         "capacity (mAh)": cell.capacity_mah,
         "usable (share)": cell.usable,
         "lost by itself (share a year)": cell.self_discharge_year,
+        "protection circuit (mA)": cell.protection_ma,
         "factor by load": cell.by_load.spread,
         "factor by temperature": cell.by_temperature.spread,
     }

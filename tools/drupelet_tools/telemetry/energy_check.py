@@ -112,6 +112,7 @@ def ideal_pack(mah: float) -> Pack:
             cell.by_temperature, factor=(1.0,) * len(cell.by_temperature.at), spread=whole
         ),
         self_discharge_year=Figure(0.0, 0.0, 0.0, "ideal"),
+        protection_ma=Figure(0.0, 0.0, 0.0, "ideal"),
     )
     return Pack(cell)
 

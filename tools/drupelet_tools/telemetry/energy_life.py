@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from drupelet_tools.telemetry.batteries import Pack, hours_until_empty
+from drupelet_tools.telemetry.batteries import Pack
 from drupelet_tools.telemetry.energy import (
     MS_PER_HOUR,
     UC_PER_MAH,
@@ -83,7 +83,8 @@ class Life:
     mah_per_day: Spread
     mean_ma: Spread
     capacity_mah: float
-    self_discharge_share: float  # of the capacity, over the life, at typical figures
+    # Of the capacity, over the life, at typical figures: what cells and protection lose.
+    self_discharge_share: float
 
 
 def life(use: Use, pack: Pack, draws: int = DRAWS, seed: int = 0) -> Life | None:
@@ -94,11 +95,11 @@ def life(use: Use, pack: Pack, draws: int = DRAWS, seed: int = 0) -> Life | None
     mean, pulse = _loads(use, pack, generator, draws)
     place = generator.uniform(0.0, 1.0, draws)
     load = mean + (np.maximum(pulse, mean) - mean) * place
-    held, rate = pack.draw(generator, load)
-    hours = np.minimum(hours_until_empty(held, mean, rate), YEARS_MAX * 8766)
+    hours = np.minimum(pack.draw(generator, load).hours(mean), YEARS_MAX * 8766)
     typical_mean, typical_pulse = _typical_loads(use, pack)
-    capacity, typical_rate = pack.typical((typical_mean + max(typical_pulse, typical_mean)) / 2)
-    typical_hours = min(_hours(capacity, typical_mean, typical_rate), YEARS_MAX * 8766)
+    held = pack.typical((typical_mean + max(typical_pulse, typical_mean)) / 2)
+    capacity = float(held.mah[0])
+    typical_hours = min(float(held.hours(np.array([typical_mean]))[0]), YEARS_MAX * 8766)
     drawn = typical_mean * typical_hours
     return Life(
         days=_spread(typical_hours / HOURS_PER_DAY, hours / HOURS_PER_DAY),
@@ -107,10 +108,6 @@ def life(use: Use, pack: Pack, draws: int = DRAWS, seed: int = 0) -> Life | None
         capacity_mah=capacity,
         self_discharge_share=max(0.0, 1 - drawn / capacity) if capacity else 0.0,
     )
-
-
-def _hours(held: float, load: float, rate: float) -> float:
-    return float(hours_until_empty(np.array([held]), np.array([load]), np.array([rate]))[0])
 
 
 def _spread(typical: float, drawn: Draws) -> Spread:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drupelet_host.local_path import local_path
 from drupelet_tools.telemetry import lake as lakes
 from drupelet_tools.telemetry.airtime import FRAME_BYTES_MAX, data_rate, time_on_air_ms
 from drupelet_tools.telemetry.errors import TelemetryError
@@ -280,6 +281,7 @@ def import_files(
     mapping, text = load_mapping(mapping_named)
     frames: list[Frame] = []
     unusable: list[Unusable] = []
+    paths = [local_path(path) for path in paths]
     for path in paths:
         check_path(path)
         own, bad = read_frames(path, mapping, advance)

@@ -20,14 +20,22 @@ import numpy as np
 import numpy.typing as npt
 
 from drupelet.errors import DrupeletError
-from drupelet.limits import BLOCK_HEADER_SIZE, BOX_HEADER_SIZE, CONTENT_HEADER_SIZE
+from drupelet.limits import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_SIZE,
+    BOX_BLOCKS_MAX,
+    BOX_HEADER_SIZE,
+    CONTENT_HEADER_SIZE,
+)
 from drupelet.parts import PART_HEAD_SIZE
+from drupelet_host import telemetry_files
 from drupelet_tools.telemetry import codes, energy
 from drupelet_tools.telemetry.codes import device_name
 from drupelet_tools.telemetry.decode import NONE, Bytes, Flags, Ints, read_header
 from drupelet_tools.telemetry.errors import TelemetryError
 
-SEGMENT_SUFFIX = ".dbx"
+SEGMENT_SUFFIX = telemetry_files.SUFFIX
+OTHER_SUFFIX = telemetry_files.OTHER_SUFFIX
 PACK_SUFFIX = ".dbxpack"
 BUNDLE_SUFFIX = ".DRP"
 # A board's files of the ring, and bodies of messages: a segment behind a part's head, a message's
@@ -40,14 +48,17 @@ NAMES_FILE = "names.json"
 PACK_LENGTH = struct.Struct("<I")
 # A damaged length in a pack must not ask for the memory of the machine.
 SEGMENT_SIZE_MAX = 1 << 20
+_WHOLE_SIZE_MAX = BOX_HEADER_SIZE + BOX_BLOCKS_MAX * BLOCK_SIZE
 # Read of a segment before anything is decoded: its header and that of its first block, whose
 # CRC tells two contents under one header apart.
 HEAD_SIZE = BOX_HEADER_SIZE + BLOCK_HEADER_SIZE
 WINDOW_SIZE = 1 << 20
 FOLDERS_MAX = 1 << 20  # below a given one; a link to the root of a machine must come to an end
 # Of the black box's own carriers, and those that a board's table tells apart.
-CARRIERS = (*codes.CARRIERS, "udp", "lora", "ble")
+CARRIERS = (*codes.CARRIERS, "lora", "ble")
 UNTOLD = ("", "-", "board")  # what an agent writes of a peer of which it does not know
+# Of a segment that an export put beside the one with its name (drupelet_host.telemetry_files).
+REASON_OTHER = "not from its device, or not its first with this number"
 UNNAMED = ""  # device of a segment whose header is damaged
 
 
@@ -186,7 +197,7 @@ def _has_segments(path: Path) -> bool:
                 return opened.read(len(codes.MAGIC)) == codes.MAGIC
         except OSError:
             return True  # who reads it says why that cannot be
-    return path.suffix in (SEGMENT_SUFFIX, PACK_SUFFIX)
+    return path.suffix in (SEGMENT_SUFFIX, OTHER_SUFFIX, PACK_SUFFIX)
 
 
 def _begin(path: Path) -> int:
@@ -281,6 +292,8 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
                 else:
                     at = _begin(path)
                     place = (rows.file, at, max(os.fstat(handle).st_size - at, 0))
+                    if path.suffix == OTHER_SUFFIX:
+                        rows.reason[rows.count] = REASON_OTHER
                     rows.add([place], _padded(os.pread(handle, HEAD_SIZE, at)))
             finally:
                 os.close(handle)
@@ -308,7 +321,11 @@ def _padded(head: bytes) -> Bytes:
 
 
 def _scan_pack(handle: int, rows: _Rows) -> Iterator[int]:
-    """One row per segment of a pack, window by window; between them how far it has come."""
+    """One row per segment of a pack, window by window; between them how far it has come.
+
+    A length is believed where it is that of whole blocks and leads to the end of the pack or to
+    another segment.
+    """
     end = os.fstat(handle).st_size
     base = 0
     unpack = PACK_LENGTH.unpack_from
@@ -323,6 +340,13 @@ def _scan_pack(handle: int, rows: _Rows) -> Iterator[int]:
             start = at + PACK_LENGTH.size
             size = unpack(window, at)[0] if start <= len(window) else 0
             good = BOX_HEADER_SIZE <= size <= min(SEGMENT_SIZE_MAX, end - base - start)
+            good = good and (size - BOX_HEADER_SIZE) % BLOCK_SIZE == 0
+            if good and base + start + size < end:
+                magic_at = start + size + PACK_LENGTH.size
+                magic = window[magic_at : magic_at + len(codes.MAGIC)]
+                if len(magic) < len(codes.MAGIC):
+                    magic = os.pread(handle, len(codes.MAGIC), base + magic_at)
+                good = magic == codes.MAGIC
             if not good:
                 break
             places.append((rows.file, base + start, size))
@@ -332,23 +356,60 @@ def _scan_pack(handle: int, rows: _Rows) -> Iterator[int]:
             return
         base += at
         if not good:
-            start = at + PACK_LENGTH.size
-            head = window[start : start + BOX_HEADER_SIZE]
-            if _cut_segment(head, window[at:start], end - base):
-                # The pack ends within a segment: what is there of it is read.
-                begin = base + PACK_LENGTH.size
-                _gather(window, base - at, [(rows.file, begin, end - begin)], rows)
-                return
-            base = _skip(handle, base, end, rows)
+            base = _mend(handle, base, end, rows)
         yield base
 
 
-def _cut_segment(head: bytes, length: bytes, left: int) -> bool:
-    """Whether a segment begins here whose stated length goes beyond the end of its pack."""
-    if left < PACK_LENGTH.size + BOX_HEADER_SIZE or isinstance(read_header(head), str):
-        return False
-    told: int = PACK_LENGTH.unpack(length)[0]
-    return left - PACK_LENGTH.size < told <= SEGMENT_SIZE_MAX
+def _mend(handle: int, at: int, end: int, rows: _Rows) -> int:
+    """Take what lies behind a length at `at` that leads to no segment; where the rest begins.
+
+    The next header whose CRC agrees bounds it. A segment whose own header is good ends there if
+    that makes it whole blocks, else by its length if that is not beyond. Without a good header
+    it is as long as its length says, if that can be.
+    """
+    start = at + PACK_LENGTH.size
+    told = os.pread(handle, PACK_LENGTH.size + HEAD_SIZE, at)
+    head = told[PACK_LENGTH.size :]
+    size = PACK_LENGTH.unpack_from(told)[0] if len(told) >= PACK_LENGTH.size else 0
+    headed = not isinstance(read_header(head), str)
+    following = _next_segment(handle, start + BOX_HEADER_SIZE if headed else at + 1, end)
+    room = following - start
+    whole = room <= _WHOLE_SIZE_MAX and (room - BOX_HEADER_SIZE) % BLOCK_SIZE == 0
+    if headed and whole:
+        taken = room
+    elif BOX_HEADER_SIZE <= size <= min(room, SEGMENT_SIZE_MAX):
+        taken = size
+    elif headed:
+        taken = min(room, _WHOLE_SIZE_MAX)
+    else:
+        rows.reason[rows.count] = f"pack: bad length at {at}"
+        rows.add([(rows.file, at, following - at)], _padded(b""))
+        return following
+    rows.add([(rows.file, start, taken)], _padded(head[:taken]))
+    # Where a pack ends within a block, that block tells of it.
+    cut = following == end and room < size <= SEGMENT_SIZE_MAX and not whole
+    if taken != size and not cut:
+        rows.reason[rows.count] = f"pack: bad length at {at}"
+        rows.add([(rows.file, at, start - at + BOX_HEADER_SIZE)], _padded(b""))
+    return start + taken
+
+
+def _next_segment(handle: int, begin: int, end: int) -> int:
+    """Where the length in front of the next header is, from `begin` on; or the end."""
+    at = begin
+    while at < end:
+        window = os.pread(handle, WINDOW_SIZE, at)
+        place = window.find(codes.MAGIC)
+        while place >= 0:
+            start = at + place
+            header = os.pread(handle, BOX_HEADER_SIZE, start)
+            if start - PACK_LENGTH.size >= begin and not isinstance(read_header(header), str):
+                return start - PACK_LENGTH.size
+            place = window.find(codes.MAGIC, place + 1)
+        if len(window) < WINDOW_SIZE:
+            break
+        at += len(window) - len(codes.MAGIC) + 1
+    return end
 
 
 def _gather(window: bytes, base: int, places: list[tuple[int, int, int]], rows: _Rows) -> None:
@@ -362,38 +423,6 @@ def _gather(window: bytes, base: int, places: list[tuple[int, int, int]], rows: 
     heads = data[np.minimum(index, len(data) - 1)]
     heads[short] = 0
     rows.add(places, heads)
-
-
-def _skip(handle: int, bad: int, end: int, rows: _Rows) -> int:
-    """Note the bytes that a bad length makes unreadable; where the next segment is, or the end.
-
-    What follows a bad length is found again by its header, whose CRC must agree.
-    """
-    at = bad + 1
-    following = end
-    while at < end:
-        window = os.pread(handle, WINDOW_SIZE, at)
-        place = window.find(codes.MAGIC)
-        while place >= 0:
-            start = at + place
-            if start - PACK_LENGTH.size > bad and _is_segment(handle, start, end):
-                following = start - PACK_LENGTH.size
-                break
-            place = window.find(codes.MAGIC, place + 1)
-        if following < end or len(window) < WINDOW_SIZE:
-            break
-        at += len(window) - len(codes.MAGIC)
-    rows.reason[rows.count] = f"pack: bad length at {bad}"
-    rows.add([(rows.file, bad, following - bad)], np.zeros((1, HEAD_SIZE), dtype=np.uint8))
-    return following
-
-
-def _is_segment(handle: int, start: int, end: int) -> bool:
-    """Whether a length that fits and a whole header lie there."""
-    told = os.pread(handle, PACK_LENGTH.size + BOX_HEADER_SIZE, start - PACK_LENGTH.size)
-    size = PACK_LENGTH.unpack_from(told)[0] if len(told) >= PACK_LENGTH.size else 0
-    fits = BOX_HEADER_SIZE <= size <= min(SEGMENT_SIZE_MAX, end - start)
-    return fits and not isinstance(read_header(told[PACK_LENGTH.size :]), str)
 
 
 def _listing(names: list[str], rows: _Rows) -> Listing:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from drupelet_host.local_path import local_path
 from drupelet_tools.telemetry import clocks, inputs, worker
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import (
@@ -150,8 +151,8 @@ def ingest(
     Raises:
         TelemetryError: a path, the lake or a part of it is missing, unreadable or not writable.
     """
-    root = lake.resolve()
-    given = [Path(path) for path in paths]
+    root = local_path(lake).resolve()
+    given = [local_path(path) for path in paths]
     inputs.find_files_or_agents(given, root)
     state = create_lake(root)
     with locked(root):

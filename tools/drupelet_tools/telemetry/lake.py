@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from drupelet_host.local_path import local_path
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.schemas import (
@@ -239,6 +240,7 @@ def open_lake(root: Path) -> Lake:
     Raises:
         TelemetryError: no lake there, or its manifest cannot be read.
     """
+    root = local_path(root)
     path = root / MANIFEST
     try:
         told = json.loads(path.read_text("utf-8"))
@@ -401,7 +403,7 @@ def append(
     Raises:
         TelemetryError: the lake cannot be written, or a row does not fit its table.
     """
-    root = root.resolve()
+    root = local_path(root).resolve()
     lake = create_lake(root)
     with locked(root):
         lake = create_lake(root)

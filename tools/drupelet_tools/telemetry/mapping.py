@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from drupelet_host.local_path import local_path
 from drupelet_tools.telemetry.airtime import data_rate, symbol_ms
 from drupelet_tools.telemetry.codes import WALL_MS_MAX, is_text
 from drupelet_tools.telemetry.energy_figure import parsed, table_names, table_text
@@ -94,7 +94,7 @@ def load_mapping(named: str) -> tuple[FrameMapping, str]:
     Raises:
         TelemetryError: no such file, or something in it is missing or not understood.
     """
-    path = Path(named)
+    path = local_path(named)
     if not path.exists() and named in table_names("mappings"):
         text = table_text("mappings", named)
         return parse_mapping(text, f"mappings/{named}.toml"), text

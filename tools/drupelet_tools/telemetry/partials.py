@@ -167,7 +167,7 @@ class Happenings:
     number: Ints
     count: Ints
     first_sends: Ints  # of sends and offers: those whose send count was 1
-    b_max: Ints  # the highest send count; of created and delivered the group's tag
+    b_max: Ints  # of sends and offers the highest send count; of created and delivered the tag
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -546,7 +546,7 @@ def _messages(reader: Reader) -> Happenings:
             number=reader.number[events.block],
             count=np.ones(len(kind), dtype=np.int64),
             first_sends=((sent | offered) & (events.b == 1)).astype(np.int64),
-            b_max=np.where(sent | np.isin(event_codes, _GROUPED), events.b, 0),
+            b_max=np.where(sent | offered | np.isin(event_codes, _GROUPED), events.b, 0),
         )
     )
 

@@ -25,6 +25,11 @@ from drupelet_tools.telemetry.lake import Lake
 GROUP_BYTES_MIN = 1 << 20
 GROUP_BYTES_MAX = 24 << 20
 GROUPS_MAX = 4096
+_PIECE_SIZE = 1 << 20
+# A segment has 544 bytes at least, so a greater leap says that a boot lost 36 MB of black boxes
+# and went on: no board's flash holds that. Its number is damaged or a lie.
+NUMBER_GAP_MAX = 1 << 16
+REASON_FAR = f"its number is more than {NUMBER_GAP_MAX:,} beyond the last one of its boot"
 # Files below this go into a pack of the lake: an inbox of thousands is slow to read again.
 SMALL_FILE_BYTES = 1 << 20
 
@@ -78,19 +83,28 @@ def make_plan(listing: Listing, lake: Lake, parallelism: int) -> Plan:
     mine = [UNNAMED, *names_of(np.unique(listing.device[listing.ok]))]
     columns = [*_KEY, "damaged", "content_crc"]
     known = lake.read("sources", columns, pc.field("device").isin(mine))
-    unnamed = _unnamed(listing, known)
+    known = known.set_column(1, "boot", pc.cast(known["boot"], pa.int64()))
     rows = np.flatnonzero(listing.ok)
     entries = _entries(listing, rows)
+    far = _far_beyond(entries, known)
+    for row in rows[far].tolist():
+        listing.reason[row] = REASON_FAR
+    unnamed = _unnamed(listing, known)
     found = len(listing)
     # A large fleet's listing takes as much memory as what follows.
     del listing, rows
-    entries = _leave_known(entries, known)
+    entries = _leave_known(entries.filter(pa.array(~far)), known)
     repeated = found - len(unnamed.sources) - entries.num_rows
     entries = _sorted(entries)
     if known.num_rows and entries.num_rows:
         entries = _mark_renewed(entries, known)
     devices = set(pc.unique(entries["device"]).to_pylist()) if entries.num_rows else set()
     return Plan(found, repeated, devices, _deal(entries, parallelism), unnamed)
+
+
+def deal(listing: Listing, rows: Ints, parallelism: int) -> list[pa.Table]:
+    """These segments of a listing, dealt to groups as `make_plan` does."""
+    return _deal(_sorted(_entries(listing, rows)), parallelism)
 
 
 def _entries(listing: Listing, rows: Ints) -> pa.Table:
@@ -115,11 +129,34 @@ def _entries(listing: Listing, rows: Ints) -> pa.Table:
     return pa.table(columns)
 
 
+def _far_beyond(entries: pa.Table, known: pa.Table) -> Flags:
+    """Which entries' numbers are too far beyond those of their boot, with all behind them."""
+    far = np.zeros(entries.num_rows, dtype=np.bool_)
+    if entries.num_rows == 0 or pc.max(entries["number"]).as_py() <= NUMBER_GAP_MAX:
+        return far
+    keys = ["device", "boot", "number"]
+    held = known.filter(pc.not_equal(known["device"], UNNAMED)).select(keys)
+    row = np.concatenate((np.arange(entries.num_rows), np.full(held.num_rows, -1)))
+    # One type of column for both: the entries' devices may be a dictionary.
+    schema = pa.schema([("device", pa.string()), ("boot", pa.int64()), ("number", pa.int64())])
+    both = pa.concat_tables([entries.select(keys).cast(schema), held.cast(schema)])
+    both = both.append_column("row", pa.array(row)).sort_by([(key, "ascending") for key in keys])
+    device = both["device"].combine_chunks().dictionary_encode().indices.to_numpy()
+    number, row = both["number"].to_numpy(), both["row"].to_numpy()
+    same_unit = _same(device) & _same(both["boot"].to_numpy())
+    before = np.where(same_unit, np.concatenate(([0], number[:-1])), -1)
+    leaps = np.cumsum(number - before > NUMBER_GAP_MAX)
+    first = np.maximum.accumulate(np.where(same_unit, 0, np.arange(len(row))))
+    at_first = (number - before > NUMBER_GAP_MAX)[first]
+    beyond = leaps - leaps[first] + at_first > 0
+    far[row[beyond & (row >= 0)]] = True
+    return far
+
+
 def _leave_known(entries: pa.Table, known: pa.Table) -> pa.Table:
     """Without the copies that the lake has whole, or has just as damaged."""
     if known.num_rows == 0 or entries.num_rows == 0:
         return entries
-    known = known.set_column(1, "boot", pc.cast(known["boot"], pa.int64()))
     whole = known.filter(pc.invert(known["damaged"])).select(_KEY)
     entries = entries.join(whole, _KEY, join_type="left anti")
     damaged = known.filter(known["damaged"])
@@ -143,7 +180,11 @@ def _content_crc(file: str, offset: int, size: int) -> int:
     try:
         with open(file, "rb") as opened:
             opened.seek(offset)
-            return zlib.crc32(opened.read(size))
+            crc = 0
+            while size > 0 and (piece := opened.read(min(size, _PIECE_SIZE))):
+                crc = zlib.crc32(piece, crc)
+                size -= len(piece)
+            return crc
     except OSError as refused:
         raise TelemetryError(f"{file}: cannot read it: {refused.strerror}") from None
 
@@ -213,7 +254,10 @@ def _deal(entries: pa.Table, parallelism: int) -> list[pa.Table]:
 
 
 def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
-    """Rows for the places that are no segment and that the lake has not noted yet."""
+    """Rows for the places that are no segment, or none to believe, and not noted yet.
+
+    Their `sources` name no device: so one that is to be believed later is news then.
+    """
     found = Unnamed()
     mine = known.filter(pc.equal(known["device"], UNNAMED))
     seen = set(zip(mine["content_crc"].to_pylist(), mine["size"].to_pylist(), strict=True))
@@ -225,7 +269,12 @@ def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
             continue
         seen.add((content, size))
         place = {"device": UNNAMED, "file": file, "offset": offset}
-        found.quarantine.append({**place, "reason": reason})
+        told = {**place, "reason": reason}
+        if listing.ok[row]:
+            name = names_of(listing.device[row : row + 1])[0]
+            told |= {"device": name, "boot": int(listing.boot[row])}
+            told |= {"number": int(listing.number[row])}
+        found.quarantine.append(told)
         found.sources.append({**place, "size": size, "content_crc": content, "damaged": True})
     return found
 

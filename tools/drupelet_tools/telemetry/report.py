@@ -194,6 +194,10 @@ def flat(row: Row, prefix: str = "") -> dict[str, str | float]:
 
 
 def _write(path: Path, text: str) -> None:
+    """Replace a file whole. A link stays, and what is no file (a device, a pipe) is refused."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise TelemetryError(f"{path}: cannot write the report: it is not a file; name another")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, "utf-8")

@@ -94,7 +94,7 @@ def _battery(battery: Row) -> str:
         )
     stand_ins = [
         what
-        for what in ("capacity_mah", "usable", "self_discharge_year")
+        for what in ("capacity_mah", "usable", "self_discharge_year", "protection_ma")
         if battery[what]["unknown"]
     ]
     stand_ins += [

@@ -8,46 +8,45 @@ For looking into logs and for streams; what makes tables of a fleet is the inges
 the same functions. Options: `table` ("events", or "quarantine": the places that cannot be used),
 `partitions` (4), and for streams `settle_ms` (1000: how long a file must have been left alone).
 
-A batch gives each segment once. A stream gives each file once; a segment that comes again in a
-later file comes again.
+A batch gives each segment once, and so does a stream (`stream_offset`). Conditions are Spark's
+work: it keeps what a source was asked to leave out and would leave it out of every later use of
+the same frame.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
 
 from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE
-from drupelet_tools.telemetry import inputs
+from drupelet_host.local_path import local_path
+from drupelet_tools.telemetry import inputs, plan
 from drupelet_tools.telemetry.columns import event_columns
 from drupelet_tools.telemetry.decode import Chunk, Ints
 from drupelet_tools.telemetry.errors import TelemetryError
+from drupelet_tools.telemetry.inputs import Listing
 from drupelet_tools.telemetry.lake import Lake
-from drupelet_tools.telemetry.plan import make_plan
 from drupelet_tools.telemetry.schemas import TABLES
+from drupelet_tools.telemetry.stream_offset import Key, Offset, content_key
 from drupelet_tools.telemetry.worker import Files, Plain, read_chunks
 
 if TYPE_CHECKING:
@@ -56,22 +55,13 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 SETTLE_MS = 1_000
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    EqualTo: pc.equal,
-    GreaterThan: pc.greater,
-    GreaterThanOrEqual: pc.greater_equal,
-    LessThan: pc.less,
-    LessThanOrEqual: pc.less_equal,
-}
-# Columns that are known before anything is decoded.
-_HEAD_COLUMNS = ("device", "boot", "number")
+# Of a stream's batch: its offset names each of its segments, of which this holds 60,000 at most.
+BATCH_BYTES_MAX = 32 << 20
 
 
 def register(spark: SparkSession) -> None:
     """Make the format known to a session."""
     spark.dataSource.register(DrupeletSource)
-    spark.conf.set(_PUSHDOWN, "true")
 
 
 class DrupeletSource(DataSource):
@@ -108,85 +98,47 @@ def _paths(options: dict[str, str]) -> list[Path]:
         listed = [options["path"], *listed]
     if not listed:
         raise TelemetryError("drupelet: no path: load() wants files or folders of black boxes")
-    return [Path(str(path).removeprefix("file:")) for path in listed]
+    return [local_path(path) for path in listed]
 
 
 @dataclass
 class Share(InputPartition):
-    """Entries of a partition, as bytes of an Arrow file."""
+    """What one task reads: entries as bytes of an Arrow file, and rows that are known already."""
 
-    entries: bytes
+    entries: bytes = b""
+    rows: list[dict[str, Any]] = field(default_factory=list)
 
 
-def _shares(files: list[Path], count: int, wanted: Sequence[Condition]) -> list[Share]:
-    listing = inputs.scan(files)
-    groups = make_plan(listing, Lake(Path()), count).groups
-    found = []
+def _shares(groups: list[pa.Table]) -> list[Share]:
+    shares = []
     for group in groups:
-        kept = group
-        for condition in wanted:
-            if condition.column in _HEAD_COLUMNS:
-                kept = kept.filter(condition.holds(kept[condition.column]))
-        if kept.num_rows:
-            buffer = pa.BufferOutputStream()
-            kept = kept.unify_dictionaries().combine_chunks()
-            with pa.ipc.new_file(buffer, kept.schema) as out:
-                out.write_table(kept)
-            found.append(Share(buffer.getvalue().to_pybytes()))
-    return found
+        buffer = pa.BufferOutputStream()
+        kept = group.unify_dictionaries().combine_chunks()
+        with pa.ipc.new_file(buffer, kept.schema) as out:
+            out.write_table(kept)
+        shares.append(Share(buffer.getvalue().to_pybytes()))
+    return shares
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A filter of Spark's in a form that can be sent to workers."""
-
-    column: str
-    compare: str
-    value: Any
-
-    @classmethod
-    def of(cls, wanted: Filter) -> Condition | None:
-        """The condition, or None for a filter that is left to Spark."""
-        path: tuple[str, ...] = getattr(wanted, "attribute", ())
-        if len(path) != 1 or path[0] not in TABLES["events"].names:
-            return None
-        if isinstance(wanted, IsNotNull):
-            return cls(path[0], "IsNotNull", None)
-        if isinstance(wanted, In):
-            return cls(path[0], "In", tuple(wanted.value))
-        if type(wanted) in _COMPARE:
-            return cls(path[0], type(wanted).__name__, getattr(wanted, "value", None))
-        return None
-
-    def holds(self, values: Any) -> Any:  # noqa: ANN401 - Arrow arrays
-        """For which values it holds."""
-        if self.compare == "IsNotNull":
-            return pc.is_valid(values)
-        if self.compare == "In":
-            return pc.is_in(values, value_set=pa.array(self.value).cast(values.type))
-        compare = next(one for kind, one in _COMPARE.items() if kind.__name__ == self.compare)
-        return compare(values, pa.scalar(self.value).cast(values.type))
-
-
-def read_share(
-    share: InputPartition, table: str, wanted: Sequence[Condition]
-) -> Iterator[pa.RecordBatch]:
+def read_share(share: InputPartition, table: str) -> Iterator[pa.RecordBatch]:
     """The rows of a partition, a batch per chunk."""
-    assert isinstance(share, Share)
+    if not isinstance(share, Share):
+        return  # there are none, and Spark wants to read one nevertheless
+    if share.rows:
+        yield from pa.Table.from_pylist(share.rows, schema=TABLES[table]).to_batches()
+    if not share.entries:
+        return
     plain = Plain(pa.ipc.open_file(share.entries).read_all())
     files = Files()
     try:
         for rows, chunk, _ in read_chunks(plain, files):
-            if table == "quarantine":
-                found = _quarantine(plain, rows, chunk)
-            else:
-                found = _events(plain, rows, chunk, wanted)
-            yield from found.combine_chunks().to_batches()
+            made = _quarantine if table == "quarantine" else _events
+            yield from made(plain, rows, chunk).combine_chunks().to_batches()
     finally:
         files.close()
 
 
-def _events(plain: Plain, rows: Ints, chunk: Chunk, wanted: Sequence[Condition]) -> pa.Table:
+def _events(plain: Plain, rows: Ints, chunk: Chunk) -> pa.Table:
     columns = event_columns(chunk)
     entry = columns.pop("entry")
     at = pa.array(rows[entry])
@@ -195,13 +147,7 @@ def _events(plain: Plain, rows: Ints, chunk: Chunk, wanted: Sequence[Condition])
     columns["number"] = plain.number[rows][entry]
     schema = TABLES["events"]
     arrays = [pa.array(columns[name]) for name in schema.names if name != "device"]
-    table = pa.Table.from_arrays(
-        [columns["device"], *arrays], names=schema.names
-    ).cast(schema)  # fmt: skip
-    for condition in wanted:
-        if condition.column not in _HEAD_COLUMNS:
-            table = table.filter(condition.holds(table[condition.column]))
-    return table
+    return pa.Table.from_arrays([columns["device"], *arrays], names=schema.names).cast(schema)
 
 
 def _quarantine(plain: Plain, rows: Ints, chunk: Chunk) -> pa.Table:
@@ -218,77 +164,178 @@ def _quarantine(plain: Plain, rows: Ints, chunk: Chunk) -> pa.Table:
 
 
 class BoxReader(DataSourceReader):
-    """Reads black boxes once; conditions on device, boot and number spare whole segments."""
+    """Reads black boxes once."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
-        self.wanted: list[Condition] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take what can be checked here; give back the rest."""
-        for one in filters:
-            condition = Condition.of(one) if _table(self.options) == "events" else None
-            if condition is None:
-                yield one
-            else:
-                self.wanted.append(condition)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Segments in groups of about equal size, a boot never split."""
         files = inputs.find_files(_paths(self.options), Path("/no lake"))
-        return _shares(files, int(self.options.get("partitions", PARTITIONS)), self.wanted)
+        made = plan.make_plan(inputs.scan(files), Lake(Path()), _parallelism(self.options))
+        shares = _shares(made.groups)
+        if _table(self.options) == "quarantine":
+            shares.append(Share(rows=made.unnamed.quarantine))
+        return shares
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition."""
-        return read_share(partition, _table(self.options), self.wanted)
+        return read_share(partition, _table(self.options))
 
 
-class BoxStreamReader(DataSourceStreamReader):
-    """Reads files as they come in; the offset is the change time and name of the last one."""
+def _parallelism(options: dict[str, str]) -> int:
+    return int(options.get("partitions", PARTITIONS))
+
+
+class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Gives each segment once, as it comes; offsets are those of `stream_offset`.
+
+    Of a segment that comes several times the longest copy counts of those that are there then.
+    """
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
+        self._listings: dict[Path, tuple[tuple[int, ...], Listing]] = {}
+        self._given: dict[Path, tuple[int, ...]] = {}  # files all of whose segments were given
+        self._frozen: list[Listing] | None = None  # with Trigger.AvailableNow: all that counts
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Before the first file."""
-        return {"changed_ns": 0, "name": ""}
+        """Before the first segment."""
+        return Offset().told()
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802, ANN401, ARG002
-        """The newest file that has been left alone long enough."""
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much of a backlog goes into one batch."""
+        return ReadMaxBytes(BATCH_BYTES_MAX)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there now is all that this query gives."""
+        found = [self._listing(path) for path in self._settled()]
+        self._frozen = [listing for listing in found if listing is not None]
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """`start` with the next segments, those of files that were left alone long enough."""
+        offset = Offset.of(start)
+        offset.batch = {}
+        room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else 1 << 62
+        for key, size, content in sorted(self._fresh(offset), key=_order):
+            if offset.seen.has(key):
+                continue  # another copy
+            if key[2] - offset.seen.last(*key[:2]) > plan.NUMBER_GAP_MAX:
+                continue
+            room -= size
+            if room < 0 and offset.batch:
+                break
+            offset.seen.add(key)
+            offset.batch[key] = content
+        return offset.told() if offset.batch else start
+
+    def _fresh(self, offset: Offset) -> list[tuple[Key, int, str]]:
+        """Key, size and content key of each segment that was not given."""
+        if self._frozen is not None:
+            every = (row for listing in self._frozen for row in _segments(listing))
+            return [row for row in every if not offset.seen.has(row[0])]
+        rows = []
+        settled = self._settled()
+        self._listings = {path: self._listings[path] for path in settled if path in self._listings}
+        self._given = {path: self._given[path] for path in settled if path in self._given}
+        for path in settled:
+            state = _state(path)
+            listing = None if self._given.get(path) == state else self._listing(path)
+            if listing is None or state is None:
+                continue
+            own = [row for row in _segments(listing) if not offset.seen.has(row[0])]
+            rows += own
+            if not own:
+                self._given[path] = state
+                self._listings.pop(path)
+        return rows
+
+    def _settled(self) -> list[Path]:
         settle_ms = int(self.options.get("settle_ms", SETTLE_MS))
-        newest = time.time_ns() - settle_ms * 1_000_000
-        settled = [place for place in self._places() if _key(start) < place and place[0] <= newest]
-        if not settled:
-            return start
-        changed_ns, name = max(settled)
-        return {"changed_ns": changed_ns, "name": name}
+        newest_ns = time.time_ns() - settle_ms * 1_000_000
+        states = ((path, _state(path)) for path in self._files())
+        return [path for path, state in states if state and max(state[-2:]) <= newest_ns]
 
-    def _places(self) -> list[tuple[int, str]]:
+    def _files(self) -> list[Path]:
         try:
-            files = inputs.find_files(_paths(self.options), Path("/no lake"))
+            return inputs.find_files(_paths(self.options), Path("/no lake"))
         except TelemetryError:
             return []  # nothing has come yet
-        found = []
-        for file in files:
-            try:
-                found.append((file.stat().st_ctime_ns, str(file)))
-            except OSError:
-                continue  # taken away meanwhile
-        return found
+
+    def _listing(self, path: Path) -> Listing | None:
+        """What is in a file, read again only where it changed; None: it is gone."""
+        state = _state(path)
+        if state is None:
+            return None
+        held = self._listings.get(path)
+        if held is None or held[0] != state:
+            held = self._listings[path] = state, inputs.scan([path])
+        return held[1]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The files of a batch, in groups."""
-        files = [
-            Path(name)
-            for changed_ns, name in sorted(self._places())
-            if _key(start) < (changed_ns, name) <= _key(end)
-        ]
-        return _shares(files, int(self.options.get("partitions", PARTITIONS)), ())
+        """The segments of the batch that `end` names, in groups.
+
+        Raises:
+            TelemetryError: one of them is nowhere any more.
+        """
+        batch = Offset.of(end).batch if start != end else {}
+        if not batch:
+            return []
+        holding = self._holding(batch)
+        listing = inputs.scan(holding)
+        missing = dict(batch)
+        chosen = []
+        rows = np.flatnonzero(listing.ok).tolist()
+        for row, (key, _, content) in zip(rows, _segments(listing), strict=True):
+            if missing.get(key) == content:
+                del missing[key]
+                chosen.append(row)
+        if missing:
+            device, boot, number = min(missing)
+            raise TelemetryError(
+                f"{len(missing):,} segments of a batch are gone from the stream's folders, first"
+                f" number {number} of boot {boot} of {device}: put them back"
+            )
+        return _shares(plan.deal(listing, np.array(chosen), _parallelism(self.options)))
+
+    def _holding(self, batch: dict[Key, str]) -> list[Path]:
+        """Files with segments of a batch; those that were looked at for it come first."""
+        missing = set(batch.items())
+        holding = []
+        for path in [*self._listings, *self._files()]:
+            if not missing:
+                break
+            listing = self._listing(path)
+            own = missing & {row[::2] for row in _segments(listing)} if listing else set()
+            if own:
+                holding.append(path)
+                missing -= own
+        return holding
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Arrow batches of one partition."""
-        return read_share(partition, _table(self.options), ())
+        return read_share(partition, _table(self.options))
 
 
-def _key(offset: dict[str, Any]) -> tuple[int, str]:
-    return int(offset["changed_ns"]), str(offset["name"])
+def _state(path: Path) -> tuple[int, ...] | None:
+    """What changes when a file does, its times last; None: it was taken away."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _order(row: tuple[Key, int, str]) -> tuple[Key, int, str]:
+    return row[0], -row[1], row[2]
+
+
+def _segments(listing: Listing) -> Iterator[tuple[Key, int, str]]:
+    """Key, size and content key of each segment with a good header."""
+    rows = np.flatnonzero(listing.ok)
+    columns = (listing.boot, listing.number, listing.size, listing.header_crc, listing.first_crc)
+    names = inputs.names_of(listing.device[rows])
+    for name, boot, number, size, header_crc, first_crc in zip(
+        names, *(column[rows].tolist() for column in columns), strict=True
+    ):
+        yield (name, boot, number), size, content_key(size, header_crc, first_crc)

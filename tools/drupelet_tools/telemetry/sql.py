@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from drupelet_host.local_path import local_path
 from drupelet_tools.telemetry import session
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.lake import Lake, open_lake
@@ -44,7 +45,7 @@ def run(statement: str, lake: Path, master: str) -> Found:
         TelemetryError: not a query, no lake, an empty one, or Spark refuses the statement.
     """
     looking(statement)
-    state = open_lake(lake.resolve())
+    state = open_lake(local_path(lake).resolve())
     if not state.parts:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
     running = session.connect(master)

@@ -237,6 +237,17 @@ class OneFile:
     def listdir(self, folder):
         return ["00000001.DRP"]
 
+    name = "00000001.DRP"
+
+    def scandir(self, folder):
+        return self
+
+    def __iter__(self):
+        return iter((self,))
+
+    def close(self):
+        pass
+
     def lstat(self, path):
         return self
 

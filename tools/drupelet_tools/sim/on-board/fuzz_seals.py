@@ -40,7 +40,8 @@ class RamKeys:
     def __init__(self, own, peer):
         self.own_id = own
         self.peer_id = peer
-        self.records = bytearray(8 * RECORD_SIZE)  # all at once, so that none comes later
+        # Chains and name keys, all at once, so that none comes later.
+        self.records = bytearray(10 * RECORD_SIZE)
         self.revoked = 0
 
     def load(self, row, out):

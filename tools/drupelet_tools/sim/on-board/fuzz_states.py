@@ -125,7 +125,7 @@ class ProvisionFuzz:
 
     def __init__(self, parser, draw):
         self.ring = []
-        files = RamFiles(1 << 20, 512, 6)
+        files = RamFiles(1 << 20, 1024, 6)
         for peer in (b"B___", b"C___"):
             BoardKeys(files, DEVICE, peer, self.ring)
         self.console = Console()

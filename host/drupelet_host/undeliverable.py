@@ -1,0 +1,40 @@
+"""How many messages cannot be delivered to a peer (docs/SPEC.md 3.4).
+
+They fit no frame of its carrier, and it has not shown that it reads segments.
+"""
+
+from drupelet.core import Core
+from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.oversize import is_oversize
+
+
+class Undeliverable:
+    """Counts them by peer (row); what was counted is not read again while the first one waits."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._counts: dict[int, tuple[int, int, int]] = {}  # first, last that was looked at; count
+
+    def count(self, peer: int) -> int:
+        """Messages that were passed over for the peer, as far as its cursor has come."""
+        window = self._core.window
+        first = window.oversize[peer] if window.oversize else 0
+        if not first:
+            self._counts.pop(peer, None)
+            return 0
+        known, last, count = self._counts.get(peer, (0, 0, 0))
+        if known != first or last > window.cursors[peer]:
+            count = 0
+            last = ~first if first < 0 else first - 1
+        handle = self._core.store.next(last)
+        while 0 < handle <= window.cursors[peer]:
+            count += is_oversize(self._core, peer, handle, FRAME_SIZE_MAX)
+            last = handle
+            handle = self._core.store.next(last)
+        self._counts[peer] = (first, last, count)
+        return count
+
+    def reads_segments(self, peer: int) -> bool:
+        """Whether the peer reads segments: then what was passed over is on its way to it."""
+        rows = self._core.window.oversize
+        return bool(rows) and rows[len(rows) // 2 + peer] < 0
