@@ -29,6 +29,7 @@ from seal_ends import A_ID, B_ID, KID, ROOT, Bytes, RamKeys, install
 
 SECONDS = 4.0
 GENUINE_PER_S = 25
+# Half of them toward each end.
 FORGED_PER_S = 160
 MEET_S_MAX = 20.0
 
@@ -76,7 +77,8 @@ class Attacker:
     """A client that everybody may be. `listen`: it reads all topics."""
 
     def __init__(self, port: int, listen: bool) -> None:
-        self.last: tuple[str, bytes] | None = None
+        # The newest genuine frame of each topic: one topic per direction.
+        self.newest: dict[str, bytes] = {}
         self.sent = 0
         self._paho = paho.Client(CallbackAPIVersion.VERSION2, client_id="nobody")
         self._paho.on_message = self._heard
@@ -86,19 +88,19 @@ class Attacker:
 
     def _heard(self, _client: object, _data: object, message: paho.MQTTMessage) -> None:
         if message.payload and message.payload[-1:] != b"!":
-            self.last = (message.topic, message.payload)
+            self.newest[message.topic] = message.payload
 
     def step(self) -> None:
         self._paho.loop(0.0)
 
     def forge(self) -> None:
-        """With what it has heard, else with what it may guess."""
+        """With what it has heard of either direction in turn, else with what it may guess."""
         self.sent += 1
         kid = KID.to_bytes(2) if self.sent & 1 else (KID | 1).to_bytes(2)
         topic, head = f"t/{kid.hex()}", b"\x80" + kid + (self.sent % 8).to_bytes(3)
         head += bytes([self.sent & 255])
-        if self.last is not None:
-            topic, frame = self.last
+        if self.newest:
+            topic, frame = sorted(self.newest.items())[self.sent % len(self.newest)]
             # Numbers that were not opened yet: those that come next.
             head = frame[:6] + bytes([frame[6] + 1 + self.sent % 7 & 255])
             if frame[0] & 0x20:
@@ -153,7 +155,7 @@ def siege(port: int, listen: bool, board: bool) -> tuple[float, Device, Device, 
     arrived = len({text for text in a.heard + b.heard if text != b"hello"})
     print(f"{said} said by each, {arrived} arrived, {attacker.sent} forged frames,"
           f" {a.seal.forged} and {b.seal.forged} tried")  # fmt: skip
-    assert attacker.sent > 80 * SECONDS
+    assert attacker.sent > FORGED_PER_S // 2 * SECONDS
     return arrived / (2 * said), a, b, attacker
 
 
@@ -171,5 +173,7 @@ def test_who_listens_to_all_does_not_stop_a_host(port: int) -> None:
 
 def test_who_listens_to_all_slows_a_board_and_does_not_stop_it(port: int) -> None:
     share, _, b, _ = siege(port, listen=True, board=True)
-    assert share >= 0.8
+    # 80 forged frames a second at the board, which tries 62: it hears more than half of the genuine
+    # ones; the host hears all.
+    assert share >= 0.7
     assert b.seal.forged, "its frames were of the open epoch"
