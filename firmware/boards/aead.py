@@ -1,18 +1,24 @@
-"""The AEAD port of a board: AES of `cryptolib` under the core's CCM.
+"""The AEAD port of a board: AES of `cryptolib`, or the core's where a port has none, under CCM.
 
-Importing it raises ImportError on a port without `cryptolib`: such a board has no sealed links,
-and its owner must not start them in any other way.
+A firmware set has one of them (`drupelet flash build --lacks cryptolib` takes the core's). Where
+importing this raises ImportError the board has no sealed links, and its owner must not start them
+in any other way.
 """
-
-from cryptolib import aes  # type: ignore[import-not-found]
 
 from drupelet.ccm import Ccm
 
 _MODE_ECB = 1
 
+try:
+    from cryptolib import aes  # type: ignore[import-not-found]
 
-def _make_aes(key: bytes) -> object:
-    return aes(key, _MODE_ECB)
+    def _make_aes(key: bytes) -> object:
+        return aes(key, _MODE_ECB)
+
+except ImportError:
+    from drupelet.aes import Aes
+
+    _make_aes = Aes
 
 
 class Aead(Ccm):

@@ -1,6 +1,6 @@
 """Runs on MicroPython: sealed links with the port's own AES, and what they take of the heap.
 
-seal_board.py TESTS [plain]
+seal_board.py TESTS [plain|core]: CCM without viper, or the core's AES for want of `cryptolib`.
 Under `heap_lock`: sealing and opening in confirmed epochs, replays, forged frames, whatever comes.
 Prints `name bytes` lines: what each declared occasion takes, and what a pair of ends keeps.
 """
@@ -11,7 +11,9 @@ import sys
 import micropython
 
 sys.path.append(sys.argv[1])
-if len(sys.argv) > 2:
+if sys.argv[2:] == ["core"]:
+    sys.modules["cryptolib"] = object()  # type: ignore[assignment]
+if sys.argv[2:] == ["plain"]:
     sys.modules["drupelet._ccm_viper"] = object()  # type: ignore[assignment]
 
 from boards.aead import Aead

@@ -17,13 +17,13 @@ PER_PEER_MAX = 200
 GROWN_MAX = 256
 
 
-@pytest.mark.parametrize("mode", ["best", "plain"])
+@pytest.mark.parametrize("mode", ["best", "plain", "core"])
 def test_frames_take_nothing_and_epochs_what_is_declared(
     micropython: list[str], firmware: Path, arch: str, mode: str
 ) -> None:
     done = subprocess.run(
         [*micropython, "-X", "heapsize=192K", str(HERE / "seal_board.py"), str(HERE.parent),
-         *(["plain"] if mode == "plain" else [])],
+         *([] if mode == "best" else [mode])],
         capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
         env={**os.environ, "MICROPYPATH": str(firmware)},
     )  # fmt: skip

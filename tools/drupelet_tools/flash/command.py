@@ -1,6 +1,7 @@
 """`drupelet flash`: compile a firmware set for a board; each error is one line with its remedy."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +51,10 @@ def build(
         list[str] | None,
         typer.Option("--keep", metavar="NAME", help="A function that a program of yours calls."),
     ] = None,
+    lacks: Annotated[
+        list[str] | None,
+        typer.Option("--lacks", metavar="MODULE", help="The port has none: cryptolib."),
+    ] = None,
     romfs: Annotated[
         bool, typer.Option("--romfs", help="Also pack a ROMFS image, which runs in place.")
     ] = False,
@@ -65,9 +70,7 @@ def build(
             if profile or carrier:
                 raise BuildError("--config says profiles and carriers: leave the others out")
             choice = sets.for_configuration(name, config)
-        choice = sets.resolve(
-            sets.Choice(name, choice.profiles, choice.carriers, keep=tuple(keep or ()))
-        )
+        choice = sets.resolve(replace(choice, keep=tuple(keep or ()), lacks=tuple(lacks or ())))
         built = sets.build_set(target, arch, choice)
         image = rom.write(target) if romfs else None
     except BuildError as told:

@@ -12,7 +12,7 @@ import json
 import tokenize
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class Choice:
     carriers: tuple[str, ...] = ()
     board: str = ""
     keep: tuple[str, ...] = ()  # names that programs of the owner's call
+    lacks: tuple[str, ...] = ()  # modules that the board's MicroPython has not got
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,12 @@ def resolve(choice: Choice) -> Choice:
                 f"set {choice.name} takes one of the {kind}, not {len(asked)}: use set full"
             )
         parts[kind] = tuple(asked)
-    return Choice(choice.name, board=choice.board or row["board"], keep=choice.keep, **parts)
+    for name in choice.lacks:
+        if name not in table()["lacks"]:
+            known = ", ".join(table()["lacks"])
+            raise BuildError(f"nothing stands in for module {name} of a port: one of {known}")
+    board = choice.board or row["board"]
+    return replace(choice, board=board, profiles=parts["profiles"], carriers=parts["carriers"])
 
 
 def for_configuration(name: str, path: Path) -> Choice:
@@ -147,7 +153,7 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
     if unknown := roots.keys() - sources.keys():
         raise BuildError(f"no module {', '.join(sorted(unknown))} for board {choice.board}")
     row = table()["sets"][choice.name]
-    folded = _folded(choice.board)
+    folded = _folded(choice.board, choice.lacks)
     found = _closure(folded, roots, skipped)
     while not row.get("everything"):
         shaken = shake(found, choice.keep)
@@ -160,13 +166,29 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
 
 
 @cache
-def _folded(board: str) -> dict[str, str]:
+def _folded(board: str, lacks: tuple[str, ...] = ()) -> dict[str, str]:
     """Every module of a board, once a process: the sources do not change meanwhile."""
     sources = {_dotted(path): source for source, path in _sources(board)}
     constants = collect(sources.items())
     return {
-        name: fold(name, source.read_text("utf-8"), constants) for name, source in sources.items()
+        name: _of_port(fold(name, source.read_text("utf-8"), constants), lacks)
+        for name, source in sources.items()
     }
+
+
+def _of_port(text: str, lacks: tuple[str, ...]) -> str:
+    """A module without the way that this port never takes: of each `try` whose first line imports
+    what some ports lack, its body stays where the port has it, else its handler.
+    """
+    lines = text.split("\n")
+    for node in reversed(ast.parse(text).body):
+        if not isinstance(node, ast.Try) or not isinstance(node.body[0], ast.ImportFrom):
+            continue
+        module = node.body[0].module
+        if module in table()["lacks"]:
+            kept = node.handlers[0].body if module in lacks else node.body
+            lines[node.lineno - 1 : node.end_lineno] = [ast.unparse(each) for each in kept]
+    return "\n".join(lines)
 
 
 def _closure(folded: Mapping[str, str], roots: Iterable[str], skipped: set[str]) -> dict[str, str]:

@@ -1,0 +1,107 @@
+"""The core's AES on both MicroPythons, as on a port without `cryptolib`: the host's bytes, no
+allocation per frame, a bound on what a key takes; where no viper runs, the same in bytecode."""
+
+import random
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM
+
+from drupelet_tools.flash.build import build
+from drupelet_tools.flash.sets import Choice, build_set
+from published import rfc_8613_answers
+from seal_numbers import KEY_3610, NONCE_TAIL, RFC3610
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 120
+FRAMES = 300
+# Of a key with 16 bytes: 176 of round keys, its object and the method that is kept of it.
+KEY_BYTES_MAX = 256
+MODULES = [
+    "boards.aead", "drupelet._aes_plain", "drupelet._aes_viper", "drupelet._ccm_plain",
+    "drupelet._ccm_viper", "drupelet._compat", "drupelet._memory_plain", "drupelet._memory_viper",
+    "drupelet.aes", "drupelet.ccm", "drupelet.memory",
+]  # fmt: skip
+
+
+def frames() -> list[tuple[bytes, bytes, bytes, bytes, bytes, int]]:
+    """Key, nonce, what is authenticated, text, sealed, tag size: published ones, then drawn."""
+    found = []
+    for nonce, aad_size, size, tag_size, result in RFC3610:
+        packet = bytes(range(size))
+        found.append(
+            (KEY_3610, bytes.fromhex(nonce + NONCE_TAIL)[-13:], packet[:aad_size],
+             packet[aad_size:], bytes.fromhex(result), tag_size)
+        )  # fmt: skip
+    for answer in rfc_8613_answers()[1]:
+        found.append(
+            (answer.key, answer.nonce, answer.aad, answer.text, answer.ciphertext,
+             len(answer.ciphertext) - len(answer.text))
+        )  # fmt: skip
+    draw = random.Random(197)
+    for _ in range(FRAMES):
+        key = draw.randbytes(draw.choice((16, 16, 24, 32)))
+        nonce = draw.randbytes(draw.randrange(7, 14))
+        tag_size = draw.choice((4, 6, 8, 10, 12, 14, 16))
+        aad = draw.randbytes(draw.choice((0, 7, 13, 14, 15, 31)))
+        text = draw.randbytes(draw.choice((0, 1, 15, 16, 17, 100, draw.randrange(600))))
+        sealed = AESCCM(key, tag_size).encrypt(nonce, text, aad)
+        found.append((key, nonce, aad, text, sealed, tag_size))
+    return found
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("aes") / "frames.txt"
+    lines = [
+        ",".join(field.hex() for field in row[:5]) + f",{row[5]}\n"  # type: ignore[union-attr]
+        for row in frames()
+    ]
+    path.write_text("".join(lines), "ascii")
+    return path
+
+
+def run(
+    micropython: list[str], folder: Path, mode: str, answers: Path
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*micropython, "-X", "heapsize=128K", str(HERE / "aes_same.py"), str(folder), mode,
+         str(answers)],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+
+
+def facts(micropython: list[str], folder: Path, mode: str, answers: Path) -> dict[str, str]:
+    done = run(micropython, folder, mode, answers)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("mode", ["best", "plain"])
+def test_the_hosts_bytes_and_no_allocation(
+    micropython: list[str], firmware: Path, arch: str, mode: str, answers: Path
+) -> None:
+    found = facts(micropython, firmware, mode, answers)
+    assert int(found["frames"]) == len(frames()) > FRAMES
+    assert found["loops"] == ("_aes_viper" if mode == "best" else "_aes_viper _aes_plain")
+    if arch == "x86":  # objects as large as a Cortex-M's
+        assert int(found["key"]) <= KEY_BYTES_MAX
+
+
+def test_another_processors_code_falls_back_to_bytecode(
+    micropython: list[str], arch: str, tmp_path: Path, answers: Path
+) -> None:
+    build(tmp_path, "x86" if arch == "x64" else "x64", modules=MODULES)
+    assert facts(micropython, tmp_path, "best", answers)["loops"] == "_aes_plain"
+
+
+def test_a_set_seals_on_a_port_without_cryptolib_only_when_it_is_built_for_one(
+    micropython: list[str], arch: str, tmp_path: Path, answers: Path
+) -> None:
+    build_set(tmp_path, arch, Choice("small", carriers=("mqtt",), lacks=("cryptolib",)))
+    assert facts(micropython, tmp_path, "best", answers)["loops"] == "_aes_viper"
+    build_set(tmp_path, arch, Choice("small", carriers=("mqtt",)))
+    done = run(micropython, tmp_path, "best", answers)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "ImportError: can't import name aes"
