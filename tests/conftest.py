@@ -11,7 +11,8 @@ from hypothesis import settings
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.build import build, micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
-from opened import resources
+from drupelet_tools.sim import hoststore
+from opened import opened, resources
 
 settings.register_profile("drupelet", deadline=None, print_blob=True, derandomize=True)
 settings.load_profile("drupelet")
@@ -37,6 +38,14 @@ def close_resources() -> Iterator[None]:
     """Close what the test's helpers opened."""
     yield
     resources.close()
+
+
+@pytest.fixture(autouse=True)
+def close_simulated_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Close the databases of simulated hosts when the test ends: a world that broke a rule, or
+    was stopped, is dropped as it is."""
+    plain = hoststore.open_in_memory
+    monkeypatch.setattr(hoststore, "open_in_memory", lambda path: opened(plain(path)))
 
 
 @pytest.fixture(autouse=True)

@@ -113,7 +113,7 @@ def poison_is_harmless(graph: Graph, group: int) -> int:
 
 
 def sends_once(link: Exchange, slot: int) -> bool:
-    cell = link._cell(slot)
+    cell = link.cell(slot)
     return old_message_due(link, slot) and not link.core.slots.send_counts[cell]
 
 
@@ -168,7 +168,7 @@ BUGS: dict[str, tuple[str, object, str, object, set[str]]] = {
     "an invalid parent counts as delivered": (
         "bsp-interactive-invalid", Graph, "state", poison_is_harmless, {"S1", "S12"},
     ),
-    "no back-off": ("mvds-batch-both", Link, "_wait", lambda *_: 0, {"S8"}),
+    "no back-off": ("mvds-batch-both", Link, "_cell_wait", lambda *_: 0, {"S8"}),
     "never sent again": ("bsp-batch-one", Link, "message_due", sends_once, {"L1", "L2"}),
     "everything is shown to everybody": (
         "bsp-batch-secret", Members, "visibility", lambda *_: SHARED, {"S6"},

@@ -193,7 +193,7 @@ SMALL = {
     persist_after_send: "S3",
     eviction_that_forgets: "",
     delete_without_tombstone: "",
-    window_reset_on_reboot: "W1",
+    window_reset_on_reboot: "",
     dependency_check_skipped: "S1",
     duplicate_delivered: "",
     unshared_group_leaked: "S6",
@@ -299,7 +299,8 @@ def test_back_off_that_never_resets_is_found(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
     def mutate(patch):
-        patch.setattr(Dues, "_heard_since", lambda *_: False)
+        patch.setattr(Dues, "is_there", lambda _: None)
+        patch.setattr(Link, "greet", lambda _: None)
 
     found = run_both(monkeypatch, two(PROFILE_BSP_1, steps, 12), mutate)
     assert found.name == "L1", found

@@ -60,6 +60,13 @@ def test_worlds_of_every_kind_hold(kind: str) -> None:
         assert result.deliveries and not result.lost
 
 
+@pytest.mark.parametrize("seed", [20261127, 1200089])
+def test_what_was_passed_over_comes_and_is_owed_until_it_came(seed: int) -> None:
+    """In the first it never came; in the second the world was told to be settled before."""
+    result = run_seed(seed, "storm")
+    assert not result.violation and result.deliveries and not result.lost
+
+
 def test_what_only_a_wiped_node_had_is_gone_and_all_else_comes_again() -> None:
     plan = Plan(1, "two", 60_000, 100)
     plan.nodes = {name: Spec() for name in "abc"}

@@ -63,9 +63,13 @@ def find_mosquitto() -> str:
     """The program: the machine's own, or what tools/setup fetched. Raises BrokerMissing."""
     root = Path(__file__).parents[3]
     cache = Path(os.environ.get("DRUPELET_CACHE", root / ".cache"))
-    for found in (shutil.which("mosquitto"), "/usr/sbin/mosquitto", cache / "bin" / "mosquitto"):
-        if found and os.access(found, os.X_OK):
-            return str(found)
+    for candidate in (
+        shutil.which("mosquitto"),
+        "/usr/sbin/mosquitto",
+        cache / "bin" / "mosquitto",
+    ):
+        if candidate and os.access(candidate, os.X_OK):
+            return str(candidate)
     raise BrokerMissing("mosquitto is missing: run tools/setup, or install it with apt")
 
 

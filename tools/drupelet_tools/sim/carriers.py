@@ -121,12 +121,12 @@ class Wire:
         if not arriving:
             self.lost += 1
             return []
-        found = [(at_ms, arriving)]
+        arrivals = [(at_ms, arriving)]
         if bits >> 20 & 1023 < rates.dup:
             self.twice += 1
             again_ms = (more >> 32) % (2 * rates.reorder_ms + 1)
-            found.append((self._last_ms + again_ms, frame))
-        return found
+            arrivals.append((self._last_ms + again_ms, frame))
+        return arrivals
 
     def _damaged(self, frame: bytes, rates: Rates, bits: int, more: int) -> bytes:
         if bits >> 30 & 1023 < rates.flip:
@@ -215,8 +215,8 @@ class StickView:
 
     def reader(self, sender_id: bytes, after: int) -> "_Reader":
         """The sender's bundles for us above a number, ascending."""
-        found = [n for n in self._numbers(self.own_id, bytes(sender_id)) if n > after]
-        files = [(n, self.stick.files[self.own_id, bytes(sender_id), n]) for n in found]
+        numbers = [n for n in self._numbers(self.own_id, bytes(sender_id)) if n > after]
+        files = [(n, self.stick.files[self.own_id, bytes(sender_id), n]) for n in numbers]
         return _Reader(files)
 
     def newest_own(self, receiver_id: bytes, _last: int) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from drupelet.members import FAMILY_MVDS
-from drupelet.profiles import PROFILE_MVDS_1, PROFILE_MVDS_5001
 from drupelet.seal_row import ANEW, URGENT
 from drupelet_host.aead import Aead
 from drupelet_tools.sim import readers
@@ -54,7 +53,7 @@ class End:
     """One node's end of a link: its core link, and the wire that its frames leave by."""
 
     __slots__ = (
-        "accepted", "accepts", "carrier", "epoch_ms", "falls_back", "keys", "link", "mode",
+        "accepted", "accepts", "carrier", "epoch_ms", "keys", "link", "mode",
         "node", "number", "other", "peer", "profile", "queue", "room", "rotation", "said", "seal",
         "size_max", "transport", "up", "visible", "wire",
     )  # fmt: skip
@@ -73,7 +72,6 @@ class End:
         self.mode = mode
         self.epoch_ms = epoch_ms
         self.size_max = size_max
-        self.falls_back = PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001
         self.wire = wire
         self.keys: Keys | None = None  # of a sealed link, durable
         self.seal: Seal | None = None  # since this boot
@@ -100,6 +98,14 @@ class End:
             return False
         return bool(self.seal.generation_in < self.rotation[1])
 
+    @property
+    def owes(self) -> bool:
+        """Whether the peer is not known to hold something in a slot, or passed over and coming."""
+        window, row = self.link.core.window, self.link.peer
+        rows = window.oversize
+        comes = rows and rows[row] and rows[len(rows) // 2 + row] < 0
+        return bool(window.queued(row) or comes)
+
     def frame(self, room: bytearray) -> bytearray:
         """A buffer as long as this carrier's frames may be."""
         size = self.size_max if self.transport is None else self.transport.frame_size_max
@@ -125,6 +131,7 @@ class Link:
             end.up = up
             if up and not was and end.node.node is not None:
                 end.link.greet()
+                self.world.oracle.heard(end.node.name, end.peer.name)  # the back-off begins anew
                 end.node.wake_by(self.world.now_ms)
                 self.world.drain(end)
 

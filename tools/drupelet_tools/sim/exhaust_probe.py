@@ -55,7 +55,8 @@ SCRATCH = {
     "_base_bytes _lone_at",
 }
 EPOCHS = {
-    "epoch", "heard_epoch", "_began", "_due_epoch",
+    "epoch", "heard_epoch", "_began", "_due_epoch", "_probe_epoch", "_newest_epoch",
+    "_last_epoch",
 }  # fmt: skip
 EPOCH_SLABS = {"send_counts", "kinds", "_slab"}
 # What of a contact's row is an epoch, as 16-bit numbers, and how many of these it has.

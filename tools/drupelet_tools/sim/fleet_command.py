@@ -50,8 +50,8 @@ def fleet(
         raise typer.Exit(1)
     if nodes % group:
         fit = nodes - nodes % group
-        told = f"{nodes} nodes make no whole groups of {group}: {fit} or {fit + group} do"
-        typer.echo(f"drupelet sim: {told}", err=True)
+        complaint = f"{nodes} nodes make no whole groups of {group}: {fit} or {fit + group} do"
+        typer.echo(f"drupelet sim: {complaint}", err=True)
         raise typer.Exit(1)
     work = Workload(group, epoch * 1000, readings_per_day, days, _mode(mode))
     begun = time.monotonic()
@@ -85,8 +85,8 @@ def contacts(
     begun = time.monotonic()
     try:
         trace = read(file)
-    except TraceError as told:
-        typer.echo(f"drupelet sim: {told}", err=True)
+    except TraceError as error:
+        typer.echo(f"drupelet sim: {error}", err=True)
         raise typer.Exit(1) from None
     if trace.dropped:
         left = (

@@ -7,12 +7,17 @@ from drupelet_host import database
 from drupelet_host.store_sqlite import SqliteStore
 
 
+def open_in_memory(path: Path) -> sqlite3.Connection:
+    """A database that is gone when nobody holds the connection any more."""
+    return database.connect(path)
+
+
 class MemoryStore(SqliteStore):
     """`SqliteStore` over one connection that outlives the process it stands for."""
 
     def __init__(self) -> None:
         super().__init__(Path(":memory:"))
-        self.kept: sqlite3.Connection = database.connect(self.path)
+        self.kept: sqlite3.Connection = open_in_memory(self.path)
         # The generation is drawn when a database is made; here it must not be by chance.
         self.kept.execute("UPDATE meta SET value = 1 WHERE key = 'store_gen'")
 
@@ -35,17 +40,17 @@ class MemoryStore(SqliteStore):
 
     def wipe(self) -> None:
         """Somebody removed the file."""
-        self.kept = database.connect(self.path)
+        self.kept = open_in_memory(self.path)
 
     def copied(self) -> sqlite3.Connection:
         """The database as it is, in another one."""
-        other = database.connect(self.path)
+        other = open_in_memory(self.path)
         self.kept.backup(other)
         return other
 
     def put_back(self, copy: sqlite3.Connection) -> None:
         """The database is as it was when it was copied."""
-        self.kept = database.connect(self.path)
+        self.kept = open_in_memory(self.path)
         copy.backup(self.kept)
 
     def renumber(self, store_gen: int) -> None:

@@ -11,8 +11,8 @@ from itertools import islice
 from drupelet_tools.sim import compact
 from drupelet_tools.sim.readers import Spoken, read
 
-# Epochs that a clean world may take to bring everything everywhere, and to fall silent.
-BACKOFF_EPOCHS_MAX = 64
+# A peer that was heard at most so many epochs ago is asked every second epoch (docs/SPEC.md 10.1).
+HEARD_EPOCHS_MAX = 16
 # Acknowledgements since a boot that are looked up after the next one: the newest ones.
 HELD_MAX = 256
 # What an 8-byte prefix of an id stands for is looked up by it.
@@ -61,13 +61,15 @@ class View:
 
 
 class Pace:
-    """When each message went to a peer, to hold S8: pauses never get shorter in silence."""
+    """When each message went to a peer, to hold S8: ever fewer sends in silence."""
 
-    __slots__ = ("mark", "sends")
+    __slots__ = ("epoch_ms", "mark", "sends")
 
     def __init__(self) -> None:
-        self.mark = 0  # counts what sets the pause back: hearing the peer, a boot, a mode
-        self.sends: dict[bytes, tuple[int, int, int]] = {}  # id -> when, pause before, mark
+        self.mark = 0  # counts what sets the back-off back: hearing the peer, a boot, a mode
+        self.epoch_ms = 0  # the shortest of the links
+        # id -> when it went last, when it went first since the mark, how often, mark
+        self.sends: dict[bytes, tuple[int, int, int, int]] = {}
 
 
 class Oracle:
@@ -321,13 +323,11 @@ class Oracle:
     def left(
         self, node: str, peer: str, frame: bytes, visible: set[bytes], accepts: set[bytes],
         volatile: Callable[[bytes], bool], finds: Callable[[bytes], bool],
-        epoch_ms: int, falls_back: bool = False,
+        epoch_ms: int,
     ) -> None:  # fmt: skip
         """A frame leaves a node for a peer, over a carrier whose epochs are so long (0: stick).
 
         `accepts`: groups of which it may acknowledge what it takes, and not more.
-        `falls_back`: a pause may be shorter than the one before: those of its profile fall back
-        from their longest (MVDS), or one went on while the peer slept.
         """
         spoken = self._leaving(node, peer, frame) if self.reads_frames else None
         if spoken is None:
@@ -362,7 +362,7 @@ class Oracle:
                 view.unpromised.pop(id, None)
             self._check("S5", node, id not in view.deleted, id, "deleted, and sent")
             if epoch_ms:
-                self._paced(node, peer, id, epoch_ms, falls_back)
+                self._paced(node, peer, id, epoch_ms)
 
     def _leaving(self, node: str, peer: str, frame: bytes) -> Spoken | None:
         """W1: what leaves in `compact-1` is as the specification has it."""
@@ -438,25 +438,32 @@ class Oracle:
         if left:
             raise Violation("W1", node, f"{total.hex()} to {peer} is the sum of no messages")
 
-    def _paced(self, node: str, peer: str, id: bytes, epoch_ms: int, falls_back: bool) -> None:
+    def _paced(self, node: str, peer: str, id: bytes, epoch_ms: int) -> None:
         pace = self.paces.get((node, peer))
         if pace is None:
             pace = self.paces[node, peer] = Pace()
         last = pace.sends.pop(id, None)
-        pause_ms = 0
+        pace.epoch_ms = min(pace.epoch_ms or epoch_ms, epoch_ms)
+        first_ms = self.now_ms
+        count = 1
         self.checks += 1
-        if last is not None and last[2] == pace.mark:
+        if last is not None and last[3] == pace.mark:
+            first_ms = last[1]
+            count = last[2] + 1
             pause_ms = self.now_ms - last[0]
             # Half an epoch: two payloads lie in two epochs, and drift is far less.
             if 2 * pause_ms < epoch_ms:
                 raise Violation("S8", node, f"{id.hex()[:12]} to {peer} again after {pause_ms} ms")
-            cap_ms = (BACKOFF_EPOCHS_MAX - 1) * epoch_ms
-            if pause_ms + epoch_ms < min(last[1], cap_ms) and not falls_back:
+            # Over each of two links every second epoch at first, six doublings, and MVDS climbs
+            # from 8 to 64 epochs in four steps.
+            epochs = (self.now_ms - first_ms) // pace.epoch_ms
+            most = 2 * (HEARD_EPOCHS_MAX // 2 + 6 + epochs // 30 + 2)
+            if count > most:
                 raise Violation(
                     "S8", node,
-                    f"{id.hex()[:12]} to {peer}: after {last[1]} ms only {pause_ms} ms",
+                    f"{id.hex()[:12]} to {peer}: {count} sends in {epochs} epochs of silence",
                 )  # fmt: skip
-        pace.sends[id] = (self.now_ms, pause_ms, pace.mark)
+        pace.sends[id] = (self.now_ms, first_ms, count, pace.mark)
         if len(pace.sends) > PACE_MAX:
             del pace.sends[next(iter(pace.sends))]
 

@@ -262,7 +262,7 @@ class World:
             self._say("frame", node.name, end.peer.name, frame)
         self.oracle.left(
             node.name, end.peer.name, frame, end.visible, end.accepts, node.volatile,
-            node.finds, end.epoch_ms, end.falls_back or node.plan is not None,
+            node.finds, end.epoch_ms,
         )  # fmt: skip
         if node.box is not None:
             end.link.sent(len(frame) + _FRAMING_SIZE)
@@ -437,9 +437,8 @@ class World:
                 if node.spec.duty is None:
                     return False
                 continue
-            for end in node.ends:
-                if end.carrier != CARRIER_STICK and node.node.outstanding(end.number):
-                    return False
+            if any(end.carrier != CARRIER_STICK and end.owes for end in node.ends):
+                return False
         return True
 
     def settle(self, epochs_max: int, quiet_epochs: int = 20) -> None:
@@ -507,7 +506,7 @@ class World:
             for node in self.nodes.values()
             if node.node is not None
             for end in node.ends
-            if end.carrier != CARRIER_STICK and node.node.outstanding(end.number)
+            if end.carrier != CARRIER_STICK and end.owes
         ]
         raise Violation(
             "L1", "world",
