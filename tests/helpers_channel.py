@@ -177,6 +177,13 @@ class Talker:
         }
 
 
+def publish_one(talker: Talker, content: bytes, id: bytes | None = None) -> Said:
+    """Publish, and what goes out."""
+    assert talker.publish(content, id) > 0
+    [said] = talker.say()
+    return said
+
+
 def filter_of(*ids: bytes) -> bytes:
     """The bytes of a filter that has these ids."""
     bloom = Bloom(100, 10, 7)

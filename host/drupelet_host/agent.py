@@ -18,14 +18,15 @@ from drupelet.schedule import elapsed_ms
 from drupelet_host import clock, config, family, key_actions, mailbox, status, stick_visit
 from drupelet_host.cas import FolderStore
 from drupelet_host.channels import Channels
-from drupelet_host.config import STICK_BY_REQUEST, Config, Peer
+from drupelet_host.config import Config, Peer
+from drupelet_host.config_urls import STICK_BY_REQUEST
 from drupelet_host.feed_agent import AgentFeed
 from drupelet_host.feed_places import Places
 from drupelet_host.keys import LIVE
 from drupelet_host.learn import Learner
 from drupelet_host.lines import CARRIERS, REVOKED, UP, Brokers, Line, Polled, Waiter
 from drupelet_host.member import Delivered, Member
-from drupelet_host.output import Output, payload_text
+from drupelet_host.output import Output, message_start, payload_text
 from drupelet_host.remote_log_home import HomeLog
 from drupelet_host.topics import Topics
 from drupelet_transports.base import TransportError
@@ -88,8 +89,8 @@ class Agent:
         self._mailbox_version = -1
         self._letters_wait = True
         self._sticks_seen: dict[Path, tuple[int, ...]] = {}
-        said = status.last_status(config.status_path).get("peers", [])
-        self._stick_heard_ms = {row["id"]: row.get("heard_ms", 0) for row in said}
+        last_peers = status.last_status(config.status_path).get("peers", [])
+        self._stick_heard_ms = {row["id"]: row.get("heard_ms", 0) for row in last_peers}
         self._delivered = 0
 
     @staticmethod
@@ -261,11 +262,12 @@ class Agent:
         via = self.member.names.get(event.source, "?")
         dependencies, payload = family.split(self.config, event.body)
         timestamp = family.timestamp_of(self.config, event.timestamp)
+        text = payload_text(payload)
         self.output.event(
             "delivered",
-            f"{event.id.hex()[:8]} {via}: {payload_text(payload)}",
+            f"{event.id.hex()[:8]} {via}: {message_start(text)}",
             handle=event.handle, id=event.id.hex(), via=via, again=event.again,
-            timestamp_ms=int.from_bytes(timestamp), text=payload_text(payload),
+            timestamp_ms=int.from_bytes(timestamp), text=text,
             dependencies=[id.hex() for id in dependencies],
         )  # fmt: skip
 
@@ -278,7 +280,8 @@ class Agent:
 
     def _channel_told(self, fields: dict[str, Any]) -> None:
         whom = self.config.names().get(fields.get("from", ""), fields.get("from", "somebody"))
-        self.output.event("channel", f"{fields['channel']} {whom}: {fields['text']}", **fields)
+        text = message_start(fields["text"])
+        self.output.event("channel", f"{fields['channel']} {whom}: {text}", **fields)
 
     def _learned(self, name: str, url: str, why: str) -> None:
         self.output.event(
@@ -348,9 +351,9 @@ class Agent:
 
     def say(self, argument: str) -> dict[str, Any]:
         """Send a message on a channel, JSON of `channel` and `text`; or `error` with one line."""
-        said = json.loads(argument)
+        request = json.loads(argument)
         try:
-            return self.channels.publish(said["channel"], said["text"], clock.now_ms())
+            return self.channels.publish(request["channel"], request["text"], clock.now_ms())
         except DrupeletError as error:
             return {"error": str(error)}
 
@@ -522,10 +525,10 @@ class Agent:
 def _mounted(path: Path) -> tuple[int, ...]:
     """Tells one mounting of a stick from another; () when there is nothing."""
     try:
-        found = path.stat()
+        folder_stat = path.stat()
     except OSError:
         return ()
-    return (found.st_dev, found.st_ino, found.st_ctime_ns)
+    return (folder_stat.st_dev, folder_stat.st_ino, folder_stat.st_ctime_ns)
 
 
 def visit_alone(config: Config, path: Path) -> dict[str, Any]:

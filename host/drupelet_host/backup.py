@@ -157,8 +157,8 @@ def _copy_database(path: Path, copy: Path) -> None:
             closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target)
-            (found,) = target.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
+            (verdict,) = target.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
                 raise StorageError(
                     f"{path}: it is damaged, and so would the backup be; restore an older one"
                 )
@@ -186,7 +186,7 @@ def restore(source: Path, home: Path) -> config.Config:
     """Make a new home from a backup; raises BackupError and leaves nothing if it cannot."""
     if not _is_free(home):
         raise BackupError(f"{home}: is not empty; move it away or choose another --home")
-    made = not home.exists()
+    is_new = not home.exists()
     part = home / _PART
     done = False
     try:
@@ -207,7 +207,7 @@ def restore(source: Path, home: Path) -> config.Config:
         raise BackupError(f"{source}: cannot be restored ({reason})") from None
     finally:
         if not done:  # Ctrl-C, too
-            _clear(home, made)
+            _clear(home, is_new)
     return settings
 
 
@@ -301,7 +301,7 @@ def _move(part: Path, home: Path) -> None:
     part.rmdir()
 
 
-def _clear(home: Path, made: bool) -> None:
+def _clear(home: Path, is_new: bool) -> None:
     """Take away what a restore left half done; the home was empty before it.
 
     The folder that says so goes last.
@@ -312,5 +312,5 @@ def _clear(home: Path, made: bool) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        if made:
+        if is_new:
             home.rmdir()

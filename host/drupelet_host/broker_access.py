@@ -63,9 +63,9 @@ def read_table(part: Table, home: Path) -> BrokerSettings:
     """One [[brokers]] table; raises ConfigError."""
     text = part.text("url")
     files = {key: _file(part, key, home) for key in _FILES}
-    made = BrokerSettings(text, **files)
+    settings = BrokerSettings(text, **files)
     try:
-        url = made.parsed
+        url = settings.parsed
     except DrupeletError as error:
         raise part.wrong("url", str(error)) from None
     if url.scheme != "mqtt" or url.path != _ANY_PREFIX:
@@ -77,14 +77,14 @@ def read_table(part: Table, home: Path) -> BrokerSettings:
     for key in _FILES[:-1]:
         if files[key] is not None and not url.tls:
             raise part.wrong(key, f"is for TLS; write mqtts://{text.partition('://')[2]}")
-    if made.key_file is not None and made.certificate_file is None:
+    if settings.key_file is not None and settings.certificate_file is None:
         raise part.wrong("key_file", "needs the certificate_file that it belongs to")
     part.end()
-    return made
+    return settings
 
 
 def _file(part: Table, key: str, home: Path) -> Path | None:
-    if key not in part.values:
+    if not part.has(key):
         part.take(key)  # so that it is known to exist
         return None
     return home / Path(part.text(key)).expanduser()
@@ -104,15 +104,15 @@ def access(brokers: tuple[BrokerSettings, ...], url: Url) -> "Access":
     """What the broker of a URL asks for. Raises PrivateError, StorageError or TransportError."""
     from drupelet_transports.mqtt_access import Access, tls_context
 
-    found = next((row for row in brokers if key_of(row.parsed) == key_of(url)), None)
-    if found is None:
+    broker = next((row for row in brokers if key_of(row.parsed) == key_of(url)), None)
+    if broker is None:
         return Access(context=tls_context(url.host) if url.tls else None)
-    for path in found.secrets:
+    for path in broker.secrets:
         private.check(path)
-    user, password = _login(found.login_file) if found.login_file is not None else ("", "")
+    user, password = _login(broker.login_file) if broker.login_file is not None else ("", "")
     if not url.tls:
         return Access(user, password)
-    context = tls_context(url.host, found.ca_file, found.certificate_file, found.key_file)
+    context = tls_context(url.host, broker.ca_file, broker.certificate_file, broker.key_file)
     return Access(user, password, context)
 
 

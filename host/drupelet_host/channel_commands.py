@@ -67,7 +67,11 @@ def log(name: Name, home: Home = None, as_json: AsJson = False) -> None:
         return
     names = settings.names()
     rows: list[tuple[str, ...]] = [
-        (entry["id"][:8], names.get(entry["from"], entry["from"]), entry["text"])
+        (
+            entry["id"][:8],
+            names.get(entry["from"], entry["from"]),
+            output.message_start(entry["text"]),
+        )
         for entry in entries
     ]
     table(("id", "from", "text"), rows)

@@ -67,8 +67,8 @@ class ChannelDatabase:
         with closed_on_failure(self._path, self.connection):
             self.connection.execute("PRAGMA journal_mode = WAL")
             self.connection.execute("PRAGMA synchronous = FULL")
-            [found] = self.connection.execute("PRAGMA application_id").fetchone()
-            if found not in (0, _APPLICATION_ID):
+            [known_id] = self.connection.execute("PRAGMA application_id").fetchone()
+            if known_id not in (0, _APPLICATION_ID):
                 raise StorageError(f"{path}: another program's database")
             self.connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             self.connection.executescript(_SCHEMA)

@@ -84,8 +84,8 @@ class AgentChannel:
         self._tell_time(now_ms)  # a quiet week is longer than it could count itself
         code = self.channel.receive(frame, size, now_ms)
         if code == EPHEMERAL:
-            got = self.channel.decoder
-            content = bytes(frame[got.content_at : got.content_at + got.content_size])
+            decoder = self.channel.decoder
+            content = bytes(frame[decoder.content_at : decoder.content_at + decoder.content_size])
             self._told({"channel": self.name, "kind": "ephemeral", "text": payload_text(content)})
         if self.listener is not None:
             self.listener.note(bytes(frame[:size]))
@@ -184,9 +184,9 @@ class ChannelLine(SharedLine):
 
     def __init__(
         self, shared: Shared, spoken: AgentChannel, keys: SharedKeys, brokers: Brokers,
-        told: Callable[[Line], None], after_frame: Callable[[], None],
+        on_change: Callable[[Line], None], after_frame: Callable[[], None],
     ) -> None:  # fmt: skip
-        super().__init__(shared, spoken, keys, brokers, told, after_frame)
+        super().__init__(shared, spoken, keys, brokers, on_change, after_frame)
         self.spoken = spoken
 
     def status(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class Channels:
     """All channels of an agent. Raises DrupeletError."""
 
     def __init__(
-        self, member: Member, brokers: Brokers, told: Callable[[Line], None],
+        self, member: Member, brokers: Brokers, on_change: Callable[[Line], None],
         event: Callable[[dict[str, Any]], None],
     ) -> None:  # fmt: skip
         self.lines: list[ChannelLine] = []
@@ -213,7 +213,9 @@ class Channels:
             spoken = AgentChannel(member, self._database, shared, event)
             if settings.feed is not None and settings.feed.serve:
                 spoken.listener = self.history
-            self.lines.append(ChannelLine(shared, spoken, keys, brokers, told, member.drain_box))
+            self.lines.append(
+                ChannelLine(shared, spoken, keys, brokers, on_change, member.drain_box)
+            )
 
     def epoch(self, now_ms: int) -> None:
         """Once per epoch: time passes for a channel whose carrier is down, too."""

@@ -45,6 +45,7 @@ from drupelet_host.commands import (
     table,
     text_path,
 )
+from drupelet_host.config_urls import STICK_BY_REQUEST
 from drupelet_host.status import foreign_text, jams
 from drupelet_transports.url import parse_url
 
@@ -78,10 +79,10 @@ def init(
     """Make a home: drupelet.toml, and a folder for keys that only you can read."""
     folder = home_of(home)
     own_id = id_of(id) if id else os.urandom(4)
-    made = config.create(config.Config(home=folder, name=name, id=own_id, group=group))
+    config_path = config.create(config.Config(home=folder, name=name, id=own_id, group=group))
     private.make_folder(folder / "keys")
     print(
-        f"{made}: member {name} ({own_id.hex()});"
+        f"{config_path}: member {name} ({own_id.hex()});"
         " next: `drupelet peer add`, then `drupelet provision`"
     )
 
@@ -206,7 +207,10 @@ def log(
     follow: Annotated[bool, typer.Option("--follow", help="Go on as messages arrive.")] = False,
     group: Annotated[str, typer.Option(help="readings or telemetry.")] = "readings",
 ) -> None:
-    """Show the log in its order: who wrote it, when, the text, and what it comes after."""
+    """Show the log in its order: who wrote it, when, the text, and what it comes after.
+
+    Of a text its first 400 characters; --json has all of it.
+    """
     from drupelet_host.log_view import GROUPS, LogView
 
     if group not in GROUPS:
@@ -246,13 +250,15 @@ def _show_log(entries: list["Entry"], as_json: bool, follow: bool) -> None:
     elif follow:
         for entry in entries:
             shown = entry.fields()
-            output.line(f"{entry.order:>6} {shown['time']} {_from(entry)}: {shown['text']}")
+            text = output.message_start(shown["text"])
+            output.line(f"{entry.order:>6} {shown['time']} {_from(entry)}: {text}")
     else:
         rows: list[tuple[str, ...]] = []
         for entry in entries:
             shown = entry.fields()
             after = " ".join(id[:8] for id in shown["dependencies"])
-            row = (entry.order, shown["id"][:8], _from(entry), shown["time"], shown["text"], after)
+            text = output.message_start(shown["text"])
+            row = (entry.order, shown["id"][:8], _from(entry), shown["time"], text, after)
             rows.append(tuple(str(cell) for cell in row))
         table(("#", "id", "from", "written (UTC)", "text", "after"), rows)
 
@@ -270,28 +276,28 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
     view = LogView(home_of(home))
     try:
         view.check_identity()
-        said = view.status()
+        report = view.status()
     except sqlite3.Error as error:
         raise StorageError(database.explain(view.config.store_path, error)) from error
     finally:
         view.close()
     if as_json:
-        output.print_json(said)
+        output.print_json(report)
         return
-    state = "running" if said["running"] else "not running"
-    output.line(f"{said['name']} ({said['id']}) in group {said['group']}, agent {state}")
+    state = "running" if report["running"] else "not running"
+    output.line(f"{report['name']} ({report['id']}) in group {report['group']}, agent {state}")
     print(
-        f"{said['delivered']} messages in the log, {said['telemetry']} black-box segments,"
-        f" {said['pending']} wait for a parent, {said['outbox']} in the outbox,"
-        f" store {said['store_bytes'] / 1024:.0f} KiB"
+        f"{report['delivered']} messages in the log, {report['telemetry']} black-box segments,"
+        f" {report['pending']} wait for a parent, {report['outbox']} in the outbox,"
+        f" store {report['store_bytes'] / 1024:.0f} KiB"
     )
     if not view.begun:
         print("no store yet: `drupelet agent` makes one")
-    if said["counters"]:
-        when = "since its start" if said["running"] else "when it ran last"
-        print(f"{when}: " + ", ".join(f"{n} {k}" for k, n in said["counters"].items()))
+    if report["counters"]:
+        when = "since its start" if report["running"] else "when it ran last"
+        print(f"{when}: " + ", ".join(f"{n} {k}" for k, n in report["counters"].items()))
     rows: list[tuple[str, ...]] = []
-    for peer in said["peers"]:
+    for peer in report["peers"]:
         heard = _ago(peer["heard_ms"])
         owed = "?" if peer["outstanding"] is None else str(peer["outstanding"])
         # As much as is looked at: what the log holds beyond it is not counted.
@@ -305,32 +311,32 @@ def status(home: Home = None, as_json: AsJson = False) -> None:
     heads = (*_PEER_HEADS, "where")
     table(heads, rows)
     shared: list[tuple[str, ...]] = []
-    for row in (*said["topics"], *said["channels"]):
+    for row in (*report["topics"], *report["channels"]):
         have = f"{len(row['told'])} of {len(row['listeners'])}"
         shared.append((row["name"], row["state"], have, row["reason"] or row["url"]))
     if shared:
         table(("topic", "carrier", "have our key", "where"), shared)
-    for line in _beside(said):
+    for line in _beside(report):
         output.line(line)
 
 
-def _beside(said: dict[str, Any]) -> list[str]:
+def _beside(report: dict[str, Any]) -> list[str]:
     """What no peer can be given, members that could not be taken as peers, the remote log."""
-    feed = said["feed"]
+    feed = report["feed"]
     lines = [
         f"{peer['name']}: {peer['undeliverable']} messages not deliverable: too long for a frame"
         " of its carrier, and no answer says that it reads segments"
-        for peer in said["peers"]
+        for peer in report["peers"]
         if peer["undeliverable"]
     ]
-    lines += [f"not learned: {row['id']}: {row['reason']}" for row in said["not_learned"]]
+    lines += [f"not learned: {row['id']}: {row['reason']}" for row in report["not_learned"]]
     lines += [
-        foreign_text(peer["name"], peer["foreign"], said["group"])
-        for peer in said["peers"]
+        foreign_text(peer["name"], peer["foreign"], report["group"])
+        for peer in report["peers"]
         if peer["foreign"]
     ]
-    names = {peer["id"]: peer["name"] for peer in said["peers"]}
-    lines += [text for _, _, text in jams(said, names)]
+    names = {peer["id"]: peer["name"] for peer in report["peers"]}
+    lines += [text for _, _, text in jams(report, names)]
     if feed:
         text = f"feed {feed['place'] or '(none of ours)'}: {feed['pushed']} uploaded"
         lines.append(f"{text}, {feed['pulled']} taken in; {feed['reason'] or 'no trouble'}")
@@ -425,7 +431,7 @@ def peer_add(
     folder = home_of(home)
     settings = config.load(folder)
     number = id_of(id)
-    if url != config.STICK_BY_REQUEST:
+    if url != STICK_BY_REQUEST:
         parse_url(url)
     epoch = settings.epoch_ms if epoch_ms is None else epoch_ms
     config.add_peer(folder, config.Peer(name, number, url, mode, epoch, board, profile))

@@ -3,6 +3,7 @@
 import typer
 
 from drupelet_host import cli
+from drupelet_host.boards import BOARDS
 
 _HEAD = """# The `drupelet` command
 
@@ -42,7 +43,8 @@ Sticks carry `bsp-1`. Family `mvds` has `mvds-1` (default), `mvds-nested` and `m
 | `epoch_ms` | one payload leaves for this peer in each slice of time of this length |
 | `budget_bytes_per_epoch` | at most so many bytes leave in an epoch, the carrier's framing \
 included; 0 (default): no bound, else at least 256. Not for sticks |
-| `board` | what it runs on, for the telemetry report; `host` is no board |
+| `board` | what it runs on, for the telemetry report: {boards}; `host` is no board, `board` one \
+without a table |
 | `[[topics]]` | a carrier of the readings that all who listen there hear at once |
 | `[[channels]]` | an SDS channel: `drupelet channel` |
 | `name`, `url` | of either; `url`: `udp://239.0.0.1:7447` or `mqtt://host:1883/prefix` |
@@ -81,7 +83,8 @@ def render() -> str:
     ) as context:
         pages.append(_page("drupelet", command.get_help(context)))
         pages += _pages(command, context, "drupelet")
-    return "".join(pages) + _CONFIG
+    boards = ", ".join(f"`{board}`" for board in BOARDS)
+    return "".join(pages) + _CONFIG.replace("{boards}", boards)
 
 
 def _pages(command: object, context: object, name: str) -> list[str]:

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from drupelet.errors import CapacityError, DrupeletError, StorageError
+from drupelet.errors import CapacityError, StorageError
 from drupelet.limits import DESCRIPTOR_SIZE_MAX, WAIT_MS_MAX
 from drupelet_host import file_lock, private, toml_table
+from drupelet_host.boards import BOARD_HOST, BOARDS
 from drupelet_host.broker_access import (
     BROKERS_MAX,
     BrokerSettings,
@@ -24,6 +25,7 @@ from drupelet_host.broker_access import (
 )
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, TOPIC_SIZE_MAX
 from drupelet_host.config_lock import changing
+from drupelet_host.config_urls import broker_url, peer_url, shared_url
 from drupelet_host.toml_table import Table, quoted, shown
 from drupelet_transports.url import carrier_of, parse_url
 
@@ -52,11 +54,6 @@ BUDGET_BYTES_MIN = 256
 BUDGET_BYTES_MAX = 1 << 28
 # Topics and channels of a home: each has keys and a carrier of its own.
 SHARED_MAX = 8
-# The carriers that several can hear.
-SHARED_CARRIERS = ("mqtt", "udp")
-# The carriers that reach one peer; a stick without a path is visited by `drupelet stick` only.
-PEER_CARRIERS = ("serial", "mqtt", "stick")
-STICK_BY_REQUEST = "stick:"
 PERIOD_MS_DEFAULT = 30_000
 # The longest time that a channel derives from its period is ten of them (T_max of SDS-R), and no
 # wait of a channel is longer than that of a clock that wraps: 7.4 hours.
@@ -69,8 +66,6 @@ ANNOUNCED_MAX = 8
 # Where an agent keeps its feed: in a folder, or in the store of an agent behind a broker.
 FOLDER_PLACE = "folder:"
 FEED_PERIOD_MS_DEFAULT = 10_000
-# What `board` says of a peer that is a host.
-BOARD_HOST = "host"
 
 ConfigError = toml_table.ConfigError
 
@@ -275,28 +270,17 @@ def _check_family(table: Table, config: Config) -> None:
             raise table.wrong("peers", f'{peer.name}: sticks carry family "bsp" only')
 
 
-def _scheme(table: Table, key: str, url: str) -> str:
-    """The carrier that a URL names."""
-    try:
-        return parse_url(url).scheme
-    except DrupeletError as error:
-        raise table.wrong(key, str(error)) from error
-
-
 def _shared(
     table: Table, key: str, period: str, default_ms: int, high_ms: int
 ) -> tuple[Shared, ...]:
-    found = []
+    rows = []
     for part in table.rows(key, SHARED_MAX):
-        name, url, peers = part.name("name"), part.text("url"), part.names("peers")
+        name, url, peers = part.name("name"), shared_url(part), part.names("peers")
         period_ms = part.number(period, default_ms, EPOCH_MS_MIN, high_ms)
         bloom = part.choice("bloom", ("omit", "small")) if key == "channels" else "omit"
-        made = Shared(name, url, peers, period_ms, bloom)
-        if _scheme(part, "url", url) not in SHARED_CARRIERS:
-            raise part.wrong("url", f"only udp: and mqtt: reach several, not {shown(url)}")
+        rows.append(Shared(name, url, peers, period_ms, bloom))
         part.end()
-        found.append(made)
-    return tuple(found)
+    return tuple(rows)
 
 
 def _announce(table: Table) -> tuple[str, ...]:
@@ -304,8 +288,7 @@ def _announce(table: Table) -> tuple[str, ...]:
     if len(urls) > ANNOUNCED_MAX:
         raise table.wrong("announce", f"at most {ANNOUNCED_MAX}, here are {len(urls)}")
     for url in urls:
-        if _scheme(table, "announce", url) != "mqtt":
-            raise table.wrong("announce", f"others reach a broker only, not {shown(url)}")
+        broker_url(table, "announce", url)
     return urls
 
 
@@ -316,13 +299,13 @@ def _feed(table: Table) -> FeedSettings | None:
     if not isinstance(values, dict):
         raise table.wrong("feed", "must be a table that begins with [feed]")
     part = Table(table.path, "feed: ", values)
-    place = part.text("place") if "place" in values else ""
+    place = part.text("place") if part.has("place") else ""
     if carrier_of(place) == "mqtt":
-        _scheme(part, "place", place)
+        broker_url(part, "place", place)
     elif place and not place.startswith(FOLDER_PLACE + "/"):
         forms = '"folder:/media/log" or "mqtt://host:1883/prefix"'
         raise part.wrong("place", f"must be as {forms}, not {shown(place)}")
-    made = FeedSettings(
+    settings = FeedSettings(
         place,
         part.switch("watch", True),
         part.number("period_ms", FEED_PERIOD_MS_DEFAULT, EPOCH_MS_MIN, EPOCH_MS_MAX),
@@ -330,10 +313,10 @@ def _feed(table: Table) -> FeedSettings | None:
         part.switch("mail", False),
     )
     for key in ("serve", "mail"):
-        if getattr(made, key) and carrier_of(place) != "mqtt":
+        if getattr(settings, key) and carrier_of(place) != "mqtt":
             raise part.wrong(key, 'needs a broker where others ask: place = "mqtt://..."')
     part.end()
-    return made
+    return settings
 
 
 def _check_shared(table: Table, key: str, rows: tuple[Shared, ...], config: Config) -> None:
@@ -359,10 +342,10 @@ def _peers(table: Table, epoch_ms: int, family: str) -> tuple[Peer, ...]:
             Peer(
                 name=part.name("name"),
                 id=part.id("id"),
-                url=_peer_url(part),
+                url=peer_url(part),
                 mode=part.choice("mode", MODES),
                 epoch_ms=part.number("epoch_ms", epoch_ms, EPOCH_MS_MIN, EPOCH_MS_MAX),
-                board=part.text("board", "") if "board" in part.values else "",
+                board=part.choice("board", BOARDS) if part.has("board") else "",
                 profile=_profile(part, family),
                 budget_bytes_per_epoch=_budget(part),
             )
@@ -371,24 +354,9 @@ def _peers(table: Table, epoch_ms: int, family: str) -> tuple[Peer, ...]:
     return tuple(peers)
 
 
-def _peer_url(part: Table) -> str:
-    text = part.text("url")
-    if text == STICK_BY_REQUEST:
-        return text
-    try:
-        url = parse_url(text)
-        if url.scheme == "serial":
-            url.option_number("baud", 1)
-    except DrupeletError as error:
-        raise part.wrong("url", str(error)) from None
-    if url.scheme not in PEER_CARRIERS:
-        raise part.wrong("url", f"serial, mqtt and stick reach a peer, not {shown(text)}")
-    return text
-
-
 def _profile(part: Table, family: str) -> str:
     choices = PROFILES_OF[family]
-    if "profile" not in part.values:
+    if not part.has("profile"):
         return "" if family == FAMILY_BSP_NAME else choices[0]
     asked = part.values["profile"]
     for other, profiles in PROFILES_OF.items():
@@ -403,9 +371,8 @@ def _profile(part: Table, family: str) -> str:
 
 def _budget(part: Table) -> int:
     key = "budget_bytes_per_epoch"
-    if part.values.get(key) == 0:
-        del part.values[key]
-    if key not in part.values:
+    if not part.has(key) or part.values[key] == 0:
+        part.take(key)
         return 0
     return part.number(key, 0, BUDGET_BYTES_MIN, BUDGET_BYTES_MAX)
 
@@ -525,10 +492,10 @@ def _rewrite(home: Path, text: str, expected: Config) -> None:
     """Replace the file in one step, if the text says what is expected."""
     path = home / CONFIG_NAME
     try:
-        made = _config(home, Table(path, "", tomllib.loads(text)))
+        parsed = _config(home, Table(path, "", tomllib.loads(text)))
     except tomllib.TOMLDecodeError:
-        made = None
-    if made != expected:
+        parsed = None
+    if parsed != expected:
         raise ConfigError(f"{path}: cannot be changed by the command; edit it and restart")
     part = path.with_name(path.name + ".tmp")
     try:
@@ -554,15 +521,15 @@ def create(config: Config) -> Path:
     if path.exists() or config.home.is_file():
         what = path if config.home.is_dir() else config.home
         raise ConfigError(f"{what}: is there already; choose another --home")
-    made = False
+    is_begun = False
     try:
         config.home.parent.mkdir(parents=True, exist_ok=True)
         private.make_folder(config.home)
         with path.open("x", encoding="utf-8") as file:
-            made = True
+            is_begun = True
             file.write(text)
     except OSError as error:
-        if made:  # a piece of it would be in the way of the next try
+        if is_begun:  # a piece of it would be in the way of the next try
             path.unlink(missing_ok=True)
         raise ConfigError(f"{path}: cannot be made ({error.strerror})") from error
     return path

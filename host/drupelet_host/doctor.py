@@ -19,6 +19,7 @@ from drupelet.limits import SEAL_REVOKE_SENDS
 from drupelet_host import clock, config, control, database, file_lock, identity, private
 from drupelet_host.broker_access import access
 from drupelet_host.config import Config
+from drupelet_host.config_urls import STICK_BY_REQUEST
 from drupelet_host.key_view import (
     HALF_REVOKED,
     UNANSWERED_MANY,
@@ -67,12 +68,12 @@ class Check:
 
 def examine(home: Path) -> list[Check]:
     """Every check on a home, in the order in which they should be put right."""
-    found = list(_look(_modes, home))
+    checks = list(_look(_modes, home))
     try:
         settings = config.load(home)
     except DrupeletError as error:
-        return [*found, Check("configuration", FAIL, str(error), "mend or restore drupelet.toml")]
-    found.append(Check("configuration", OK, f"{settings.name} with {len(settings.peers)} peers"))
+        return [*checks, Check("configuration", FAIL, str(error), "mend or restore drupelet.toml")]
+    checks.append(Check("configuration", OK, f"{settings.name} with {len(settings.peers)} peers"))
     looks = (
         _lock,
         _locks,
@@ -89,8 +90,8 @@ def examine(home: Path) -> list[Check]:
         _sticks,
     )
     for look in looks:
-        found += _look(look, settings)
-    return found
+        checks += _look(look, settings)
+    return checks
 
 
 def _look(look: Callable[[Any], Iterator[Check]], at: object) -> Iterator[Check]:
@@ -163,10 +164,10 @@ def _carriers(settings: Config) -> Iterator[Check]:
     """What keeps the running agent from its peers, as it said last."""
     if not config.locked(settings.home):
         return
-    said = last_status(settings.status_path)
+    last = last_status(settings.status_path)
     names = settings.names()
-    rows = [(names.get(row["id"], row["id"]), row) for row in said.get("peers", [])]
-    rows += [(row["name"], row) for key in ("topics", "channels") for row in said.get(key, [])]
+    rows = [(names.get(row["id"], row["id"]), row) for row in last.get("peers", [])]
+    rows += [(row["name"], row) for key in ("topics", "channels") for row in last.get(key, [])]
     down = [(name, row["reason"]) for name, row in rows if row.get("state") == DOWN]
     for name, reason in down:
         yield Check("carriers", WARN, f"{name}: {reason}", "the agent goes on by itself then")
@@ -374,7 +375,7 @@ def _disk(settings: Config) -> Iterator[Check]:
 def _sticks(settings: Config) -> Iterator[Check]:
     """Stick folders that are there must be writable."""
     for peer in settings.peers:
-        if peer.carrier != "stick" or peer.url == config.STICK_BY_REQUEST:
+        if peer.carrier != "stick" or peer.url == STICK_BY_REQUEST:
             continue
         path = Path(parse_url(peer.url).path)
         if not path.is_dir():

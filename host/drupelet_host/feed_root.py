@@ -37,7 +37,7 @@ class FeedRoot:
         settings = self._settings
         peers = {peer.id for peer in settings.peers}
         trusted = {id for id in peers if not is_revoked(settings.keys_path, id)}
-        told, known = self._noted()
+        is_told, known = self._noted()
         if known is None:
             known = peers if self._path.exists() else trusted
         elif known == trusted:
@@ -48,7 +48,7 @@ class FeedRoot:
             if settings.feed is not None and settings.feed.serve:
                 private.replace(settings.keys_path / STORE_KEY_NAME, os.urandom(ACCESS_SIZE))
             private.replace(self._path, os.urandom(ROOT_SIZE))
-        self._note(trusted, told and not gone)
+        self._note(trusted, is_told and not gone)
 
     def current(self, announced: bytes) -> bytes:
         """The root; `announced`: what we ourselves told the members last, b"" for none.
@@ -66,8 +66,8 @@ class FeedRoot:
 
     def told(self) -> None:
         """The members know it from now on."""
-        told, known = self._noted()
-        if not told:
+        is_told, known = self._noted()
+        if not is_told:
             self._note(known or set(), True)
 
     def _noted(self) -> tuple[bool, set[bytes] | None]:
@@ -78,6 +78,6 @@ class FeedRoot:
         ids = {content[at : at + _ID_SIZE] for at in range(1, len(content), _ID_SIZE)}
         return content[0] != 0, ids
 
-    def _note(self, ids: set[bytes], told: bool) -> None:
+    def _note(self, ids: set[bytes], is_told: bool) -> None:
         private.make_folder(self._readers.parent)
-        private.replace(self._readers, bytes([told]) + b"".join(sorted(ids)))
+        private.replace(self._readers, bytes([is_told]) + b"".join(sorted(ids)))

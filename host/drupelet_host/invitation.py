@@ -114,8 +114,8 @@ class Pair:
     def proof(self, records: list[bytes]) -> bytes:
         """16 bytes that only who keeps these records (docs/SPEC.md 11.2) can say."""
         answers = [challenge(record[_RECORD_KEY], self.nonce) for record in records]
-        made = hmac.digest(self.confirmation.reveal(), b"".join(answers), "sha256")
-        return made[:PROOF_SIZE]
+        digest = hmac.digest(self.confirmation.reveal(), b"".join(answers), "sha256")
+        return digest[:PROOF_SIZE]
 
 
 def new_key() -> tuple[Secret, bytes]:
@@ -134,10 +134,10 @@ def pair(invitation: Invitation, reply: Reply, private: Secret, joiner: bool) ->
     unproved = Reply(reply.digest, reply.id, reply.name, reply.public)
     transcript = hashlib.sha256(invitation.body() + unproved.body()).digest()
     size = 2 * _ROOT_SIZE + 2 * _WORDS_SIZE
-    made = HKDF(SHA256(), size, None, _LABEL + transcript).derive(shared)
-    words = made[2 * _ROOT_SIZE :]
+    derived = HKDF(SHA256(), size, None, _LABEL + transcript).derive(shared)
+    words = derived[2 * _ROOT_SIZE :]
     return Pair(
-        Secret(made[:_ROOT_SIZE]), Secret(made[_ROOT_SIZE : 2 * _ROOT_SIZE]),
+        Secret(derived[:_ROOT_SIZE]), Secret(derived[_ROOT_SIZE : 2 * _ROOT_SIZE]),
         transcript[:_NONCE_SIZE], to_words(words[:_WORDS_SIZE]), to_words(words[_WORDS_SIZE:]),
     )  # fmt: skip
 
@@ -167,13 +167,13 @@ def parse(data: bytes) -> Invitation | Reply:
         form, kind = reader.take(2)
         if form != FORM:
             raise InvitationError(f"form {form}: made by a later release; update this one")
-        found = _parse_invitation(reader) if kind == INVITATION else _parse_reply(reader, kind)
+        parsed = _parse_invitation(reader) if kind == INVITATION else _parse_reply(reader, kind)
     except (IndexError, ValueError):  # too short, or no UTF-8
         raise _damaged() from None
     body = data[: reader.at]
     if sealed(body) != data:
         raise _damaged()
-    return found
+    return parsed
 
 
 def _damaged() -> InvitationError:

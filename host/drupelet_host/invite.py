@@ -86,8 +86,8 @@ class Pairing:
     @property
     def our_words(self) -> str:
         """What the user here says to the other end's."""
-        made = self.pair()
-        return made.joiner_words if self.joiner else made.inviter_words
+        shared = self.pair()
+        return shared.joiner_words if self.joiner else shared.inviter_words
 
 
 def pairings(settings: Config) -> list[Pairing]:
@@ -104,7 +104,7 @@ def _load(path: Path) -> Pairing:
         kept = json.loads(content)
         invitation = parse(bytes.fromhex(kept["invitation"]))
         reply = parse(bytes.fromhex(kept["reply"])) if kept["reply"] else None
-        made = Pairing(
+        pairing = Pairing(
             path.name.removesuffix(_SUFFIX), bool(kept["joiner"]), invitation,  # type: ignore[arg-type]
             Secret(bytes.fromhex(kept["private"])), reply, str(kept["url"]),  # type: ignore[arg-type]
         )  # fmt: skip
@@ -112,7 +112,7 @@ def _load(path: Path) -> Pairing:
         raise StorageError(f"{path}: damaged; remove it, then invite anew") from None
     if not isinstance(invitation, Invitation) or isinstance(reply, Invitation):
         raise StorageError(f"{path}: damaged; remove it, then invite anew")
-    return made
+    return pairing
 
 
 def _save(settings: Config, pairing: Pairing) -> None:
@@ -135,13 +135,13 @@ def _changing(settings: Config) -> Iterator[list[Pairing]]:
     """What is under way, while no other command changes it; what has expired is gone."""
     private.make_folder(settings.keys_path)
     with private.locked(settings.keys_path / _LOCK_NAME):
-        found = []
+        waiting = []
         for pairing in pairings(settings):
             if pairing.invitation.expires_s < _now_s():
                 private.remove(_path(settings, pairing.name))
             else:
-                found.append(pairing)
-        yield found
+                waiting.append(pairing)
+        yield waiting
 
 
 def _now_s() -> int:
@@ -172,22 +172,27 @@ def invite(
         if len(others) >= PAIRINGS_MAX:
             raise CapacityError(
                 f"{PAIRINGS_MAX} invitations and joins wait already; confirm some with"
-                " `drupelet confirm`, or wait until they end"
+                " `drupelet confirm`, or end some with `drupelet invite NAME --withdraw`"
             )
         taken = kids_of(settings.keys_path) | {pairing.invitation.kid for pairing in others}
         key, public = new_key()
-        made = Invitation(
+        invitation = Invitation(
             settings.id, settings.name, settings.group, public, new_kid(taken),
             _now_s() + days * _DAY_S, tag_size,
         )  # fmt: skip
-        made.body()  # a group that is too long is refused before anything is kept
-        _save(settings, Pairing(name, False, made, key, None, url))
-    return made
+        invitation.body()  # a group that is too long is refused before anything is kept
+        _save(settings, Pairing(name, False, invitation, key, None, url))
+    return invitation
 
 
 def withdraw(settings: Config, name: str) -> None:
-    """Forget what is under way with a peer."""
-    with _changing(settings):
+    """Forget what is under way with a peer, its private key first; raises KeysError for none."""
+    with _changing(settings) as waiting:
+        names = [pairing.name for pairing in waiting]
+        if name not in names:
+            raise KeysError(
+                f"{name}: no invitation and no join waits; there are: {', '.join(names) or 'none'}"
+            )
         private.remove(_path(settings, name))
 
 
@@ -237,11 +242,11 @@ def accept(settings: Config, invitation: Invitation, url: str, again: bool) -> P
 
 def _prove(pairing: Pairing) -> bytes:
     """The proof over the joiner's records: by the joiner, or what the inviter expects."""
-    made = _records(pairing, of_joiner=True)
+    chains = _records(pairing, of_joiner=True)
     try:
-        return pairing.pair().proof([bytes(made.records[row]) for row in sorted(made.records)])
+        return pairing.pair().proof([bytes(chains.records[row]) for row in sorted(chains.records)])
     finally:
-        made.wipe()
+        chains.wipe()
 
 
 def _records(pairing: Pairing, of_joiner: bool) -> RamKeys:
@@ -249,13 +254,13 @@ def _records(pairing: Pairing, of_joiner: bool) -> RamKeys:
     assert pairing.reply is not None
     invitation, reply = pairing.invitation, pairing.reply
     ids = (reply.id, invitation.id) if of_joiner else (invitation.id, reply.id)
-    made = RamKeys(*ids)
+    chains = RamKeys(*ids)
     flags = FLAG_PACKS  # only hosts join by invitation
     flags |= FLAG_TAG16 if invitation.tag_size == 16 else 0
     flags |= FLAG_ISSUER if of_joiner else 0  # the inviter may rotate and revoke them later
-    code = install(made, pairing.pair().root.reveal(), invitation.kid, 0, flags)
+    code = install(chains, pairing.pair().root.reveal(), invitation.kid, 0, flags)
     assert code == OK, "RamKeys keeps everything"
-    return made
+    return chains
 
 
 def answered(settings: Config, reply: Reply) -> Pairing:
@@ -302,8 +307,8 @@ def confirm(settings: Config, name: str, words: str) -> Pairing:
                 f"{name}: nobody of that name has joined; there are:"
                 f" {', '.join(p.name for p in waiting if p.reply is not None) or 'none'}"
             )
-        made = pairing.pair()
-        expected = made.inviter_words if pairing.joiner else made.joiner_words
+        shared = pairing.pair()
+        expected = shared.inviter_words if pairing.joiner else shared.joiner_words
         if not hmac.compare_digest(from_words(words), from_words(expected)):
             raise KeysError(
                 f"{name}: those are not its words; hear them once more, letter by letter. If they"
@@ -325,21 +330,21 @@ def _install(settings: Config, pairing: Pairing) -> None:
 
     A cut may have come after they were written: what has begun is not begun again.
     """
-    made = _records(pairing, of_joiner=pairing.joiner)
+    chains = _records(pairing, of_joiner=pairing.joiner)
     ours = HomeKeys(settings.keys_path, settings.id, pairing.peer_id)
     kid = pairing.invitation.kid
     begun = {state.carrier_class for state in ours.states() if state.kid & ~3 == kid}
     steps = [rows for number, rows in enumerate(ROWS_OF) if number not in begun]
     try:
         try:
-            write_side(ours, made, steps)
+            write_side(ours, chains, steps)
         except KeysError:
             ours.put_back()
             raise
         ours.forget_rotation()
     finally:
         ours.finish()
-        made.wipe()
+        chains.wipe()
 
 
 def _configured(settings: Config, name: str) -> Peer | None:

@@ -10,7 +10,7 @@ import typer
 from drupelet.errors import DrupeletError
 from drupelet_host import config, output
 from drupelet_host.commands import AsJson, Home, ask_agent, home_of
-from drupelet_host.config import STICK_BY_REQUEST
+from drupelet_host.config_urls import STICK_BY_REQUEST
 from drupelet_transports.url import parse_url
 
 SCREEN = "-"
@@ -34,6 +34,16 @@ Again = Annotated[bool, typer.Option("--again", help="Replace the keys there are
 Days = Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="How many days it is good for.")]
 Qr = Annotated[bool, typer.Option("--qr", help="Draw it as a QR code on the screen, too.")]
 Words = Annotated[bool, typer.Option("--words", help="Show it as words to read out, too.")]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to", metavar="FILE", show_default=False,
+        help="A new file, as on a stick; - for the screen.",
+    ),
+]  # fmt: skip
+Withdraw = Annotated[
+    bool, typer.Option("--withdraw", help="End what waits under this name, invited or joined.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,45 +54,48 @@ def register(app: typer.Typer) -> None:
 
 def invite(
     name: Annotated[str, typer.Argument(help="What the peer is called here.", show_default=False)],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to", metavar="FILE", show_default=False,
-            help="A new file, as on a stick; - for the screen.",
-        ),
-    ],
+    to: To = "",
     url: Url = STICK_BY_REQUEST,
     days: Days = DAYS_DEFAULT,
     tag: Annotated[int, typer.Option(help="Bytes of each frame's tag: 8 or 16.")] = 8,
     again: Again = False,
     qr: Qr = False,
     words: Words = False,
+    withdraw: Withdraw = False,
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Invite a host on another machine: it gets keys by `drupelet join FILE` there.
 
     Good once. It has keys when its reply was joined here and both ends confirmed four words.
+    Until they are confirmed here, --withdraw ends it: whoever has the file can do nothing with it.
     """
     from drupelet_host import invite as invites
 
     if tag not in (8, 16):
         raise typer.BadParameter("--tag is 8 or 16")
+    if withdraw == bool(to):
+        raise typer.BadParameter("give either --to FILE, or --withdraw alone")
     settings = config.load(home_of(home))
+    if withdraw:
+        invites.withdraw(settings, name)
+        if as_json:
+            output.print_json({"peer": name, "state": "withdrawn"})
+        else:
+            output.line(f"{name}: withdrawn; invitation and reply are good for nothing any more")
+        return
     _check_url(url)
-    made = invites.invite(settings, name, url, days, tag, again)
+    handed_out = invites.invite(settings, name, url, days, tag, again)
     try:
-        _hand_out(to, made.body(), qr, words, as_json)
+        _hand_out(to, handed_out.body(), qr, words, as_json)
     except DrupeletError:
         invites.withdraw(settings, name)
         raise
+    until = _date(handed_out.expires_s)
     if as_json:
-        output.print_json(
-            {"peer": name, "state": invites.INVITED, "file": to, "until": _date(made.expires_s)}
-        )
+        output.print_json({"peer": name, "state": invites.INVITED, "file": to, "until": until})
         return
-    output.line(f"{name}: invited until {_date(made.expires_s)}; at the other machine:"
-                f" `drupelet join {to}`")  # fmt: skip
+    output.line(f"{name}: invited until {until}; at the other machine: `drupelet join {to}`")
 
 
 def join(

@@ -220,12 +220,12 @@ class HostKeys:
     def states(self) -> list[ChainState]:
         """The public part of every record."""
         record = bytearray(RECORD_SIZE)
-        found = []
+        kept = []
         for row in range(CHAIN_ROWS):
             if self.load(row, record) == OK:
-                found.append(state_of(row, record))
+                kept.append(state_of(row, record))
         record[:] = bytes(RECORD_SIZE)
-        return [state for state in found if state is not None]
+        return [state for state in kept if state is not None]
 
 
 def class_of(carrier: str) -> int:
@@ -260,8 +260,8 @@ def known_peers(folder: Path) -> list[bytes]:
     private.check(folder)
     if not folder.is_dir():
         return []
-    found = (_NAME.fullmatch(path.name) for path in folder.iterdir())
-    return sorted({bytes.fromhex(match[1]) for match in found if match})
+    matches = (_NAME.fullmatch(path.name) for path in folder.iterdir())
+    return sorted({bytes.fromhex(match[1]) for match in matches if match})
 
 
 def look(folder: Path, peer_id: bytes) -> list[ChainState]:
@@ -269,7 +269,7 @@ def look(folder: Path, peer_id: bytes) -> list[ChainState]:
 
     Raises PrivateError or StorageError.
     """
-    found = []
+    states = []
     private.check(folder)
     for carrier_class, name in enumerate(CLASS_NAMES):
         path = folder / f"{peer_id.hex()}.{name}"
@@ -279,8 +279,8 @@ def look(folder: Path, peer_id: bytes) -> list[ChainState]:
         content = private.read(path, size).ljust(size, b"\0")
         for row in range(_ROWS_PER_CLASS):
             record = content[row * RECORD_SIZE : (row + 1) * RECORD_SIZE]
-            found.append(state_of(carrier_class * _ROWS_PER_CLASS + row, record))
-    return [state for state in found if state is not None]
+            states.append(state_of(carrier_class * _ROWS_PER_CLASS + row, record))
+    return [state for state in states if state is not None]
 
 
 def is_revoked(folder: Path, peer_id: bytes) -> bool:
@@ -290,11 +290,11 @@ def is_revoked(folder: Path, peer_id: bytes) -> bool:
 
 def wipe(folder: Path, peer_id: bytes) -> bool:
     """Take a peer's keys away, with both locks held; False when there were none."""
-    found = False
+    is_removed = False
     with contextlib.ExitStack() as held:
         for name in CLASS_NAMES:
             path = folder / f"{peer_id.hex()}.{name}"
             held.enter_context(private.locked(path.with_name(path.name + ".lock")))
         for name in CLASS_NAMES:
-            found |= private.remove(folder / f"{peer_id.hex()}.{name}")
-    return found
+            is_removed |= private.remove(folder / f"{peer_id.hex()}.{name}")
+    return is_removed

@@ -102,7 +102,7 @@ class Line:
     """
 
     def __init__(
-        self, peer: Peer, live: LiveLink, brokers: Brokers, told: Callable[["Line"], None],
+        self, peer: Peer, live: LiveLink, brokers: Brokers, on_change: Callable[["Line"], None],
         after_frame: Callable[[], None], seal_of: Callable[[Peer], "Seal"],
         save: Callable[[], None],
     ) -> None:  # fmt: skip
@@ -116,7 +116,7 @@ class Line:
         self.seal: Seal | None = None
         self.refused = False  # for want of keys
         self.handovers: list[tuple[Handover, int]] = []  # topics that the peer listens to
-        self._told = told
+        self._told = on_change
         self._after_frame = after_frame
         self._seal_of = seal_of
         self._save = save
@@ -155,9 +155,9 @@ class Line:
             self._set_state(UP, "")
 
     def _open(self) -> Transport:
-        made: Transport
+        transport: Transport
         if self.url.plain:
-            made = self._open_serial()
+            transport = self._open_serial()
         else:
             self.seal = seal = self._seal_of(self.peer)
             # Who has our seal is one of our nodes, and reads segments in any profile.
@@ -168,13 +168,13 @@ class Line:
                 carrier = self._open_serial()
             # After a loss the peer must hear of it, also when there is nothing else to say.
             self._hold = Hold(seal) if self.live.lost else None
-            made = handing = Handing(carrier, seal, clock.now_ms, self._seal_buf)
+            transport = handing = Handing(carrier, seal, clock.now_ms, self._seal_buf)
             handing.handovers = self.handovers
             self._sealed = handing
-        size_max = min(self.live.frame_size_max, made.frame_size_max)
+        size_max = min(self.live.frame_size_max, transport.frame_size_max)
         if size_max != len(self._frame_out):
             self._frame_out = bytearray(size_max)
-        return made
+        return transport
 
     def _open_serial(self) -> Transport:
         from drupelet_transports.serial_host import open_serial

@@ -138,7 +138,7 @@ class LiveLink:
             "mode": self.mode,
             "mode_now": "interactive" if link.interactive else "batch",
             "duplicates": self.duplicates,
-            "round_trip_ms": (link.trip_epochs + 1) * link.epoch_ms
+            "round_trip_ms": (link.acks.trip_epochs + 1) * link.epoch_ms
             if link.heard_epoch >= 0
             else None,
             "recovering": self.lost,

@@ -26,14 +26,14 @@ def local_path(given: str | os.PathLike[str]) -> Path:
         NotLocalError: a URI of another scheme or host.
     """
     text = os.fspath(given)
-    found = _URI.match(text)
-    if found is None:
+    uri = _URI.match(text)
+    if uri is None:
         return Path(text)
     if local := _LOCAL_HOST.match(text):
         return Path(unquote(text[local.end() :]))
     # `Path` may have made one slash of two.
-    shown = text if "://" in text or not found[1] else text.replace(":/", "://", 1)
+    shown = text if "://" in text or not uri[1] else text.replace(":/", "://", 1)
     raise NotLocalError(
         f"{shown}: only files and folders of this machine are read and written, not"
-        f" {found[1] or found[2]}: URIs; mount it or copy it here, and give its path"
+        f" {uri[1] or uri[2]}: URIs; mount it or copy it here, and give its path"
     )

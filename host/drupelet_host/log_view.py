@@ -84,10 +84,10 @@ class LogView:
         if group == "readings":
             id = family.group_id(self.config)
         else:
-            made = bytearray(ID_SIZE)
+            group_id = bytearray(ID_SIZE)
             descriptor = self.config.group.encode()
-            group_id_into(made, _CLIENT_IDS[group], descriptor, len(descriptor))
-            id = bytes(made)
+            group_id_into(group_id, _CLIENT_IDS[group], descriptor, len(descriptor))
+            id = bytes(group_id)
         row = self.connection.execute(
             "SELECT number FROM members WHERE kind = ? AND key = ?", (_MEMBER_GROUP, id)
         ).fetchone()
@@ -187,10 +187,10 @@ class LogView:
         }
 
     def _peers(self, last: dict[str, Any], running: bool) -> list[dict[str, Any]]:
-        said = {row["id"]: row for row in last.get("peers", [])}
+        rows_by_id = {row["id"]: row for row in last.get("peers", [])}
         peers = []
         for peer in self.config.peers:
-            row = said.get(peer.id.hex(), {})
+            row = rows_by_id.get(peer.id.hex(), {})
             peers.append(
                 {
                     "name": peer.name,

@@ -129,14 +129,14 @@ def open_mail(path: Path) -> MailServer:
     with database.closed_on_failure(path, connection):
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
-        made = MailServer(connection)
+        server = MailServer(connection)
         # Who read in an older file that was lost goes on here: its entries stay below.
         connection.execute(
             "INSERT INTO sqlite_sequence SELECT 'envelopes', ?"
             " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'envelopes')",
             (clock.wall_ms(),),
         )
-    return made
+    return server
 
 
 class MailWriter:

@@ -223,11 +223,11 @@ class Member:
         link = self._stick_links.get(peer_id)
         if link is None:
             number = self.numbers[peer_id]
-            made = self.node.link(number, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH, clock.now_ms())
-            assert isinstance(made, BundleLink)
+            stick = self.node.link(number, PROFILE_BSP_1, CARRIER_STICK, 0, BATCH, clock.now_ms())
+            assert isinstance(stick, BundleLink)
             states = look(self.config.keys_path, peer_id)
-            Packed(made, any(state.packs for state in states))
-            self._stick_links[peer_id] = link = made
+            Packed(stick, any(state.packs for state in states))
+            self._stick_links[peer_id] = link = stick
         return link
 
     def count_foreign(self, peer_id: bytes, count: int) -> None:
@@ -243,16 +243,16 @@ class Member:
 
     def events(self) -> list[Delivered]:
         """What entered the log since the last call, made durable first; then call `took`."""
-        found: list[Delivered] = []
-        while len(found) < EVENTS_PER_TURN_MAX and self.node.next_event() == EVENT_MESSAGE:
+        delivered: list[Delivered] = []
+        while len(delivered) < EVENTS_PER_TURN_MAX and self.node.next_event() == EVENT_MESSAGE:
             event = self._delivered(self.node.event_handle, self.node.event_again)
             if event is None:
                 self.node.done(self.node.event_handle)
             else:
-                found.append(event)
-        if found:
+                delivered.append(event)
+        if delivered:
             self.commit()
-        return found
+        return delivered
 
     def _delivered(self, handle: int, again: bool) -> Delivered | None:
         store = self.store

@@ -6,6 +6,8 @@ import sys
 # What stands for a byte from 80 to ff that is no UTF-8 (PEP 383).
 _BYTE_FIRST = 0xDC80
 _BYTE_LAST = 0xDCFF
+# Of a message so much is shown to a person: five lines of a usual terminal.
+MESSAGE_CHARACTERS_MAX = 400
 
 
 class Output:
@@ -29,6 +31,17 @@ def payload_text(payload: bytes) -> str:
     except UnicodeDecodeError:
         return f"{len(payload)} B {payload[:16].hex()}{'…' if len(payload) > 16 else ''}"
     return printable(text)
+
+
+def message_start(text: str) -> str:
+    """A message's text for people: of a long one the start, and how much is not shown.
+
+    Anybody in the group may write 32 KB; JSON output has all of it.
+    """
+    left_out = len(text) - MESSAGE_CHARACTERS_MAX
+    if left_out <= 0:
+        return text
+    return f"{text[:MESSAGE_CHARACTERS_MAX]}… ({left_out:,} more characters; --json has them)"
 
 
 def printable(text: str) -> str:

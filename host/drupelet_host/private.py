@@ -34,20 +34,20 @@ def problem(path: Path) -> str:
     A missing one is well: it has nothing to hide.
     """
     try:
-        found = path.lstat()
+        info = path.lstat()
     except FileNotFoundError:
         return ""
     except OSError as error:
         return f"{path}: cannot be looked at ({error.strerror})"
-    mode = stat.S_IMODE(found.st_mode)
-    if stat.S_ISLNK(found.st_mode):
+    mode = stat.S_IMODE(info.st_mode)
+    if stat.S_ISLNK(info.st_mode):
         return f"{path}: is a link; put the file itself there"
-    if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
         return f"{path}: is no ordinary file; remove it"
-    if found.st_uid != os.geteuid():
-        return f"{path}: belongs to user {found.st_uid}; make it yours with chown"
+    if info.st_uid != os.geteuid():
+        return f"{path}: belongs to user {info.st_uid}; make it yours with chown"
     if mode & _OTHERS:
-        wanted = _FOLDER_MODE if stat.S_ISDIR(found.st_mode) else _FILE_MODE
+        wanted = _FOLDER_MODE if stat.S_ISDIR(info.st_mode) else _FILE_MODE
         return f"{path}: others can get at it (mode {mode:04o}); run chmod {wanted:o} on it"
     return ""
 

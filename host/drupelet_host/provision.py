@@ -24,6 +24,7 @@ from drupelet.seal_record import (
     is_sound,
 )
 from drupelet_host import config, control, pairs, private
+from drupelet_host.boards import BOARD_HOST
 from drupelet_host.keys import (
     BUNDLE,
     CHAIN_ROWS,
@@ -242,8 +243,8 @@ class FlashKeys:
     def _states(self, path: Path) -> list[ChainState]:
         content = self._content(path)
         rows = [content[row * RECORD_SIZE :][:RECORD_SIZE] for row in range(CHAIN_ROWS)]
-        found = [state_of(row, record) for row, record in enumerate(rows)]
-        return [state for state in found if state is not None]
+        states = [state_of(row, record) for row, record in enumerate(rows)]
+        return [state for state in states if state is not None]
 
     def kids(self) -> set[int]:
         """Key ids of all peers of the board."""
@@ -291,7 +292,7 @@ def destination(
                 " make `group` in drupelet.toml the same"
             )
         return HomeKeys(other.keys_path, own_id, peer_id)
-    if board in ("", config.BOARD_HOST):
+    if board in ("", BOARD_HOST):
         raise KeysError(
             f"{folder}: is no home, and a host reads no board's keys; for a host elsewhere"
             f" `drupelet invite`, for a board's flash --to {FLASH}:{folder}"
@@ -340,25 +341,25 @@ def provision(
     reached = False
     try:
         for side, more in ((ours, 0), (theirs, FLAG_ISSUER if issuer else 0)):
-            made = RamKeys(side.own_id, side.peer_id)
-            sides.append((side, made))
-            assert install(made, root.reveal(), kid, 0, flags | more) == OK
+            chains = RamKeys(side.own_id, side.peer_id)
+            sides.append((side, chains))
+            assert install(chains, root.reveal(), kid, 0, flags | more) == OK
         del root
-        for side, made in sides:
+        for side, chains in sides:
             # What a rotation left goes, too: it would outlive the keys that it belongs to.
             for rows in side.steps:
-                if side.save({row: made.records.get(row, _EMPTY) for row in rows}) != OK:
+                if side.save({row: chains.records.get(row, _EMPTY) for row in rows}) != OK:
                     raise KeysError(_not_written(side, reached or put_back is None))
                 reached = reached or side is theirs
-        for side, made in sides:
-            _challenge(side, made)
+        for side, chains in sides:
+            _challenge(side, chains)
         for side, _ in sides:
             if isinstance(side, HomeKeys):
                 side.forget_rotation()
             side.finish()
     finally:
-        for _, made in sides:
-            made.wipe()
+        for _, chains in sides:
+            chains.wipe()
         if put_back is not None and not reached:
             put_back()
     return kid
@@ -369,19 +370,19 @@ def _not_written(side: Destination, changed: bool) -> str:
     return f"{side.own_id.hex()}: keys not written: {side.failure}; {left}"
 
 
-def write_side(side: Destination, made: RamKeys, steps: Iterable[Iterable[int]]) -> None:
+def write_side(side: Destination, chains: RamKeys, steps: Iterable[Iterable[int]]) -> None:
     """Write these steps of one side alone, and have it prove them; raises KeysError."""
     for rows in steps:
-        if side.save({row: made.records.get(row, _EMPTY) for row in rows}) != OK:
+        if side.save({row: chains.records.get(row, _EMPTY) for row in rows}) != OK:
             raise KeysError(_not_written(side, changed=False))
-        _challenge(side, made, rows)
+        _challenge(side, chains, rows)
 
 
-def _challenge(side: Destination, made: RamKeys, rows: Iterable[int] = range(ROWS)) -> None:
+def _challenge(side: Destination, chains: RamKeys, rows: Iterable[int] = range(ROWS)) -> None:
     """Have a side prove each of these records with a nonce of its own."""
-    for row in sorted(made.records.keys() & set(rows)):
+    for row in sorted(chains.records.keys() & set(rows)):
         nonce = os.urandom(NONCE_SIZE)
-        if side.prove(row, nonce) != made.prove(row, nonce):
+        if side.prove(row, nonce) != chains.prove(row, nonce):
             raise KeysError(
                 f"{side.own_id.hex()}: does not hold what was written to it; check its flash and"
                 " repeat with --again"

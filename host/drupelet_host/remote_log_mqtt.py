@@ -51,9 +51,9 @@ class MqttService:
             if size <= 0:
                 break
             count += 1
-            for made in self._service.answer(bytes(frame[:size])):
-                name = f"{self._prefix}/{topic(self._server, made[1:5]).decode()}"
-                self._answers.append((name, made))
+            for answer in self._service.answer(bytes(frame[:size])):
+                name = f"{self._prefix}/{topic(self._server, answer[1:5]).decode()}"
+                self._answers.append((name, answer))
         while self._answers and self._client.publish(*self._answers[0]) == OK:
             self._answers.pop(0)
         return count
@@ -79,7 +79,7 @@ def exchange_over(
     frame = bytearray(FRAME_SIZE_MAX)
 
     def exchange(frames: list[bytes]) -> list[bytes]:
-        waiting, found = list(frames), []
+        waiting, answers = list(frames), []
         wanted = 0
         deadline = time.monotonic() + ANSWER_S
         while time.monotonic() < deadline:
@@ -88,12 +88,12 @@ def exchange_over(
                 waiting.pop(0)
             while (size := link.receive_into(frame)) > 0:
                 if frame[5:9] == frames[0][5:9]:
-                    found.append(bytes(frame[:size]))
+                    answers.append(bytes(frame[:size]))
                     wanted = frame[10]
-            if client.trouble or (wanted and len(found) >= wanted):
+            if client.trouble or (wanted and len(answers) >= wanted):
                 break
             idle()
             time.sleep(_POLL_S)
-        return found
+        return answers
 
     return exchange

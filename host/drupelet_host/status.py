@@ -102,29 +102,29 @@ def foreign_text(name: str, count: int, group: str) -> str:
     )
 
 
-def jams(said: dict[str, Any], names: dict[str, str]) -> list[tuple[str, str, str]]:
+def jams(report: dict[str, Any], names: dict[str, str]) -> list[tuple[str, str, str]]:
     """The links that somebody floods with forged frames: carrier, peer's name, and one line.
 
     From `last_status`, or what `drupelet status` shows; names: by device id in hex.
     """
-    found = []
-    for peer in said.get("peers", []):
+    rows = []
+    for peer in report.get("peers", []):
         name = names.get(peer["id"], peer["id"])
         for kind, seal in peer["seals"].items():
             run, last_ms = seal.get("forged_run", 0), seal.get("forged_last_ms", 0)
-            if run < JAM_MANY or said.get("said_ms", 0) - last_ms > JAM_QUIET_MS:
+            if run < JAM_MANY or report.get("said_ms", 0) - last_ms > JAM_QUIET_MS:
                 continue
             since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seal["forged_since_ms"] / 1000))
             text = f"{name}, {kind}: somebody jams, {run} forged frames since {since} UTC"
-            found.append((kind, name, text))
-    return found
+            rows.append((kind, name, text))
+    return rows
 
 
-def leave(path: Path, said: dict[str, Any]) -> str:
+def leave(path: Path, report: dict[str, Any]) -> str:
     """Leave word; one line about what went wrong, "": nothing did."""
     part = path.with_name(path.name + ".tmp")
     try:
-        part.write_text(json.dumps(said), encoding="utf-8")
+        part.write_text(json.dumps(report), encoding="utf-8")
         os.replace(part, path)
     except OSError as error:
         return f"{path}: not written ({error.strerror})"

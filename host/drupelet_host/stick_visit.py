@@ -196,16 +196,16 @@ def _unread(carrier: IssuingVisit, stick: Stick) -> list[str]:
     """What to say of files that were not read to their end."""
     # A file that was cut counts as damaged, too.
     unsound = stick.damaged + stick.foreign - carrier.truncated
-    found = (
+    unread = (
         (carrier.truncated, "were cut short; their rest comes again"),
         (carrier.unopened,
          "are not sealed with our keys (another fleet's, or from before new keys)"),
         (unsound, "are damaged or for another, and were left alone"),
     )  # fmt: skip
-    told = [f"{count} files {what}" for count, what in found if count > 0]
+    parts = [f"{count} files {what}" for count, what in unread if count > 0]
     if stick.crowded:
-        told.append("a folder holds more names than were looked at; take out what is not ours")
-    return told
+        parts.append("a folder holds more names than were looked at; take out what is not ours")
+    return parts
 
 
 def _clone(name: str) -> str:
@@ -221,11 +221,11 @@ def _loss_untold(member: Member, peer_id: bytes, seal: Seal) -> bool:
 
     `lost.` in the store is 1 then, or 1 more than the epoch in which a bundle told it.
     """
-    told = database.meta_int(member.store.connection, restored.LOST + peer_id.hex(), 0)
-    if told > 1 and seal.answered >= told - 1:
+    told_mark = database.meta_int(member.store.connection, restored.LOST + peer_id.hex(), 0)
+    if told_mark > 1 and seal.answered >= told_mark - 1:
         restored.drop(member.store, restored.LOST + peer_id.hex())
         return False
-    return told > 0
+    return told_mark > 0
 
 
 def _show_again(member: Member, peer_id: bytes, seal: Seal) -> None:

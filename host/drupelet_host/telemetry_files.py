@@ -55,13 +55,13 @@ class Exported:
     @property
     def text(self) -> str:
         """The counts for a person."""
-        told = f"{self.segments} segments"
+        counts = f"{self.segments} segments"
         if self.others:
-            told += (
+            counts += (
                 f"; {self.others} more with a number that another segment of their device has:"
                 f" kept beside it as *{OTHER_SUFFIX}"
             )
-        return told
+        return counts
 
 
 def write_segments(folder: Path, segments: Callable[[], Iterable[Segment]]) -> Exported:

@@ -59,6 +59,11 @@ class Table:
         self._asked.add(key)
         return self.values.pop(key, default)
 
+    def has(self, key: str) -> bool:
+        """Whether a key that may be left out is there; a misspelt one is compared with it."""
+        self._asked.add(key)
+        return key in self.values
+
     def text(self, key: str, default: str | None = None) -> str:
         """A text; without a default it must be there. Raises ConfigError, as all do."""
         value = self.take(key, default)
@@ -130,7 +135,10 @@ class Table:
         """One of some; the first is the default."""
         value = self.text(key, choices[0])
         if value not in choices:
-            raise self.wrong(key, f"must be one of {', '.join(choices)}, not {shown(value)}")
+            meant = difflib.get_close_matches(value.lower(), choices, 1)
+            remedy = f"; did you mean {meant[0]!r}?" if meant else ""
+            known = ", ".join(choices)
+            raise self.wrong(key, f"must be one of {known}, not {shown(value)}{remedy}")
         return value
 
     def end(self) -> None:

@@ -104,12 +104,12 @@ class SharedKeys:
 
     def _begin(self) -> None:
         """Have a chain, and a new one where somebody was taken out while no agent ran."""
-        found = self.keys.load() == OK
+        is_kept = self.keys.load() == OK
         gone = [id for id in self.port.readers() if id not in self.listeners]
         known = self.port.heard
         self.port.heard = [id for id in self.listeners if id not in self.port.out]
         code = OK
-        if gone or not found:
+        if gone or not is_kept:
             code = self.keys.create()
         elif known != self.port.heard:
             code = self.port.keep()
@@ -177,11 +177,11 @@ class SharedLine(Line):
 
     def __init__(
         self, shared: Shared, link: Spoken, keys: SharedKeys, brokers: Brokers,
-        told: Callable[[Line], None], after_frame: Callable[[], None],
+        on_change: Callable[[Line], None], after_frame: Callable[[], None],
     ) -> None:  # fmt: skip
         peer = Peer(shared.name, keys.id, shared.url, "batch", shared.period_ms)
         super().__init__(
-            peer, _Live(link), brokers, told, after_frame,  # type: ignore[arg-type]
+            peer, _Live(link), brokers, on_change, after_frame,  # type: ignore[arg-type]
             _no_seal, lambda: None,
         )  # fmt: skip
         self.keys = keys
@@ -220,7 +220,9 @@ class Topics:
     `add` what there is, then `attend` the lines to its peers.
     """
 
-    def __init__(self, member: Member, brokers: Brokers, told: Callable[[Line], None]) -> None:
+    def __init__(
+        self, member: Member, brokers: Brokers, on_change: Callable[[Line], None]
+    ) -> None:
         self._member = member
         self.lines: list[SharedLine] = []
         self._topics: dict[bytes, Topic] = {}
@@ -232,7 +234,7 @@ class Topics:
             keys = SharedKeys(settings, shared, topic_id(TOPIC_LABEL, group, shared.name))
             topic = self._topic(shared, keys)
             self._topics[keys.id] = keys.handover.audience = topic
-            self.add(SharedLine(shared, topic, keys, brokers, told, member.drain_box))
+            self.add(SharedLine(shared, topic, keys, brokers, on_change, member.drain_box))
 
     def _topic(self, shared: Shared, keys: SharedKeys) -> Topic:
         member = self._member

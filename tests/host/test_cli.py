@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 import drupelet
-from drupelet_host import config, database, mailbox, output
-from drupelet_host.agent import visit_alone
-from drupelet_host.cli import app
+from drupelet_host import clock, config, database, mailbox, output
+from drupelet_host.agent import Agent, visit_alone
+from drupelet_host.cli import _show_log, app
 from drupelet_host.commands import table
 from drupelet_host.config import Peer
-from drupelet_host.log_view import author_of
+from drupelet_host.log_view import LogView, author_of
 from host.conftest import COMMAND, Home, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
@@ -132,6 +132,34 @@ def test_the_log_shows_whom_a_message_came_from(make_home: MakeHome, tmp_path: P
     shown = alice.run("log").stdout.splitlines()[1:]
     assert "  alice  " in shown[0] and "  bob  " in shown[2]
     assert "  alice via bob  " in shown[1]
+
+
+def test_of_a_long_message_people_are_shown_the_start_and_programs_all(
+    make_home: MakeHome, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the agent and in both forms of the log; anybody in the group may write 32 KB."""
+    text = "Q" * 32_000
+    start = f"{'Q' * 400}… (31,600 more characters; --json has them)"
+    home = make_home("a", A)
+    for as_json, wanted in ((False, start), (True, f'"{text}"')):
+        home.put(text)
+        agent = Agent(config.load(home.path), output.Output(as_json), True)
+        try:
+            agent.turn()
+            agent._channel_told({"channel": "c", "from": "b0000002", "text": text})
+        finally:
+            agent.channels.close()
+            agent.member.close(clock.now_ms())
+            agent.member.sealing.close()
+        with contextlib.closing(LogView(home.path)) as view:
+            _show_log(list(view.entries())[-1:], as_json, True)
+        said = [row for row in capsys.readouterr().out.splitlines() if "QQQ" in row]
+        assert len(said) == 3
+        assert all(wanted in row for row in said), [row[:600] for row in said]
+    shown = home.run("log").stdout
+    assert shown.count("Q") == 2 * 400 and shown.count("31,600 more") == 2
+    entries = home.run("log", "--json").stdout.splitlines()
+    assert [json.loads(entry)["text"] for entry in entries] == [text, text]
 
 
 def test_firmware_is_not_built_into_a_folder_without_a_name(tmp_path: Path) -> None:

@@ -10,12 +10,14 @@ from drupelet.clients import TELEMETRY_CLIENT_ID
 from drupelet.clients_command import COMMANDS_CLIENT_ID
 from drupelet.hashes import group_id_into
 from drupelet_host import config, config_lock, family
+from drupelet_host.boards import BOARD_UNKNOWN, BOARDS
 from drupelet_host.clients.chat import CHAT_CLIENT_ID
 from drupelet_host.clients.known import CARRIERS_CLIENT_ID
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
 from drupelet_host.config import Config, ConfigError, Peer
 from drupelet_host.config_lock import changing
 from drupelet_host.feeds import FEEDS_CLIENT_ID
+from drupelet_tools.telemetry import codes, energy
 
 GOOD = """
 name = "host"
@@ -95,6 +97,32 @@ def test_a_home_is_not_replaced(tmp_path: Path) -> None:
         (GOOD + "budget_bytes_per_epoch = true", "budget_bytes_per_epoch: must be a whole"),
         (GOOD.replace("500", "true"), "peer 1: epoch_ms: must be a whole number"),
         (GOOD + "colour = 3", "peer 1: colour: unknown key; see docs/cli.md"),
+        (
+            GOOD + 'board = "esp23"',
+            r"peer 1: board: must be one of esp32, .*, host, board, not 'esp23'; did you mean"
+            " 'esp32'\\?",
+        ),
+        (GOOD + 'board = "ESP32-C3"', "did you mean 'esp32c3'"),
+        (GOOD + 'board = "toaster"', "board: must be one of .*, not 'toaster'$"),
+        (GOOD + 'boad = "esp32"', "peer 1: boad: unknown key; did you mean 'board'"),
+        (GOOD + 'profil = "bsp-1"', "peer 1: profil: unknown key; did you mean 'profile'"),
+        (GOOD + "budget_bytes = 300", "did you mean 'budget_bytes_per_epoch'"),
+        (
+            GOOD + '[feed]\nplase = "folder:/media"',
+            "feed: plase: unknown key; did you mean 'place'",
+        ),
+        (
+            GOOD + '[[brokers]]\nurl = "mqtts://b"\ncafile = "x"',
+            "broker 1: cafile: unknown key; did you mean 'ca_file'",
+        ),
+        (
+            GOOD + '[[topics]]\nname = "t"\nurl = "udp://10.0.0.1:7447"',
+            r"topics 1: url: 10\.0\.0\.1: not a multicast address; take one that begins with",
+        ),
+        (
+            GOOD + '[[channels]]\nname = "t"\nurl = "udp://239.0.0.1:7447?interface=eth0"',
+            "channels 1: url: eth0: interface must be an IPv4 address of this device",
+        ),
         (GOOD + "epok_ms = 3", "peer 1: epok_ms: unknown key; did you mean 'epoch_ms'?"),
         (GOOD.replace("group =", "gruop ="), "gruop: unknown key; did you mean 'group'?"),
         ('colour = "red"\n' + GOOD, "colour: unknown key"),
@@ -174,6 +202,13 @@ def test_what_a_link_speaks_if_nothing_is_said(tmp_path: Path) -> None:
     assert said.asked_profile == "compact-1"
     assert load(tmp_path, GOOD + "budget_bytes_per_epoch = 0").peers[0].budget_bytes_per_epoch == 0
     assert load(tmp_path, GOOD.replace("batch", "auto")).peers[0].mode == "auto"
+
+
+def test_the_boards_of_a_configuration_are_those_that_the_report_knows(tmp_path: Path) -> None:
+    known = {*energy.board_names(), *codes.BOARD_KINDS.values(), BOARD_UNKNOWN}
+    assert set(BOARDS) == known
+    for board in BOARDS:
+        assert load(tmp_path, GOOD + f'board = "{board}"').peers[0].board == board
 
 
 def test_peers_are_added_and_removed_and_the_rest_stays(tmp_path: Path) -> None:

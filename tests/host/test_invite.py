@@ -1,18 +1,24 @@
 """`invite`, `join`, `confirm`: keys for a host on another machine, by a stick and four words."""
 
+import hashlib
+import hmac
 import json
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from drupelet_host import clock, config, doctor, invitation, invite, private
 from drupelet_host.config import Peer
 from drupelet_host.invitation import Invitation, Reply
 from drupelet_host.keys import KeysError, look
+from drupelet_host.secret import Secret
 from host.conftest import COMMAND, Home, wait_for
 from host.test_cli import assert_refused
 
@@ -124,6 +130,42 @@ def test_it_ends(homes: tuple[Home, Home, Path], monkeypatch: pytest.MonkeyPatch
     assert not list((alice.path / "keys").glob("*.pairing")), "and its private key is gone"
     with pytest.raises(KeysError, match="has ended"):
         invite.accept(config.load(bob.path), given, "stick:", False)
+
+
+def test_it_is_withdrawn(homes: tuple[Home, Home, Path]) -> None:
+    """Before and after the other end joined; its file then gives keys to nobody."""
+    alice, bob, usb = homes
+    file = str(usb / "i")
+    done(alice.run("invite", "bob", "--to", file))
+    [waiting] = invite.pairings(config.load(alice.path))
+    assert "bob: withdrawn" in done(alice.run("invite", "bob", "--withdraw"))
+    assert not files_with(alice.path, waiting.private.reveal()), "its private key is gone"
+    assert keys_column(alice) == []
+    done(bob.run("join", file))  # nothing tells it; the reply is what is refused
+    assert_refused(alice.run("join", str(usb / "i.reply")), "answers no open invitation")
+    none_waits = "bob: no invitation and no join waits; there are: none"
+    assert_refused(alice.run("invite", "bob", "--withdraw"), none_waits)
+    # Who joined ends it at its own end.
+    said = json.loads(done(bob.run("invite", "alice", "--withdraw", "--json")))
+    assert said == {"peer": "alice", "state": "withdrawn"} and keys_column(bob) == []
+    # With the reply taken in, too: the right words come too late.
+    done(alice.run("invite", "bob", "--to", str(usb / "j")))
+    bob_words = words_of(bob, "join", str(usb / "j"))
+    words_of(alice, "join", str(usb / "j.reply"))
+    done(alice.run("invite", "bob", "--withdraw"))
+    assert_refused(confirm(alice, "bob", bob_words), "nobody of that name has joined")
+    assert look(alice.path / "keys", B_ID) == []
+
+
+def test_what_withdraw_refuses(homes: tuple[Home, Home, Path]) -> None:
+    alice, _, usb = homes
+    (alice.path / "out.pairing").touch()
+    assert_refused(alice.run("invite", "../out", "--withdraw"), "no invitation and no join waits")
+    assert (alice.path / "out.pairing").exists()
+    for more in ([], ["--to", str(usb / "x"), "--withdraw"]):
+        refused = alice.run("invite", "bob", *more)
+        assert refused.returncode == 2 and "either --to FILE, or" in refused.stderr
+    assert not (usb / "x").exists()
 
 
 def test_who_stands_in_between_is_found_by_the_words(
@@ -294,6 +336,63 @@ def test_the_bytes_are_those_of_the_specification() -> None:
         with pytest.raises(KeysError):
             invitation.parse(bytes((1, 1 + size % 2)) + os.urandom(size))
     assert invitation.to_words(bytes((127, 0, 0, 1))) == "lusab babad", "of the proquint paper"
+
+
+INVITER_KEY, JOINER_KEY = bytes(range(32)), bytes(range(32, 64))
+
+
+def derived(given: bytes, unproved: bytes, secret: bytes) -> tuple[bytes, str, str]:
+    """Proof, inviter's words and joiner's words, from the formulas of docs/SPEC.md alone."""
+    transcript = hashlib.sha256(given + unproved).digest()
+    key = hmac.digest(bytes(32), secret, "sha256")  # HKDF without salt, RFC 5869
+    keys, block = b"", b""
+    for count in range(1, 4):
+        info = b"drupelet invitation 1" + transcript
+        block = hmac.digest(key, block + info + bytes((count,)), "sha256")
+        keys += block
+    root, confirmation = keys[:32], keys[32:64]
+    ends = b"\xb0\0\0\2", b"\xa0\0\0\1"  # the joiner sends in rows 0 and 4, receives in 2 and 6
+    chains = [
+        hmac.digest(root, b"DRP1 ck" + bytes((carrier_class,)) + b"".join(pair), "sha256")
+        for carrier_class in (0, 1) for pair in (ends, ends[::-1])
+    ]  # fmt: skip
+    chains.append(hmac.digest(root, b"DRP1 topic", "sha256"))
+    answers = [hmac.digest(ck, b"proof" + transcript[:16], "sha256")[:16] for ck in chains]
+    proof = hmac.digest(confirmation, b"".join(answers), "sha256")[:16]
+    return proof, invitation.to_words(keys[64:72]), invitation.to_words(keys[72:80])
+
+
+def test_the_example_of_the_specification() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/SPEC.md").read_text("utf-8")
+    section = page[page.index("### 8.3") : page.index("## 9 ")]
+    example = dict(re.findall(r"^(\w+)  +(.+)$", section.split("```")[-2], flags=re.M))
+    publics = [
+        X25519PrivateKey.from_private_bytes(key).public_key() for key in (INVITER_KEY, JOINER_KEY)
+    ]
+    given = Invitation(
+        A.to_bytes(4), "alice", "orchard", publics[0].public_bytes_raw(), 0x1230, 1_800_000_000, 8
+    )
+    unproved = Reply(given.digest(), B_ID, "bob", publics[1].public_bytes_raw())
+    secret = X25519PrivateKey.from_private_bytes(JOINER_KEY).exchange(publics[0])
+    proof, inviter_words, joiner_words = derived(given.body(), unproved.body(), secret)
+    assert example == {
+        "invitation": invitation.sealed(given.body()).hex(),
+        "Z": secret.hex(),
+        "proof": proof.hex(),
+        "reply": invitation.sealed(replace(unproved, proof=proof).body()).hex(),
+        "inviter": inviter_words,
+        "joiner": joiner_words,
+    }
+    # Both ends of the program say the same of it.
+    reply = invitation.parse(bytes.fromhex(example["reply"]))
+    assert isinstance(reply, Reply)
+    for joiner, key, words in (
+        (False, INVITER_KEY, inviter_words),
+        (True, JOINER_KEY, joiner_words),
+    ):
+        pairing = invite.Pairing("x", joiner, given, Secret(key), reply, "stick:")
+        assert invite._prove(pairing) == reply.proof
+        assert pairing.our_words == words
 
 
 def test_a_key_of_small_order_is_refused(homes: tuple[Home, Home, Path]) -> None:

@@ -13,7 +13,7 @@ from drupelet_host.config import Config, Peer
 from drupelet_host.log_view import LogView
 from drupelet_host.member import Member
 from drupelet_host.telemetry_files import Exported, Segment, write_segments
-from drupelet_tools.telemetry import job
+from drupelet_tools.telemetry import job, source
 from drupelet_tools.telemetry.lake import open_lake
 from telemetry import box_writer
 
@@ -28,6 +28,16 @@ def segment(millivolts: int, blocks: int = 1, device: bytes = ALICE, number: int
 
 def beside(content: bytes) -> str:
     return f"{STEM}-{hashlib.sha256(content).hexdigest()[:8]}.dbx-other"
+
+
+EVENT = ("device", "boot", "number", "code", "a", "b", "c")
+
+
+def rows_of_source(path: Path, table: str, names: tuple[str, ...]) -> list[tuple[object, ...]]:
+    """What `spark.read.format("drupelet").load(path)` gives, without Spark."""
+    reader = source.BoxReader({"path": str(path), "table": table})
+    batches = [batch for share in reader.partitions() for batch in reader.read(share)]
+    return [tuple(row[name] for name in names) for batch in batches for row in batch.to_pylist()]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -104,7 +114,7 @@ def test_the_log_says_who_handed_it_over_and_the_lake_tells_of_it(
 
     for inputs in ([tmp_path / "out"], [settings.home]):
         lake = tmp_path / f"lake-{inputs[0].name}"
-        counts = job.ingest(inputs, lake, {}, None)
+        counts = job.ingest(inputs, lake, {}, None, events=True)
         assert counts["quarantined"] == 3
         state = open_lake(lake)
         battery = state.read("battery", ["device", "mv"]).to_pylist()
@@ -115,5 +125,10 @@ def test_the_log_says_who_handed_it_over_and_the_lake_tells_of_it(
         }
         assert all(row["file"].endswith(".dbx-other") for row in told)
         assert job.ingest(inputs, lake, {}, None)["new"] == 0
+        for table, names in (("events", EVENT), ("quarantine", ("device", "number", "reason"))):
+            ingested = state.read(table, list(names)).to_pylist()
+            assert sorted(rows_of_source(inputs[0], table, names), key=repr) == sorted(
+                (tuple(row.values()) for row in ingested), key=repr
+            )
     json.loads((tmp_path / "out" / "names.json").read_text())
     assert capsys.readouterr().err == ""

@@ -47,7 +47,7 @@ class World:
             home = make_home(
                 own, HOSTS[own],
                 Peer(other, HOSTS[other].to_bytes(4), url, "interactive", 100),
-                Peer("A", BOARD.to_bytes(4), url, "interactive", 100, "unix"),
+                Peer("A", BOARD.to_bytes(4), url, "interactive", 100, "board"),
             )  # fmt: skip
             with (home.path / "drupelet.toml").open("a") as file:
                 file.write(f'\n[[topics]]\nname = "field"\nurl = "{topic}"\nepoch_ms = 100\n')

@@ -1,6 +1,7 @@
 """What is given to `report` and in names.json: each mistake is one line, none is passed over."""
 
 import json
+import os
 import re
 
 import pytest
@@ -39,6 +40,48 @@ def test_results_that_cannot_be_used_are_one_line(root, tmp_path, row, complaint
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1), done.stderr
     assert f"r.json: {complaint}" in done.stderr
     assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"A": {"name": "A", "carrier": "serial", "board": "esp32"}}', "'A': 'name' is no count"),
+        ('{"A": {"expcted": 120}}', "'A': 'expcted' is no count"),
+        ('[["A", 120]]', "holds no counts by device"),
+        ('{"A": 120}', "holds no counts by device"),
+        ("name,expected\nA,120\n", "not JSON (Expecting value: line 1 column 1 (char 0))"),
+        ("PK\x03\x04", "not JSON (Expecting value: line 1 column 1 (char 0))"),
+    ],
+)
+def test_results_of_another_kind_are_told_what_was_expected(root, tmp_path, text, complaint):
+    (tmp_path / "r.json").write_text(text, "utf-8")
+    done = run("report", "--lake", root, "--html", tmp_path / "r.html",
+               "--results", tmp_path / "r.json")  # fmt: skip
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert f"r.json: {complaint}" in done.stderr
+    shape = '; --results is JSON like {"<name or id>": {"expected": 120}}, with any of expected,'
+    assert shape in done.stderr
+    assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link to a pipe"])
+def test_a_report_replaces_files_only(root, tmp_path, kind):
+    """What is no file stays what it is, and nothing is left beside it."""
+    page = tmp_path / "page.html"
+    place = tmp_path / "pipe" if kind == "link to a pipe" else page
+    if kind == "folder":
+        place.mkdir()
+    else:
+        os.mkfifo(place)
+    if place != page:
+        page.symlink_to(place)
+    before = place.stat()
+    done = run("report", "--lake", root, "--html", page)
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1), done.stderr
+    why = "cannot write the report: it is not a file; name another"
+    assert f"{place.name}: {why}" in done.stderr
+    assert (place.stat().st_ino, place.stat().st_mode) == (before.st_ino, before.st_mode)
+    assert set(tmp_path.iterdir()) == {page, place}
 
 
 def test_a_count_that_is_null_is_not_known(root, tmp_path):
@@ -146,10 +189,3 @@ def test_an_unknown_board_or_carrier_is_one_line(tmp_path, facts, complaint):
     assert not (tmp_path / "lake" / "manifest.json").exists()
     with pytest.raises(TelemetryError, match="a0000001"):
         job.ingest([tmp_path], tmp_path / "lake", {A: facts}, None)
-
-
-def test_what_an_agent_writes_of_boards_in_its_owners_words_counts_as_not_told(tmp_path):
-    (tmp_path / "names.json").write_text(json.dumps({A: {"board": "my first one"}}), "utf-8")
-    assert inputs.find_names([tmp_path], tmp_path)[A]["board"] == ""
-    with pytest.raises(TelemetryError, match="my first one"):
-        inputs.find_names([tmp_path], tmp_path / "agent-0")

@@ -7,9 +7,11 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
+from drupelet.errors import DrupeletError
 from drupelet_tools.telemetry import inputs, plan, source, stream_offset
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.schemas import TABLES
@@ -73,6 +75,53 @@ def test_files_without_a_good_segment_have_no_events_and_are_told(tmp_path):
 def test_no_path_is_one_line():
     with pytest.raises(TelemetryError, match="load\\(\\) wants files"):
         source.BoxReader({}).partitions()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ({"path": "missing"}, "missing: no such file or folder"),
+        ({"path": "note.txt"}, "note.txt: no black box (*.dbx, *.dbxpack): it does not begin as"),
+        ({"path": "empty"}, "empty: no black-box segments (*.dbx, *.dbxpack) in it"),
+        ({"path": "s3a://bucket/box"}, "s3a://bucket/box: only files and folders of this machine"),
+        ({"path": "note.txt", "partitions": "x"}, "option partitions: 'x' is not a number from 1"),
+        ({"path": "note.txt", "partitions": "0"}, "option partitions: '0' is not a number from 1"),
+        ({"path": "note.txt", "table": "evnts"}, "option table: 'evnts' is not events or"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path, monkeypatch, words, complaint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "note.txt").write_text("hello")
+    with pytest.raises(DrupeletError) as caught:
+        source.BoxReader(words).partitions()
+    assert complaint in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_stream_says_what_is_wrong_with_its_options_and_that_it_reads_no_agents_folder(tmp_path):
+    stream = Stream(tmp_path, settle_ms="soon")
+    with pytest.raises(TelemetryError, match="option settle_ms: 'soon' is not a number from 0"):
+        stream.numbers()
+    (tmp_path / "store.db").touch()
+    options = {"path": str(tmp_path)}
+    with pytest.raises(TelemetryError, match="a stream follows folders of black boxes and this"):
+        source.DrupeletSource(options).streamReader(source.DrupeletSource(options).schema())
+
+
+def test_what_spark_raises_has_our_line(spark, tmp_path):
+    """Its own switch leaves the traceback of its worker out."""
+    source.register(spark)
+    missing = tmp_path / "missing"
+    switch = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
+    spark.conf.set(switch, "true")
+    try:
+        with pytest.raises(AnalysisException) as caught:
+            spark.read.format("drupelet").load(str(missing)).count()
+    finally:
+        spark.conf.unset(switch)
+    assert f"TelemetryError: {missing}: no such file or folder" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
 
 
 def test_batch(spark, boxes):

@@ -32,6 +32,9 @@ def test_only_a_cable_may_be_plain() -> None:
     assert parse_url("serial:///dev/ttyACM0?baud=115200&plain=1").plain
     for text in ("serial:///dev/ttyACM0?baud=9600", "mqtt://localhost/p", "stick:///m", "loop:"):
         assert not parse_url(text).plain
+    for text in ("mqtt://localhost/p", "stick:///m", "udp://239.0.0.1:7447", "loop:"):
+        with pytest.raises(TransportError, match="no option plain"):
+            parse_url(text + "?plain=1")
 
 
 @pytest.mark.parametrize(

@@ -116,20 +116,20 @@ class MqttClient:
         frames_max = self._queue_frames_max
         if frame_size_max > FRAME_SIZE_MAX:
             frames_max = min(frames_max, _QUEUE_LONG_FRAMES_MAX)
-        made = MqttTransport(self, frames_max, frame_size_max)
+        carrier = MqttTransport(self, frames_max, frame_size_max)
         self._packet_size_max = max(self._packet_size_max, frame_size_max + _PACKET_SIZE_MAX)
-        made.poll_object = self._paho.socket()
-        self._name(made, [inbox], outbox)
-        return made
+        carrier.poll_object = self._paho.socket()
+        self._name(carrier, [inbox], outbox)
+        return carrier
 
     def transport_of(self, seal: "Seal") -> "MqttTransport":
         """The carrier of a sealed link, whose topics follow its keys: see `seal_topic.topics`."""
         seal.flags &= ~RENAMED
         inboxes, outbox = topics(seal)
-        made = self.transport(inboxes[0], outbox)
-        made.seal = seal
-        self._name(made, inboxes, outbox)
-        return made
+        carrier = self.transport(inboxes[0], outbox)
+        carrier.seal = seal
+        self._name(carrier, inboxes, outbox)
+        return carrier
 
     def _name(self, transport: "MqttTransport", inboxes: list[bytes], outbox: bytes) -> None:
         """Give a carrier its topics, in place of those that it has."""

@@ -43,6 +43,20 @@ def _address(text: str) -> bytes:
     return bytes([int(part) for part in parts]) if len(parts) == 4 else b""
 
 
+def membership(host: str, interface: str) -> bytes:
+    """What IP_ADD_MEMBERSHIP is given: the group's address and ours, "" for any.
+
+    Raises TransportError with one line for the user.
+    """
+    group = _address(host)
+    own = _address(interface) if interface else bytes(4)
+    if not group or not 224 <= group[0] <= 239:
+        raise TransportError(host + ": not a multicast address; take one that begins with 239.")
+    if not own:
+        raise TransportError(interface + ": interface must be an IPv4 address of this device")
+    return group + own
+
+
 class Multicast(Transport):
     """One group; see Transport. Datagrams longer than a frame are cut: a seal finds them out."""
 
@@ -52,17 +66,9 @@ class Multicast(Transport):
         Raises TransportError with one line for the user.
         """
         Transport.__init__(self, FRAME_SIZE_MAX)
-        group = _address(host)
-        own = _address(interface) if interface else bytes(4)
-        if not group or not 224 <= group[0] <= 239:
-            raise TransportError(
-                host + ": not a multicast address; take one of 239.0.0.0 to 239.255.255.255"
-            )
-        if not own:
-            raise TransportError(interface + ": interface must be an IPv4 address of this device")
+        self._membership = membership(host, interface)
         self._host = host
         self._port = port
-        self._membership = group + own
         self.begin()
 
     def begin(self) -> None:
@@ -79,12 +85,12 @@ class Multicast(Transport):
                 self._host + ": cannot be opened (" + str(error) + "); is the network up?"
             ) from None
 
-    def _open(self, where: "Any", membership: bytes) -> None:  # noqa: ANN401 - ports differ
+    def _open(self, where: "Any", joined: bytes) -> None:  # noqa: ANN401 - ports differ
         self._in.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._in.bind(where)
-        self._in.setsockopt(_IPPROTO_IP, _IP_ADD_MEMBERSHIP, membership)
+        self._in.setsockopt(_IPPROTO_IP, _IP_ADD_MEMBERSHIP, joined)
         self._in.setblocking(False)
-        self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_IF, membership[4:])
+        self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_IF, joined[4:])
         self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_TTL, 1)
         self._out.setsockopt(_IPPROTO_IP, _IP_MULTICAST_LOOP, 1)
         self._out.connect(where)

@@ -152,16 +152,16 @@ class Stick:
 
     def senders(self) -> "list[bytes]":
         """Ids of devices with a folder for us; it may be empty. Bounded."""
-        found: list[bytes] = []
+        ids: list[bytes] = []
         self.aim(self.own_id, self.own_id)
         for name in self._names(1):
-            if len(found) < _SENDERS_MAX and len(name) == 8 and _digits(name) >= 0:
+            if len(ids) < _SENDERS_MAX and len(name) == 8 and _digits(name) >= 0:
                 sender = binascii.unhexlify(name)
                 if sender != self.own_id:
-                    found.append(sender)
+                    ids.append(sender)
                     continue
             self.ignored += 1
-        return found
+        return ids
 
     def reader(self, sender_id: "bytes | bytearray", after: int) -> "BundleReader":
         """The sender's bundles for us with numbers above `after`, ascending; one at a time."""
@@ -240,21 +240,21 @@ class Stick:
 
     def after(self, sender_id: "bytes | bytearray", number: int) -> "list[int]":
         """The lowest numbers above `number` of a sender's bundles; ascending, bounded."""
-        found: list[int] = []
+        numbers: list[int] = []
         self.aim(self.own_id, sender_id)
         for name in self._names(2):
             other = _number(name)
             if other < 0:
                 self.ignored += 1
             elif other > number:
-                found.append(other)
-                if len(found) > 2 * _BATCH_MAX:
-                    found.sort()
-                    del found[_BATCH_MAX:]
-        found.sort()
-        if len(found) > _BATCH_MAX:
-            del found[_BATCH_MAX:]
-        return found
+                numbers.append(other)
+                if len(numbers) > 2 * _BATCH_MAX:
+                    numbers.sort()
+                    del numbers[_BATCH_MAX:]
+        numbers.sort()
+        if len(numbers) > _BATCH_MAX:
+            del numbers[_BATCH_MAX:]
+        return numbers
 
     def aim(self, receiver_id: "bytes | bytearray", sender_id: "bytes | bytearray") -> None:
         """Put two ids into the path."""

@@ -19,6 +19,7 @@ from drupelet.clients_command import (
 from drupelet.errors import DrupeletError
 from drupelet.node import SHARED, Node
 from drupelet_host import clock, private
+from drupelet_host.boards import BOARD_HOST
 from drupelet_host.clients.carriers import CarrierGroup, Carriers
 from drupelet_host.clients.command_host import (
     OPERATION_NAMES,
@@ -26,7 +27,7 @@ from drupelet_host.clients.command_host import (
     answered,
     command_key,
 )
-from drupelet_host.config import BOARD_HOST, FAMILY_BSP_NAME, Config, Peer
+from drupelet_host.config import FAMILY_BSP_NAME, Config, Peer
 from drupelet_host.feeds import Feeds
 from drupelet_host.keys import is_revoked
 from drupelet_host.log_view import LogView
@@ -147,8 +148,8 @@ class HomeGroups:
     def command(self, argument: str, now_ms: int) -> dict[str, Any]:
         """Send what the request `command` says, JSON of `board`, `operation` and `value`."""
         try:
-            said = json.loads(argument)
-            name, operation, value = said["board"], said["operation"], int(said["value"])
+            request = json.loads(argument)
+            name, operation, value = request["board"], request["operation"], int(request["value"])
         except (ValueError, KeyError, TypeError) as error:
             raise CommandError("not a command") from error
         board = find_peer(self.settings, name)
@@ -163,20 +164,20 @@ class HomeGroups:
 def commands_told(view: LogView) -> list[dict[str, Any]]:
     """The commands in a home's log and what became of them, whether or not an agent runs."""
     names = view.config.names()
-    said = [
+    messages = [
         Command(entry.payload)
         for entry in view.entries("commands")
         if len(entry.payload) == COMMAND_SIZE
     ]
     return [
         {
-            "counter": told.counter,
-            "board": names.get(told.board.hex(), told.board.hex()),
-            "operation": told.operation,
-            "value": told.argument,
-            "result": told.result,
+            "counter": answer.counter,
+            "board": names.get(answer.board.hex(), answer.board.hex()),
+            "operation": answer.operation,
+            "value": answer.argument,
+            "result": answer.result,
         }
-        for told in answered(said)
+        for answer in answered(messages)
     ]
 
 

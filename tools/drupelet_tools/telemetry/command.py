@@ -31,8 +31,8 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 def _one_line() -> Iterator[None]:
     try:
         yield
-    except TelemetryError as told:
-        typer.echo(f"drupelet telemetry: {told}", err=True)
+    except TelemetryError as error:
+        typer.echo(f"drupelet telemetry: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -78,7 +78,7 @@ def ingest(
     with _one_line():
         from drupelet_tools.telemetry import inputs, job, session
 
-        told = inputs.read_names(names) if names else {}
+        names_given = inputs.read_names(names) if names else {}
         started: list[session.Session | session.Remote] = []
 
         def spark() -> SparkSession:
@@ -88,7 +88,7 @@ def ingest(
 
         try:
             with _bar() as watch:
-                counts = job.ingest(paths, lake, told, spark, events, watch)
+                counts = job.ingest(paths, lake, names_given, spark, events, watch)
         finally:
             for running in started:
                 running.stop(graceful=False)
@@ -110,16 +110,16 @@ def query(
     with _one_line():
         from drupelet_tools.telemetry import query_output, sql
 
-        found = sql.run(statement, lake, master)
+        answer = sql.run(statement, lake, master)
         if as_json:
-            names = query_output.distinct(found.names)
-            for row in found.rows:
+            names = query_output.distinct(answer.names)
+            for row in answer.rows:
                 typer.echo(query_output.line(names, row))
         else:
-            query_output.show(found.names, found.rows, sys.stdout)
-        if found.more:
-            told = f"drupelet telemetry: the first {sql.ROWS_MAX:,} rows; there are more"
-            typer.echo(f"{told}: add a LIMIT, or GROUP BY", err=True)
+            query_output.show(answer.names, answer.rows, sys.stdout)
+        if answer.more:
+            notice = f"drupelet telemetry: the first {sql.ROWS_MAX:,} rows; there are more"
+            typer.echo(f"{notice}: add a LIMIT, or GROUP BY", err=True)
 
 
 command_report.register(app)

@@ -39,8 +39,8 @@ def one_line() -> Iterator[None]:
     """Ends the command with one line for each error that the tools raise on purpose."""
     try:
         yield
-    except TelemetryError as told:
-        typer.echo(f"drupelet telemetry: {told}", err=True)
+    except TelemetryError as error:
+        typer.echo(f"drupelet telemetry: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -87,7 +87,7 @@ def report(
     with one_line():
         from drupelet_tools.telemetry import report as page
 
-        told = read_results(results)
+        device_counts = read_results(results)
         plan = _plan(fleet, battery)
         now_ms = _moment_ms(now)
         if csv and html.suffix == ".csv":
@@ -100,14 +100,14 @@ def report(
                 f"cannot write the report: {html.parent}: no such folder; make it"
             )
         devices = page.device_names(lake)
-        _match(devices, results, told, fleet, plan)
+        _match(devices, results, device_counts, fleet, plan)
         with progress("devices", len(devices)) as advance:
-            found = page.write_report(
-                lake, html, told, plan=plan, now_ms=now_ms, seed=seed, advance=advance
+            all_figures = page.write_report(
+                lake, html, device_counts, plan=plan, now_ms=now_ms, seed=seed, advance=advance
             )
         if csv:
-            page.write_csv(html.with_suffix(".csv"), found)
-        typer.echo(json.dumps(found) if as_json else f"report: {html}")
+            page.write_csv(html.with_suffix(".csv"), all_figures)
+        typer.echo(json.dumps(all_figures) if as_json else f"report: {html}")
 
 
 def import_(
@@ -130,17 +130,21 @@ def import_(
 
         size = sum(path.stat().st_size for path in files if path.is_file())
         with progress("reading", size) as advance:
-            told = import_frames.import_files(
+            imported = import_frames.import_files(
                 files, mapping, lake, skip_unusable=skip_unusable, advance=advance
             )
         if as_json:
-            counts = {"frames": told.frames, "devices": told.devices, "unusable": told.unusable}
-            typer.echo(json.dumps({**counts, "new": told.new, "rows": told.rows}))
-        elif not told.new:
+            counts = {
+                "frames": imported.frames,
+                "devices": imported.devices,
+                "unusable": imported.unusable,
+            }
+            typer.echo(json.dumps({**counts, "new": imported.new, "rows": imported.rows}))
+        elif not imported.new:
             typer.echo("nothing new: the lake has these files already")
         else:
-            skipped = f", {told.unusable:,} lines in quarantine" if told.unusable else ""
-            typer.echo(f"{told.frames:,} frames of {told.devices:,} devices{skipped}")
+            skipped = f", {imported.unusable:,} lines in quarantine" if imported.unusable else ""
+            typer.echo(f"{imported.frames:,} frames of {imported.devices:,} devices{skipped}")
 
 
 def energy(
@@ -206,10 +210,16 @@ def _board_rows(name: str) -> tuple[str, Rows]:
         for row in currents
     ]
     leak = board.leakage
-    told = {"mA": leak.typical_ma, "low": leak.low_ma, "high": leak.high_ma}
+    currents_of_leak = {"mA": leak.typical_ma, "low": leak.low_ma, "high": leak.high_ma}
     known = "no: left out" if leak.unknown else "yes"
     rows.append(
-        {"state": "board leakage", "carrier": "any", **told, "known": known, "source": leak.source}
+        {
+            "state": "board leakage",
+            "carrier": "any",
+            **currents_of_leak,
+            "known": known,
+            "source": leak.source,
+        }
     )
     return f"{board.label}, {board.voltage_v} V, table {board.version}", rows
 
@@ -229,13 +239,13 @@ def _battery_rows(name: str) -> tuple[str, Rows]:
     rows: Rows = [
         {
             "figure": what,
-            "typical": told.typical,
-            "low": told.low,
-            "high": told.high,
-            "known": "stand-in" if told.unknown else "yes",
-            "source": told.source,
+            "typical": value.typical,
+            "low": value.low,
+            "high": value.high,
+            "known": "stand-in" if value.unknown else "yes",
+            "source": value.source,
         }
-        for what, told in figures.items()
+        for what, value in figures.items()
     ]
     return f"{cell.label}, {cell.nominal_v:g} V, table {cell.version}, one cell", rows
 
@@ -249,13 +259,13 @@ def _table_rows() -> tuple[str, Rows]:
         board = load_board(name)
         currents = [row for own in board.currents.values() for row in own]
         stand_ins = sum(row.unknown for row in currents)
-        told = f"{len(currents)} currents, {stand_ins} of them stand-ins"
-        rows.append({"kind": "board", "name": name, "what": board.label, "figures": told,
+        summary = f"{len(currents)} currents, {stand_ins} of them stand-ins"
+        rows.append({"kind": "board", "name": name, "what": board.label, "figures": summary,
                      "version": board.version})  # fmt: skip
     for name in battery_names():
         battery = load_battery(name)
-        told = f"{battery.capacity_mah.typical:g} mAh, {battery.nominal_v:g} V"
-        rows.append({"kind": "battery", "name": name, "what": battery.label, "figures": told,
+        summary = f"{battery.capacity_mah.typical:g} mAh, {battery.nominal_v:g} V"
+        rows.append({"kind": "battery", "name": name, "what": battery.label, "figures": summary,
                      "version": battery.version})  # fmt: skip
     return "tables of the energy model", rows
 
@@ -274,8 +284,8 @@ def _show(title: str, rows: Rows, *, as_json: bool) -> None:
         right = isinstance(value, int | float) or name == "source"
         shown.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        told = {**row, "source": sources.index(row["source"]) + 1} if sources else row
-        shown.add_row(*(_cell(name, value) for name, value in told.items()))
+        cells = {**row, "source": sources.index(row["source"]) + 1} if sources else row
+        shown.add_row(*(_cell(name, value) for name, value in cells.items()))
     from rich.console import Console
 
     console = Console(file=sys.stdout, highlight=False)
@@ -321,7 +331,7 @@ def _moment_ms(now: str | None) -> float | None:
 def _match(
     devices: Sequence[tuple[str, str]],
     results: Path | None,
-    told: Mapping[str, object] | None,
+    counts: Mapping[str, object] | None,
     fleet: Path | None,
     plan: FleetPlan | None,
 ) -> None:
@@ -330,7 +340,7 @@ def _match(
     known = {word for device in devices for word in device}
     if not known:
         return  # an empty lake is told by who reads it
-    counted = sorted(set(told or ()) - known)
+    counted = sorted(set(counts or ()) - known)
     if counted:
         have = ", ".join(sorted(name for _, name in devices)[:NAMES_SHOWN])
         raise TelemetryError(f"{results}: {counted[0]!r} is no device of the lake; it has {have}")
@@ -347,22 +357,25 @@ def read_results(path: Path | None) -> dict[str, dict[str, int]] | None:
         return None
     from drupelet_tools.telemetry.figures import RESULT_KEYS
 
+    counts = ", ".join(RESULT_KEYS)
+    shape = f'--results is JSON like {{"<name or id>": {{"expected": 120}}}}, with any of {counts}'
     try:
-        told = json.loads(path.read_text("utf-8"))
+        results = json.loads(path.read_text("utf-8"))
     except OSError as refused:
         raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
     except (ValueError, RecursionError) as broken:
-        raise TelemetryError(f"{path}: not JSON: {broken}") from None
-    if not isinstance(told, dict) or not all(isinstance(row, dict) for row in told.values()):
-        raise TelemetryError(f"{path}: want device name -> expected, delivered, …")
-    for name, row in told.items():
-        for key in RESULT_KEYS:
-            value = row.get(key)
+        raise TelemetryError(f"{path}: not JSON ({broken}); {shape}") from None
+    if not isinstance(results, dict) or not all(isinstance(r, dict) for r in results.values()):
+        raise TelemetryError(f"{path}: holds no counts by device; {shape}")
+    for name, row in results.items():
+        for key, value in row.items():
+            if key not in RESULT_KEYS:
+                raise TelemetryError(f"{path}: {name!r}: {key[:40]!r} is no count; {shape}")
             whole = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and not (whole and 0 <= value <= COUNT_MAX):
                 want = "want a whole number, 0 or more"
                 raise TelemetryError(f"{path}: {name!r}: {key} = {repr(value)[:40]}: {want}")
     return {
         name: {key: value for key, value in row.items() if value is not None}
-        for name, row in told.items()
+        for name, row in results.items()
     }

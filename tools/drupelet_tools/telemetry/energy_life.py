@@ -125,9 +125,9 @@ def _loads(
         mean += drawn * (ms / MS_PER_HOUR)
         square += drawn * drawn * (ms / MS_PER_HOUR)
     for name, count in sorted(use.counts.items()):
-        found = use.board.operation(name, use.carriers)
-        if found is not None and not found.charge_uc.unknown:
-            mean += found.charge_uc.draw(generator, draws) * (count / UC_PER_MAH)
+        operation = use.board.operation(name, use.carriers)
+        if operation is not None and not operation.charge_uc.unknown:
+            mean += operation.charge_uc.draw(generator, draws) * (count / UC_PER_MAH)
     mean, pulse = mean / use.hours, square / np.maximum(mean, 1e-12)
     supply = use.board.supply
     factor = np.ones(draws)
@@ -143,9 +143,9 @@ def _typical_loads(use: Use, pack: Pack) -> tuple[float, float]:
     charge = math.fsum(current.typical_ma * ms / MS_PER_HOUR for ms, current in rows)
     square = math.fsum(current.typical_ma**2 * ms / MS_PER_HOUR for ms, current in rows)
     for name, count in use.counts.items():
-        found = use.board.operation(name, use.carriers)
-        if found is not None and not found.charge_uc.unknown:
-            charge += found.charge_uc.typical * count / UC_PER_MAH
+        operation = use.board.operation(name, use.carriers)
+        if operation is not None and not operation.charge_uc.unknown:
+            charge += operation.charge_uc.typical * count / UC_PER_MAH
     supply = use.board.supply
     factor = 1.0
     if supply.kind == "switching":

@@ -84,13 +84,13 @@ class Imported:
 
 def sessions(frames: Sequence[Frame], late_ms_max: int) -> list[Session]:
     """Sessions of one device's frames, which are taken in order of time."""
-    found: list[Session] = []
+    every: list[Session] = []
     for frame in sorted(frames, key=lambda frame: frame.wall_ms):
-        if not found or not found[-1].holds(frame, late_ms_max):
+        if not every or not every[-1].holds(frame, late_ms_max):
             at, counter = frame.wall_ms, frame.counter
-            found.append(Session(len(found) + 1, at, counter, counter, at))
-        found[-1].add(frame)
-    return found
+            every.append(Session(len(every) + 1, at, counter, counter, at))
+        every[-1].add(frame)
+    return every
 
 
 def tables(
@@ -150,10 +150,10 @@ def _segment_row(
 def _message_row(
     key: Row, counter: int, frames: list[Frame], session: Session, mapping: FrameMapping
 ) -> Row:
-    told = f"{key['device']}/{session.number}/{counter}".encode()
+    text = f"{key['device']}/{session.number}/{counter}".encode()
     return {
         **key,
-        "message": f"{zlib.crc32(told):08x}",
+        "message": f"{zlib.crc32(text):08x}",
         "event": "sent",
         "boot_ms": frames[0].wall_ms - session.start_ms,
         "wall_ms": frames[0].wall_ms,
@@ -212,8 +212,8 @@ def _battery_rows(
 ) -> list[Row]:
     rows = []
     for frame in sorted(sightings, key=lambda frame: frame.wall_ms):
-        told = frame.readings
-        if not set(told) - {"temperature_c"}:
+        readings = frame.readings
+        if not set(readings) - {"temperature_c"}:
             continue
         rows.append(
             {
@@ -221,10 +221,10 @@ def _battery_rows(
                 "boot_ms": frame.wall_ms - session.start_ms,
                 "wall_ms": frame.wall_ms,
                 "wall_uncertainty_ms": mapping.time_uncertainty_ms,
-                "mv": round(told["mv"]) if "mv" in told else None,
-                "soc_pct": told.get("soc_pct"),
-                "temperature_c": told.get("temperature_c"),
-                "charge_mah": told.get("charge_mah"),
+                "mv": round(readings["mv"]) if "mv" in readings else None,
+                "soc_pct": readings.get("soc_pct"),
+                "temperature_c": readings.get("temperature_c"),
+                "charge_mah": readings.get("charge_mah"),
             }
         )
     return rows
@@ -346,10 +346,10 @@ def _refuse_known(state: lakes.Lake, devices: Mapping[str, str]) -> None:
 
 def _origin(paths: Sequence[Path], mapping_text: str) -> str:
     """Names the content of the files and the mapping, whatever the files are called."""
-    told = hashlib.sha256(mapping_text.encode())
+    hashed = hashlib.sha256(mapping_text.encode())
     for digest in sorted(_digest(path) for path in paths):
-        told.update(digest)
-    return "import:" + told.hexdigest()
+        hashed.update(digest)
+    return "import:" + hashed.hexdigest()
 
 
 def _digest(path: Path) -> bytes:

@@ -12,7 +12,7 @@ import json
 import os
 import sqlite3
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,7 @@ BUNDLE_SUFFIX = ".DRP"
 RING_PATTERN = "BOX*.PRT"
 BODY_PATTERN = "B*.BOD"
 FLASH_HEAD_SIZE = PART_HEAD_SIZE + CONTENT_HEADER_SIZE + 1
+_SEGMENT_FILES = f"*{SEGMENT_SUFFIX}, *{PACK_SUFFIX}"
 AGENT_STORE = "store.db"
 NAMES_FILE = "names.json"
 PACK_LENGTH = struct.Struct("<I")
@@ -127,33 +128,35 @@ def find_files(paths: Iterable[Path], lake: Path) -> list[Path]:
     Raises:
         TelemetryError: a path does not exist, or there is no segment behind any of them.
     """
-    found: dict[Path, None] = {}
+    chosen: dict[Path, None] = {}
     given = [Path(path) for path in paths]
     for path in given:
         if path.is_dir():
             inside = (p for p in _below(path) if p.is_file() and _has_segments(p))
             files = sorted(p.resolve() for p in inside)
             given_place = path.resolve()
-            found.update(dict.fromkeys(p for p in files if not _in_lake(p, given_place, lake)))
+            chosen.update(dict.fromkeys(p for p in files if not _in_lake(p, given_place, lake)))
         elif path.suffix == BUNDLE_SUFFIX:
             raise TelemetryError(_bundle(path))
         elif path.is_file():
-            found[path.resolve()] = None
+            if not (_has_segments(path) or _begins_as_segment(path, 0)):
+                raise TelemetryError(
+                    f"{path}: no black box ({_SEGMENT_FILES}): it does not begin as a segment does"
+                )
+            chosen[path.resolve()] = None
         elif path.exists():
             raise TelemetryError(f"{path}: neither a file nor a folder")
         else:
             raise TelemetryError(f"{path}: no such file or folder")
-    for path in found:
+    for path in chosen:
         check_path(path)
-    if not found:
+    if not chosen:
         for path in given:
             if path.is_dir() and next(path.rglob("*" + BUNDLE_SUFFIX), None):
                 raise TelemetryError(_bundle(path))
         names = ", ".join(str(path) for path in given)
-        raise TelemetryError(
-            f"{names}: no black-box segments (*{SEGMENT_SUFFIX}, *{PACK_SUFFIX}) in it"
-        )
-    return list(found)
+        raise TelemetryError(f"{names}: no black-box segments ({_SEGMENT_FILES}) in it")
+    return list(chosen)
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -191,13 +194,17 @@ def _has_segments(path: Path) -> bool:
     if path.match(RING_PATTERN):
         return path.stat().st_size > FLASH_HEAD_SIZE
     if path.match(BODY_PATTERN):
-        try:
-            with path.open("rb") as opened:
-                opened.seek(FLASH_HEAD_SIZE)
-                return opened.read(len(codes.MAGIC)) == codes.MAGIC
-        except OSError:
-            return True  # who reads it says why that cannot be
+        return _begins_as_segment(path, FLASH_HEAD_SIZE)
     return path.suffix in (SEGMENT_SUFFIX, OTHER_SUFFIX, PACK_SUFFIX)
+
+
+def _begins_as_segment(path: Path, offset: int) -> bool:
+    try:
+        with path.open("rb") as opened:
+            opened.seek(offset)
+            return opened.read(len(codes.MAGIC)) == codes.MAGIC
+    except OSError:
+        return True  # who reads it says why that cannot be
 
 
 def _begin(path: Path) -> int:
@@ -220,9 +227,37 @@ def find_files_or_agents(paths: Iterable[Path], lake: Path) -> None:
     Raises:
         TelemetryError: as `find_files`.
     """
-    plain = [path for path in paths if not (path / AGENT_STORE).is_file()]
+    plain = [path for path in paths if not is_agent(path)]
     if plain:
         find_files(plain, lake)
+
+
+def is_agent(path: Path) -> bool:
+    """Whether a path is an agent's folder."""
+    return (path / AGENT_STORE).is_file()
+
+
+def export_and_find(
+    paths: Sequence[Path], exported: Path, lake: Path
+) -> tuple[list[Path], list[Path]]:
+    """The folders that paths of files and agents stand for, and the files behind them.
+
+    Args:
+        paths: what a user gave.
+        exported: where the segments of agents are written.
+        lake: as `find_files`.
+
+    Raises:
+        TelemetryError: as `find_files` and `export_agents`, about the paths that were given.
+    """
+    folders = export_agents(paths, exported)
+    try:
+        return folders, find_files(folders, lake)
+    except TelemetryError as refused:
+        text = str(refused)
+        for given, folder in zip(paths, folders, strict=True):
+            text = text.replace(str(folder), str(given))
+        raise TelemetryError(text) from None
 
 
 def _bundle(path: Path) -> str:
@@ -238,10 +273,10 @@ def export_agents(paths: Iterable[Path], folder: Path) -> list[Path]:
     Raises:
         TelemetryError: an agent's folder cannot be read.
     """
-    told = []
+    folders = []
     for at, path in enumerate(paths):
-        if not (path / AGENT_STORE).is_file():
-            told.append(path)
+        if not is_agent(path):
+            folders.append(path)
             continue
         from drupelet_host.log_view import LogView
 
@@ -255,8 +290,8 @@ def export_agents(paths: Iterable[Path], folder: Path) -> list[Path]:
                 view.close()
         except (DrupeletError, sqlite3.Error) as refused:
             raise TelemetryError(f"{path}: cannot read the agent's folder: {refused}") from None
-        told.append(target)
-    return told
+        folders.append(target)
+    return folders
 
 
 def scan(files: Iterable[Path]) -> Listing:
@@ -311,9 +346,9 @@ def scan_batches(files: Iterable[Path], rows_max: int | None) -> Iterator[Listin
 
 def _cut(names: list[str], rows: _Rows) -> Listing:
     """The listing of what was gathered, which is held no longer."""
-    found = _listing(names, rows)
+    listing = _listing(names, rows)
     rows.clear()
-    return found
+    return listing
 
 
 def _padded(head: bytes) -> Bytes:
@@ -368,9 +403,9 @@ def _mend(handle: int, at: int, end: int, rows: _Rows) -> int:
     it is as long as its length says, if that can be.
     """
     start = at + PACK_LENGTH.size
-    told = os.pread(handle, PACK_LENGTH.size + HEAD_SIZE, at)
-    head = told[PACK_LENGTH.size :]
-    size = PACK_LENGTH.unpack_from(told)[0] if len(told) >= PACK_LENGTH.size else 0
+    start_bytes = os.pread(handle, PACK_LENGTH.size + HEAD_SIZE, at)
+    head = start_bytes[PACK_LENGTH.size :]
+    size = PACK_LENGTH.unpack_from(start_bytes)[0] if len(start_bytes) >= PACK_LENGTH.size else 0
     headed = not isinstance(read_header(head), str)
     following = _next_segment(handle, start + BOX_HEADER_SIZE if headed else at + 1, end)
     room = following - start
@@ -436,8 +471,8 @@ def _listing(names: list[str], rows: _Rows) -> Listing:
     ok[list(rows.reason)] = False
     for row in np.flatnonzero(~ok).tolist():
         if row not in rows.reason:
-            told = read_header(heads[row, : min(int(size[row]), BOX_HEADER_SIZE)].tobytes())
-            rows.reason[row] = told if isinstance(told, str) else "header"
+            parsed = read_header(heads[row, : min(int(size[row]), BOX_HEADER_SIZE)].tobytes())
+            rows.reason[row] = parsed if isinstance(parsed, str) else "header"
     wall = half[:, 10].astype(np.int64)
     wall |= half[:, 11].astype(np.int64) << 16 | half[:, 12].astype(np.int64) << 32
     known = ((half[:, 2] >> 8 & codes.WALL_KNOWN) > 0) & (wall >= codes.WALL_MS_MIN)
@@ -469,8 +504,8 @@ def _header_crcs(heads: Bytes) -> Ints:
     sums = np.full(len(heads), 0xFFFFFFFF, dtype=np.uint32)
     for at in range(BOX_HEADER_SIZE - 4):
         sums = table[(sums ^ heads[:, at]) & 0xFF] ^ sums >> 8
-    found: Ints = (~sums).astype(np.int64)
-    return found
+    inverted: Ints = (~sums).astype(np.int64)
+    return inverted
 
 
 def names_of(devices: npt.NDArray[np.uint64]) -> list[str]:
@@ -486,34 +521,30 @@ def append_to_pack(pack: bytearray, data: bytes) -> int:
     return offset
 
 
-def find_names(paths: Iterable[Path], exported: Path) -> dict[str, dict[str, str]]:
-    """What the names.json files directly in the given folders say.
-
-    Below `exported` an agent wrote them, with boards in its owner's own words: one that has no
-    table counts as not told.
-    """
-    found: dict[str, dict[str, str]] = {}
+def find_names(paths: Iterable[Path]) -> dict[str, dict[str, str]]:
+    """What the names.json files directly in the given folders say."""
+    names: dict[str, dict[str, str]] = {}
     for path in paths:
         if (path / NAMES_FILE).is_file():
-            found.update(read_names(path / NAMES_FILE, strict=not path.is_relative_to(exported)))
-    return found
+            names.update(read_names(path / NAMES_FILE))
+    return names
 
 
-def read_names(path: Path, *, strict: bool = True) -> dict[str, dict[str, str]]:
+def read_names(path: Path) -> dict[str, dict[str, str]]:
     """Read names.json: device id in hex -> `name`, `carrier` (one or a list), `board`.
 
     Raises:
-        TelemetryError: no such file, not JSON, not of that shape, or (`strict`) a board or a
-            carrier in it is not known.
+        TelemetryError: no such file, not JSON, not of that shape, or a board or a carrier in
+            it is not known.
     """
     try:
-        told = json.loads(path.read_text("utf-8"))
+        written = json.loads(path.read_text("utf-8"))
     except OSError as refused:
         raise TelemetryError(f"{path}: cannot read it: {refused.strerror}") from None
     except (ValueError, RecursionError) as broken:
         raise TelemetryError(f"{path}: not JSON: {broken}") from None
     try:
-        return clean_names(told, strict=strict)
+        return clean_names(written)
     except TelemetryError as wrong:
         raise TelemetryError(f"{path}: {wrong}") from None
     except (AttributeError, TypeError, ValueError):
@@ -522,35 +553,31 @@ def read_names(path: Path, *, strict: bool = True) -> dict[str, dict[str, str]]:
         ) from None
 
 
-def clean_names(
-    told: Mapping[str, Mapping[str, object]], *, strict: bool = True
-) -> dict[str, dict[str, str]]:
+def clean_names(written: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, str]]:
     """Bring device ids to the form of the tables, and carriers to one string.
 
     Raises:
-        TelemetryError: a board or a carrier that is not known; if not `strict`, it is left out.
+        TelemetryError: a board or a carrier that is not known.
     """
     boards = {*energy.board_names(), *codes.BOARD_KINDS.values()}
     names = {}
-    for device, facts in told.items():
+    for device, facts in written.items():
         carriers = facts.get("carrier", facts.get("carriers", ""))
         listed = carriers if isinstance(carriers, list) else str(carriers or "").split(",")
-        known = [_known(device, "carrier", one, CARRIERS, strict) for one in listed]
+        known = [_known(device, "carrier", one, CARRIERS) for one in listed]
         names[device_name(bytes.fromhex(device).ljust(8, b"\0"))] = {
             "name": codes.as_text(str(facts.get("name", ""))),
             "carriers": ", ".join(one for one in known if one),
-            "board": _known(device, "board", facts.get("board"), boards, strict),
+            "board": _known(device, "board", facts.get("board"), boards),
         }
     return names
 
 
-def _known(device: str, what: str, told: object, known: Collection[str], strict: bool) -> str:
-    word = "" if told is None else str(told).strip().lower()
+def _known(device: str, what: str, value: object, known: Collection[str]) -> str:
+    word = "" if value is None else str(value).strip().lower()
     if word in UNTOLD:
         return ""
     if word in known:
         return word
-    if strict:
-        have = ", ".join(sorted(known))
-        raise TelemetryError(f"{device}: {what} {word!r}: leave it out, or want one of {have}")
-    return ""
+    have = ", ".join(sorted(known))
+    raise TelemetryError(f"{device}: {what} {word!r}: leave it out, or want one of {have}")

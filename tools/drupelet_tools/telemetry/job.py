@@ -65,11 +65,11 @@ class Task:
         """Do the plan of one number; the part, or the error, as JSON."""
         name = f"{self.run}-{at}-{attempt}-{secrets.token_hex(3)}"
         try:
-            told = worker.run_group(self.lake, _plan_path(self.run, at), name, self.events)
+            answer = worker.run_group(self.lake, _plan_path(self.run, at), name, self.events)
             Path(self.lake, _done_path(self.run, at)).touch()
         except (OSError, TelemetryError) as refused:
-            told = {"error": str(refused)}
-        return json.dumps(told)
+            answer = {"error": str(refused)}
+        return json.dumps(answer)
 
 
 # Called with the bytes that are done, and all.
@@ -105,9 +105,9 @@ def on_spark(session: SparkSession) -> Runner:
 def _told_by(broken: Exception) -> str:
     """What Spark names as the cause, one sentence."""
     lines = [line.strip() for line in str(broken).splitlines() if line.strip()]
-    causes = [found.group(1) for line in lines if (found := _CAUSE.match(line))]
-    told = causes[-1] if causes else (lines or [type(broken).__name__])[0]
-    return told.partition(". ")[0][:300].rstrip(".")
+    causes = [match.group(1) for line in lines if (match := _CAUSE.match(line))]
+    cause = causes[-1] if causes else (lines or [type(broken).__name__])[0]
+    return cause.partition(". ")[0][:300].rstrip(".")
 
 
 def _tasks(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -160,11 +160,10 @@ def ingest(
         state.check()
         run = secrets.token_hex(6)
         exported = root / "plans" / run
-        folders = inputs.export_agents(given, exported)
-        files = inputs.find_files(folders, root)
+        folders, files = inputs.export_and_find(given, exported, root)
         keep = {path for path in files if not path.is_relative_to(exported)}
         sweep_lake(state, {*keep, exported})
-        state.names.update(inputs.find_names(folders, exported))
+        state.names.update(inputs.find_names(folders))
         state.names.update(inputs.clean_names(names))
         begin(state)
         progress = Progress(root, files, watch) if watch else None
@@ -179,7 +178,7 @@ def _ingest_batches(
     state: Lake, files: list[Path], task: Task, runner: _Lazy, progress: Progress | None
 ) -> dict[str, int]:
     """Take in batch after batch, each of which counts as soon as it is done."""
-    found = repeated = 0
+    total = repeated = 0
     devices: set[str] = set()
     fresh: list[Part] = []
     imported = state.imported()
@@ -194,7 +193,7 @@ def _ingest_batches(
                 f"{state.root}: {device} is in the lake from an import, and its black boxes would"
                 " count on top; ingest them into another lake"
             )
-        found += plan.found
+        total += plan.found
         repeated += plan.repeated
         devices |= plan.devices
         with progress.batch(step.run, plan.groups, size) if progress else nullcontext():
@@ -210,9 +209,9 @@ def _ingest_batches(
         publish(state)
     repeated += _total(fresh, "_repeated")
     return {
-        "segments": found,
+        "segments": total,
         "repeated": repeated,
-        "new": found - repeated,
+        "new": total - repeated,
         "devices": len(devices),
         "events": _total(fresh, "_events"),
         "quarantined": _total(fresh, "quarantine"),

@@ -150,12 +150,12 @@ class Lake:
 
     def imported(self) -> set[str]:
         """Devices whose boots were added as rows (`append`); no segment may tell of them, too."""
-        found: set[str] = set()
+        devices: set[str] = set()
         for part in self.parts:
             if part.origin and part.has("health"):
                 rows = self._file(part.path("health"), ["device"], None)
-                found.update(pc.unique(rows["device"]).to_pylist())
-        return found
+                devices.update(pc.unique(rows["device"]).to_pylist())
+        return devices
 
     def check(self) -> None:
         """Look at the ends of all files: those of Parquet say what they are.
@@ -183,20 +183,20 @@ class Lake:
     def read_devices(self) -> pa.Table:
         """One row per device: id, name, carriers, board; the board's own word where no names
         file says what it is."""
-        told: dict[str, int | None] = {}
+        kinds: dict[str, int | None] = {}
         health = self.read("health", ["device", "board_kind"])
         for device, kind in zip(
             health["device"].to_pylist(), health["board_kind"].to_pylist(), strict=True
         ):
-            told[device] = told.get(device) if kind is None else kind
+            kinds[device] = kinds.get(device) if kind is None else kind
         for table in ("messages", "battery", "traffic"):
             if any(part.origin and part.has(table) for part in self.parts):
                 for device in pc.unique(self.read(table, ["device"])["device"]).to_pylist():
-                    told.setdefault(device, None)
+                    kinds.setdefault(device, None)
         rows = []
-        for device in sorted(told):
+        for device in sorted(kinds):
             facts = self.names.get(device, {})
-            board = facts.get("board") or codes.BOARD_KINDS.get(told[device] or 0, "")
+            board = facts.get("board") or codes.BOARD_KINDS.get(kinds[device] or 0, "")
             name = codes.as_text(facts.get("name") or device)
             carriers = facts.get("carriers", "")
             rows.append({"device": device, "name": name, "carriers": carriers, "board": board})
@@ -220,7 +220,7 @@ def fill_wall(table: pa.Table, lake: Lake) -> pa.Table:
     )
     rows = table.append_column("_row", pa.array(np.arange(table.num_rows)))
     rows = rows.join(clocks, ["device", "boot"], join_type="left outer").sort_by("_row")
-    told = pc.is_valid(rows["_jumps"])
+    is_known = pc.is_valid(rows["_jumps"])
     if "wall_ms" in table.column_names:
         fresh = {"wall_ms": pc.add(rows["boot_ms"], rows["_offset"])}
     else:
@@ -230,7 +230,7 @@ def fill_wall(table: pa.Table, lake: Lake) -> pa.Table:
     for name, values in fresh.items():
         place = table.schema.get_field_index(name)
         if place >= 0:
-            table = table.set_column(place, name, pc.if_else(told, values, rows[name]))
+            table = table.set_column(place, name, pc.if_else(is_known, values, rows[name]))
     return table
 
 
@@ -243,7 +243,7 @@ def open_lake(root: Path) -> Lake:
     root = local_path(root)
     path = root / MANIFEST
     try:
-        told = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise TelemetryError(
             f"{root}: no lake here; make one with: drupelet telemetry ingest PATH --lake {root}"
@@ -252,14 +252,14 @@ def open_lake(root: Path) -> Lake:
         raise TelemetryError(
             f"{path}: cannot read the manifest: {broken}; {_anew(root)}"
         ) from None
-    version = told.get("schema_version") if isinstance(told, dict) else None
+    version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION:
         raise TelemetryError(
             f"{path}: of schema version {version}, and this is {SCHEMA_VERSION}; {_anew(root)}"
         )
     try:
-        parts = [Part(**part) for part in told["parts"]]
-        return Lake(root, parts, dict(told["names"]), told["clocks"])
+        parts = [Part(**part) for part in content["parts"]]
+        return Lake(root, parts, dict(content["names"]), content["clocks"])
     except (KeyError, TypeError, ValueError) as broken:
         raise TelemetryError(f"{path}: not as it was written: {broken}; {_anew(root)}") from None
 
@@ -337,7 +337,7 @@ def publish(lake: Lake) -> None:
     Raises:
         TelemetryError: the lake's folder cannot be written.
     """
-    told = {
+    manifest = {
         "schema_version": SCHEMA_VERSION,
         "parts": [asdict(part) for part in lake.parts],
         "names": lake.names,
@@ -347,7 +347,7 @@ def publish(lake: Lake) -> None:
     temporary = path.with_suffix(".tmp")
     try:
         with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(told, file, indent=1, sort_keys=True)
+            json.dump(manifest, file, indent=1, sort_keys=True)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

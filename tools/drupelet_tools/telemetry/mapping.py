@@ -101,10 +101,10 @@ def load_mapping(named: str) -> tuple[FrameMapping, str]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as refused:
-        told = refused.strerror if isinstance(refused, OSError) else "not a text file"
+        reason = refused.strerror if isinstance(refused, OSError) else "not a text file"
         have = ", ".join(table_names("mappings"))
         raise TelemetryError(
-            f"{named}: cannot read the mapping: {told}; want a .toml file or one of: {have}"
+            f"{named}: cannot read the mapping: {reason}; want a .toml file or one of: {have}"
         ) from None
     return parse_mapping(text, named), text
 
@@ -188,7 +188,7 @@ def _whole(section: dict[str, Any], where: str, key: str, default: int) -> int:
 def _readings(section: object) -> dict[str, Reading]:
     if not isinstance(section, dict):
         raise TypeError("[battery] must be a table")
-    found = {}
+    readings = {}
     for key, row in section.items():
         if key not in READINGS:
             raise ValueError(f"battery.{key}: want one of {', '.join(READINGS)}")
@@ -198,8 +198,8 @@ def _readings(section: object) -> dict[str, Reading]:
         if unit not in READINGS[key]:
             have = ", ".join(READINGS[key])
             raise ValueError(f"battery.{key}.unit {unit!r}: want one of {have}")
-        found[key] = Reading(str(row["field"]), READINGS[key][unit])
-    return found
+        readings[key] = Reading(str(row["field"]), READINGS[key][unit])
+    return readings
 
 
 def frame_of(record: MappingOf[str, Any], mapping: FrameMapping) -> Frame:
@@ -236,8 +236,8 @@ def _rate(text: str) -> str:
     if text:
         try:
             symbol_ms(*data_rate(text))
-        except TelemetryError as told:
-            raise ValueError(str(told)) from None
+        except TelemetryError as error:
+            raise ValueError(str(error)) from None
     return text
 
 
@@ -299,19 +299,19 @@ def _wall_ms(value: object, mapping: FrameMapping) -> int:
 
 
 def _measured(record: MappingOf[str, Any], mapping: FrameMapping) -> dict[str, float]:
-    found = {}
+    values = {}
     for key, reading in mapping.readings.items():
         value = at(record, reading.path)
         # A record without the reading is common: another kind of frame.
         if value is not None and value != "":
-            told = _float(value, reading.path) * reading.factor
+            scaled = _float(value, reading.path) * reading.factor
             low, high = READING_BOUNDS[key]
-            if not low <= told <= high:  # infinite after the factor, too
+            if not low <= scaled <= high:  # infinite after the factor, too
                 low, high = low / reading.factor, high / reading.factor
                 want = f"want {low:g} to {high:g}"
                 raise ValueError(f"{reading.path} = {_short(value)} is no {key}: {want}")
-            found[key] = told
-    return found
+            values[key] = scaled
+    return values
 
 
 def _short(value: object) -> str:

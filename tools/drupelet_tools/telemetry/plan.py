@@ -90,16 +90,16 @@ def make_plan(listing: Listing, lake: Lake, parallelism: int) -> Plan:
     for row in rows[far].tolist():
         listing.reason[row] = REASON_FAR
     unnamed = _unnamed(listing, known)
-    found = len(listing)
+    count = len(listing)
     # A large fleet's listing takes as much memory as what follows.
     del listing, rows
     entries = _leave_known(entries.filter(pa.array(~far)), known)
-    repeated = found - len(unnamed.sources) - entries.num_rows
+    repeated = count - len(unnamed.sources) - entries.num_rows
     entries = _sorted(entries)
     if known.num_rows and entries.num_rows:
         entries = _mark_renewed(entries, known)
     devices = set(pc.unique(entries["device"]).to_pylist()) if entries.num_rows else set()
-    return Plan(found, repeated, devices, _deal(entries, parallelism), unnamed)
+    return Plan(count, repeated, devices, _deal(entries, parallelism), unnamed)
 
 
 def deal(listing: Listing, rows: Ints, parallelism: int) -> list[pa.Table]:
@@ -258,7 +258,7 @@ def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
 
     Their `sources` name no device: so one that is to be believed later is news then.
     """
-    found = Unnamed()
+    unnamed = Unnamed()
     mine = known.filter(pc.equal(known["device"], UNNAMED))
     seen = set(zip(mine["content_crc"].to_pylist(), mine["size"].to_pylist(), strict=True))
     for row, reason in sorted(listing.reason.items()):
@@ -269,14 +269,14 @@ def _unnamed(listing: Listing, known: pa.Table) -> Unnamed:
             continue
         seen.add((content, size))
         place = {"device": UNNAMED, "file": file, "offset": offset}
-        told = {**place, "reason": reason}
+        bad_row = {**place, "reason": reason}
         if listing.ok[row]:
             name = names_of(listing.device[row : row + 1])[0]
-            told |= {"device": name, "boot": int(listing.boot[row])}
-            told |= {"number": int(listing.number[row])}
-        found.quarantine.append(told)
-        found.sources.append({**place, "size": size, "content_crc": content, "damaged": True})
-    return found
+            bad_row |= {"device": name, "boot": int(listing.boot[row])}
+            bad_row |= {"number": int(listing.number[row])}
+        unnamed.quarantine.append(bad_row)
+        unnamed.sources.append({**place, "size": size, "content_crc": content, "damaged": True})
+    return unnamed
 
 
 def null_if_none(values: Ints) -> pa.Array:

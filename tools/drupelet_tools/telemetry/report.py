@@ -125,10 +125,10 @@ def build(
     """The figures of a lake, as the report and the demo print them (see `figures.figures`)."""
     state = open_lake(lake)
     plan = plan or battery_plan(ASSUMED_BATTERY, assumed=True)
-    found = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
-    if not found["devices"]:
+    all_figures = figures(state, results, plan, now_ms=now_ms, seed=seed, advance=advance)
+    if not all_figures["devices"]:
         raise TelemetryError(f"{lake}: the lake is empty; ingest black-box segments first")
-    return found
+    return all_figures
 
 
 def device_names(lake: Path) -> list[tuple[str, str]]:
@@ -152,29 +152,29 @@ def write_report(
     Raises:
         TelemetryError: no lake, an empty lake, or the page cannot be written.
     """
-    found = build(lake, results, plan=plan, now_ms=now_ms, seed=seed, advance=advance)
-    _write(html, render(found))
-    return found
+    all_figures = build(lake, results, plan=plan, now_ms=now_ms, seed=seed, advance=advance)
+    _write(html, render(all_figures))
+    return all_figures
 
 
-def write_csv(path: Path, found: Figures) -> None:
+def write_csv(path: Path, all_figures: Figures) -> None:
     """Write one line per device: what the page's tables hold, flat.
 
     Raises:
         TelemetryError: the file cannot be written.
     """
-    _write(path, csv_text(found))
+    _write(path, csv_text(all_figures))
 
 
-def csv_text(found: Figures) -> str:
+def csv_text(all_figures: Figures) -> str:
     """The devices as CSV; empty cells where a figure is not known."""
-    rows = [flat(row) for row in found["devices"]]
+    rows = [flat(row) for row in all_figures["devices"]]
     heads = list(dict.fromkeys(name for row in rows for name in row))
-    told = io.StringIO()
-    writer = csv.DictWriter(told, heads, restval="", lineterminator="\n")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, heads, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return told.getvalue()
+    return text.getvalue()
 
 
 def flat(row: Row, prefix: str = "") -> dict[str, str | float]:
@@ -207,22 +207,22 @@ def _write(path: Path, text: str) -> None:
         raise TelemetryError(f"{path}: cannot write the report: {refused.strerror}") from None
 
 
-def shown_devices(found: Figures) -> list[Row]:
+def shown_devices(all_figures: Figures) -> list[Row]:
     """The devices that the page's tables hold: all, or of a large fleet those that need
     attention first and then the first by name; in order of name."""
-    devices: list[Row] = found["devices"]
+    devices: list[Row] = all_figures["devices"]
     if len(devices) <= DEVICES_MAX:
         return devices
-    urgent = dict.fromkeys(line["device"] for line in found["attention"])
+    urgent = dict.fromkeys(line["device"] for line in all_figures["attention"])
     wanted = list(dict.fromkeys([*urgent, *(row["device"] for row in devices)]))[:DEVICES_MAX]
     chosen = set(wanted)
     return [row for row in devices if row["device"] in chosen]
 
 
-def render(found: Figures) -> str:
+def render(all_figures: Figures) -> str:
     """The whole page."""
-    drawn = charts.charts(found)
-    shown = {**found, "devices": shown_devices(found)}
+    drawn = charts.charts(all_figures)
+    shown = {**all_figures, "devices": shown_devices(all_figures)}
     pictures = {name: charts.picture(chart) for name, chart in drawn.items()}
     specs = ",".join(f'"{name}":{charts.specification(chart)}' for name, chart in drawn.items())
     scripts = f"<script>\n{PAGE}</script>"

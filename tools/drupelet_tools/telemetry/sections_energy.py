@@ -32,7 +32,7 @@ life</b> is the fall of the battery's own readings, drawn out from full to empty
 their intervals meet.</p>"""
 
 
-def life(found: Figures, pictures: dict[str, str]) -> str:
+def life(all_figures: Figures, pictures: dict[str, str]) -> str:
     """Battery life per device: modelled and measured in columns of their own."""
     heads = ["Device", "<Battery", "Modelled (days)", "Modelled, 90 % interval (days)",
              "Modelled (mAh/day)", "Modelled, 90 % interval (mAh/day)", "Lost by itself, modelled",
@@ -40,7 +40,7 @@ def life(found: Figures, pictures: dict[str, str]) -> str:
              "Charge, measured (%)", "<Agree"]  # fmt: skip
     rows = [
         _life_line(row)
-        for row in found["devices"]
+        for row in all_figures["devices"]
         if row["life"] is not None or row["battery"]["readings"]
     ]
     chart = figure("life", pictures.get("life", ""), "Battery life of each device with intervals")
@@ -54,25 +54,25 @@ def life(found: Figures, pictures: dict[str, str]) -> str:
         return "".join(parts)
     parts.append(table("Life from full to empty", heads, rows))
     parts.append(LIVES)
-    parts += [_battery(battery) for battery in found["batteries"]]
-    if any(row["battery"]["readings"] for row in found["devices"]):
-        parts.append(volts + _voltages(found))
+    parts += [_battery(battery) for battery in all_figures["batteries"]]
+    if any(row["battery"]["readings"] for row in all_figures["devices"]):
+        parts.append(volts + _voltages(all_figures))
     return "".join(parts)
 
 
 def _life_line(row: Row) -> tuple[str, ...]:
-    told, battery, both = row["life"], row["battery"], row["comparison"]
+    lifetime, battery, both = row["life"], row["battery"], row["comparison"]
     agree = DASH if both is None else "yes" if both["agree"] else '<span class="warn">no</span>'
-    if told is None:
+    if lifetime is None:
         modelled: tuple[str, ...] = (DASH,) * 6
     else:
         modelled = (
-            escape(told["battery"]),
-            number(told["days"]),
-            between(told["days_low"], told["days_high"]),
-            significant(told["mah_per_day"]),
-            f"{significant(told['mah_per_day_low'])} to {significant(told['mah_per_day_high'])}",
-            percent(told["self_discharge_share"], 0),
+            escape(lifetime["battery"]),
+            number(lifetime["days"]),
+            between(lifetime["days_low"], lifetime["days_high"]),
+            significant(lifetime["mah_per_day"]),
+            " to ".join(significant(lifetime[f"mah_per_day_{end}"]) for end in ("low", "high")),
+            percent(lifetime["self_discharge_share"], 0),
         )
     return (
         link(row),
@@ -108,7 +108,7 @@ def _battery(battery: Row) -> str:
     return f'<p class="note">{escape(told)}{assumed}</p>'
 
 
-def _voltages(found: Figures) -> str:
+def _voltages(all_figures: Figures) -> str:
     heads = ["Device", "Readings", "First (mV)", "Last (mV)", "Lowest (mV)",
              "One reading's error (mV)", "Trend as read (mV/day)", "With warmth (mV per °C)",
              "Trend at one temperature (mV/day)"]  # fmt: skip
@@ -124,7 +124,7 @@ def _voltages(found: Figures) -> str:
             number(told["mv_per_c"], 2),
             trend(told["mv_trend"] if told["mv_per_c"] is not None else None),
         )
-        for row in found["devices"]
+        for row in all_figures["devices"]
         for told in [row["battery"]]
         if told["readings"]
     ]
@@ -135,10 +135,10 @@ def _voltages(found: Figures) -> str:
     )
 
 
-def charge(found: Figures, pictures: dict[str, str]) -> str:
+def charge(all_figures: Figures, pictures: dict[str, str]) -> str:
     """Charge by power state and by what it was spent on."""
-    modelled = [row for row in found["devices"] if row["mah_modelled"] is not None]
-    without = [name(row) for row in found["devices"] if row["mah_modelled"] is None]
+    modelled = [row for row in all_figures["devices"] if row["mah_modelled"] is not None]
+    without = [name(row) for row in all_figures["devices"] if row["mah_modelled"] is None]
     chart = figure(
         "charge",
         pictures.get("charge", ""),
@@ -147,8 +147,8 @@ def charge(found: Figures, pictures: dict[str, str]) -> str:
     parts = [f"<h2>Charge by power state</h2>{MODELLED}{chart}"]
     if modelled:
         parts.append(_charge_table(modelled))
-        parts.append(_spent(found, modelled, pictures.get("spent", "")))
-    parts += [_currents(board) for board in found["tables"]]
+        parts.append(_spent(all_figures, modelled, pictures.get("spent", "")))
+    parts += [_currents(board) for board in all_figures["tables"]]
     if without:
         named = ", ".join(without)
         parts.append(f'<p class="note">No current table, so no charge, for: {named}.</p>')
@@ -181,8 +181,8 @@ def _charge_cell(row: Row | None, state: int) -> str:
     return f"{significant(row['mah']) if state >= 0 else DASH}<br><small>{count}</small>"
 
 
-def _spent(found: Figures, devices: list[Row], picture: str) -> str:
-    whole = found["fleet"]["spent"]
+def _spent(all_figures: Figures, devices: list[Row], picture: str) -> str:
+    whole = all_figures["fleet"]["spent"]
     names = list(whole)
     heads = ["Device", *(f"{what.capitalize()} (mAh)" for what in names), "Moved (kB)",
              "Charge per kB (mAh)"]  # fmt: skip
@@ -195,7 +195,7 @@ def _spent(found: Figures, devices: list[Row], picture: str) -> str:
         )
         for row in devices
     ]
-    fleet = found["fleet"]
+    fleet = all_figures["fleet"]
     total = (
         "Fleet",
         *(significant(whole[what]) for what in names),

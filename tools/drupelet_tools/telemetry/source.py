@@ -7,6 +7,11 @@
 For looking into logs and for streams; what makes tables of a fleet is the ingest. Both read with
 the same functions. Options: `table` ("events", or "quarantine": the places that cannot be used),
 `partitions` (4), and for streams `settle_ms` (1000: how long a file must have been left alone).
+An agent's folder is read as the ingest reads it, by a batch only.
+
+What a user got wrong is a DrupeletError of one line. Spark prints the traceback of its worker in
+front of it, and nothing here can change that; its own switch leaves the traceback out
+(docs/telemetry.md).
 
 A batch gives each segment once, and so does a stream (`stream_offset`). Conditions are Spark's
 work: it keeps what a source was asked to leave out and would leave it out of every later use of
@@ -16,14 +21,16 @@ the same frame.
 from __future__ import annotations
 
 import json
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -57,6 +64,10 @@ PARTITIONS = 4
 SETTLE_MS = 1_000
 # Of a stream's batch: its offset names each of its segments, of which this holds 60,000 at most.
 BATCH_BYTES_MAX = 32 << 20
+# Of an option; a day in milliseconds is less.
+_NUMBER_MAX = 100_000_000
+# Nothing that is given lies in a lake of ours.
+_NO_LAKE = Path("/no lake")
 
 
 def register(spark: SparkSession) -> None:
@@ -82,6 +93,12 @@ class DrupeletSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002
         """For `spark.readStream`."""
+        for path in _paths(dict(self.options)):
+            if inputs.is_agent(path):
+                raise TelemetryError(
+                    f"{path}: a stream follows folders of black boxes and this is an agent's: use"
+                    " spark.read, or a folder that drupelet export-telemetry writes"
+                )
         return BoxStreamReader(dict(self.options))
 
 
@@ -101,22 +118,40 @@ def _paths(options: dict[str, str]) -> list[Path]:
     return [local_path(path) for path in listed]
 
 
+def _number(options: Mapping[str, str], name: str, default: int, low: int) -> int:
+    text = str(options.get(name, default))
+    if not (text.isascii() and text.isdigit() and low <= int(text) <= _NUMBER_MAX):
+        raise TelemetryError(
+            f"option {name}: {text!r} is not a number from {low} to {_NUMBER_MAX:,}"
+        )
+    return int(text)
+
+
 @dataclass
 class Share(InputPartition):
-    """What one task reads: entries as bytes of an Arrow file, and rows that are known already."""
+    """What one task reads: entries as bytes of an Arrow file, and rows that are known already.
+
+    `held` has the files that are on no disk, by their paths: segments in an agent's store.
+    """
 
     entries: bytes = b""
     rows: list[dict[str, Any]] = field(default_factory=list)
+    held: dict[str, bytes] = field(default_factory=dict)
 
 
-def _shares(groups: list[pa.Table]) -> list[Share]:
+def _shares(groups: list[pa.Table], exported: Path | None = None) -> list[Share]:
+    """The groups as shares; files in the folder `exported`, which will be gone, are held."""
     shares = []
     for group in groups:
         buffer = pa.BufferOutputStream()
         kept = group.unify_dictionaries().combine_chunks()
         with pa.ipc.new_file(buffer, kept.schema) as out:
             out.write_table(kept)
-        shares.append(Share(buffer.getvalue().to_pybytes()))
+        held = {}
+        for path in map(Path, pc.unique(kept["file"]).to_pylist()):
+            if exported is not None and path.is_relative_to(exported):
+                held[str(path)] = path.read_bytes()
+        shares.append(Share(buffer.getvalue().to_pybytes(), held=held))
     return shares
 
 
@@ -129,11 +164,11 @@ def read_share(share: InputPartition, table: str) -> Iterator[pa.RecordBatch]:
     if not share.entries:
         return
     plain = Plain(pa.ipc.open_file(share.entries).read_all())
-    files = Files()
+    files = Files(share.held)
     try:
         for rows, chunk, _ in read_chunks(plain, files):
-            made = _quarantine if table == "quarantine" else _events
-            yield from made(plain, rows, chunk).combine_chunks().to_batches()
+            table_of = _quarantine if table == "quarantine" else _events
+            yield from table_of(plain, rows, chunk).combine_chunks().to_batches()
     finally:
         files.close()
 
@@ -151,7 +186,7 @@ def _events(plain: Plain, rows: Ints, chunk: Chunk) -> pa.Table:
 
 
 def _quarantine(plain: Plain, rows: Ints, chunk: Chunk) -> pa.Table:
-    found = []
+    places = []
     for damage in chunk.damages:
         row = int(rows[damage.entry])
         _, number, file, offset = plain.place(row)
@@ -159,8 +194,8 @@ def _quarantine(plain: Plain, rows: Ints, chunk: Chunk) -> pa.Table:
             offset += BOX_HEADER_SIZE + damage.block * BLOCK_SIZE
         place = {"device": plain.device[row].as_py(), "boot": int(plain.boot[row])}
         place |= {"number": number, "block": damage.block, "file": file}
-        found.append({**place, "offset": offset, "reason": damage.reason})
-    return pa.Table.from_pylist(found, schema=TABLES["quarantine"])
+        places.append({**place, "offset": offset, "reason": damage.reason})
+    return pa.Table.from_pylist(places, schema=TABLES["quarantine"])
 
 
 class BoxReader(DataSourceReader):
@@ -171,11 +206,14 @@ class BoxReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Segments in groups of about equal size, a boot never split."""
-        files = inputs.find_files(_paths(self.options), Path("/no lake"))
-        made = plan.make_plan(inputs.scan(files), Lake(Path()), _parallelism(self.options))
-        shares = _shares(made.groups)
-        if _table(self.options) == "quarantine":
-            shares.append(Share(rows=made.unnamed.quarantine))
+        table, partitions = _table(self.options), _parallelism(self.options)
+        with tempfile.TemporaryDirectory() as folder:
+            exported = Path(folder).resolve()
+            _, files = inputs.export_and_find(_paths(self.options), exported, _NO_LAKE)
+            work = plan.make_plan(inputs.scan(files), Lake(Path()), partitions)
+            shares = _shares(work.groups, exported)
+        if table == "quarantine":
+            shares.append(Share(rows=work.unnamed.quarantine))
         return shares
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -184,7 +222,7 @@ class BoxReader(DataSourceReader):
 
 
 def _parallelism(options: dict[str, str]) -> int:
-    return int(options.get("partitions", PARTITIONS))
+    return _number(options, "partitions", PARTITIONS, 1)
 
 
 class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -209,8 +247,8 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now is all that this query gives."""
-        found = [self._listing(path) for path in self._settled()]
-        self._frozen = [listing for listing in found if listing is not None]
+        listings = [self._listing(path) for path in self._settled()]
+        self._frozen = [listing for listing in listings if listing is not None]
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """`start` with the next segments, those of files that were left alone long enough."""
@@ -251,14 +289,14 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows
 
     def _settled(self) -> list[Path]:
-        settle_ms = int(self.options.get("settle_ms", SETTLE_MS))
+        settle_ms = _number(self.options, "settle_ms", SETTLE_MS, 0)
         newest_ns = time.time_ns() - settle_ms * 1_000_000
         states = ((path, _state(path)) for path in self._files())
         return [path for path, state in states if state and max(state[-2:]) <= newest_ns]
 
     def _files(self) -> list[Path]:
         try:
-            return inputs.find_files(_paths(self.options), Path("/no lake"))
+            return inputs.find_files(_paths(self.options), _NO_LAKE)
         except TelemetryError:
             return []  # nothing has come yet
 
@@ -320,10 +358,10 @@ class BoxStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _state(path: Path) -> tuple[int, ...] | None:
     """What changes when a file does, its times last; None: it was taken away."""
     try:
-        found = path.stat()
+        info = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 def _order(row: tuple[Key, int, str]) -> tuple[Key, int, str]:

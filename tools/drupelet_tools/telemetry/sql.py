@@ -92,8 +92,8 @@ def select(spark: SparkSession, lake: Lake, statement: str) -> Found:
         lake.check()
         java = getattr(refused, "java_exception", None)
         text = str(refused if java is None else java.toString()).strip()
-        told = (text.splitlines() or [type(refused).__name__])[0]
-        raise TelemetryError(f"query: {told.rstrip(';')}") from None
+        first_line = (text.splitlines() or [type(refused).__name__])[0]
+        raise TelemetryError(f"query: {first_line.rstrip(';')}") from None
 
 
 def register(spark: SparkSession, lake: Lake) -> None:

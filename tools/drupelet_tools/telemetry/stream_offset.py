@@ -78,22 +78,22 @@ class Seen:
                 own[-1] = (own[-1][0], boot, numbers)
             else:
                 own.append((boot, boot, numbers))
-        told = {
+        texts = {
             device: ";".join(f"{_range(first, last)}:{numbers}" for first, last, numbers in own)
             for device, own in entries.items()
         }
-        if sum(map(len, told.values())) > SEEN_SIZE_MAX:
+        if sum(map(len, texts.values())) > SEEN_SIZE_MAX:
             raise TelemetryError(
                 f"the stream's offset is longer than {SEEN_SIZE_MAX >> 20} MiB: too many gaps in"
                 " too many boots; use `drupelet telemetry ingest` for this fleet"
             )
-        return told
+        return texts
 
     @classmethod
-    def of(cls, told: dict[str, str]) -> Seen:
+    def of(cls, texts: dict[str, str]) -> Seen:
         """What `text` gave."""
         seen = cls()
-        for device, entries in told.items():
+        for device, entries in texts.items():
             for entry in entries.split(";"):
                 boots, _, numbers = entry.partition(":")
                 pairs = [_pair(word) for word in numbers.split(",")]
@@ -121,24 +121,24 @@ class Offset:
     batch: dict[Key, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, told: dict[str, dict[str, str]]) -> Offset:
+    def of(cls, fields: dict[str, dict[str, str]]) -> Offset:
         """Read what a checkpoint has.
 
         Raises:
             TelemetryError: it is another version's.
         """
-        if set(told) != {"seen", "batch"}:
+        if set(fields) != {"seen", "batch"}:
             raise TelemetryError(
                 "the stream's checkpoint is from another version of drupelet: give the query a"
                 " new checkpointLocation; it then begins with the first segment"
             )
         batch = {}
-        for unit, words in told["batch"].items():
+        for unit, words in fields["batch"].items():
             device, _, boot = unit.partition(" ")
             for word in words.split():
                 number, _, key = word.partition(":")
                 batch[device, int(boot), int(number)] = key
-        return cls(Seen.of(told["seen"]), batch)
+        return cls(Seen.of(fields["seen"]), batch)
 
     def told(self) -> dict[str, dict[str, str]]:
         """For the checkpoint. Raises TelemetryError: it is too long."""

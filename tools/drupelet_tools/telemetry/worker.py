@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -160,10 +160,14 @@ def _entries(plain: Plain, rows: Ints, files: Files) -> Entries:
 
 
 class Files:
-    """Reads entries; keeps packs open, and small files only as long as it takes."""
+    """Reads entries; keeps packs open, and small files only as long as it takes.
 
-    def __init__(self) -> None:
+    held: the contents of files that are on no disk, by their paths.
+    """
+
+    def __init__(self, held: Mapping[str, bytes] | None = None) -> None:
         self._open: dict[int, int] = {}
+        self._held = held or {}
 
     def read(self, plain: Plain, rows: Ints) -> tuple[Ints, Bytes]:
         """The bytes of some entries, and where in them each begins."""
@@ -185,6 +189,9 @@ class Files:
 
     def _fill(self, plain: Plain, file: int, offset: int, target: memoryview) -> None:
         path = plain.files[file]
+        if path in self._held:
+            target[:] = self._held[path][offset : offset + len(target)]
+            return
         try:
             handle = self._handle(file, path)
             done = 0
