@@ -12,7 +12,7 @@ from drupelet.limits import (
 )
 
 # An answer leaves in the peer's next epoch at the latest, so it is here before the second one.
-_BASE_EPOCHS = const(2)
+BASE_EPOCHS = const(2)
 # Odd factors that mix the bits of an epoch, so that epochs at equal distances draw all patterns.
 _MIX = const(13849)
 _DRAW = const(10037)
@@ -35,7 +35,7 @@ def interval_epochs(send_count: int, heard: bool, falls_back: bool) -> int:
     and so on; else BSP's, 2 4 8 16 32 64 64.
     """
     if heard or send_count <= 1:
-        return _BASE_EPOCHS
+        return BASE_EPOCHS
     if send_count <= _DOUBLINGS_MAX:
         return 1 << send_count
     if falls_back:

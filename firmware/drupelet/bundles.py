@@ -96,7 +96,7 @@ class BundleLink(Link):
         if core.window.gave(self.peer, handle):
             return False
         slot = core.slots.find(store.id, 0)
-        return slot < 0 or not core.slots.states[self._cell(slot)] & HOLD
+        return slot < 0 or not core.slots.states[self.cell(slot)] & HOLD
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """See Link; TAKEN may come first, MARK comes last."""
@@ -252,12 +252,19 @@ class BundleLink(Link):
         if self.long_handle:
             reaches = min(reaches, self.long_handle - 1)
         for slot in range(slots.count):
-            state = slots.states[self._cell(slot)]
+            state = slots.states[self.cell(slot)]
             left = state & (QUEUED | REQUEST) and not state & (HOLD | BUNDLED | BUNDLING)
             if left and not slots.flags[slot] & PENDING:
                 reaches = min(reaches, slots.handles[slot] - 1)
         goes_on = core.window.rows[self.peer * PEER_ROW + STICK_HOLDS]
-        return self._put(frame, KIND_MARK, self.bundle_out if goes_on else 0, reaches)
+        return self._put(frame, KIND_MARK, self.bundle_out if goes_on else 0, self._told(reaches))
+
+    def _told(self, handle: int) -> int:
+        """A handle of this store's as the peer keeps it, and the other way round.
+
+        Of another store of ours, which was wiped or put back since, it becomes one of no message.
+        """
+        return handle ^ getattr(self.core.store, "store_gen", 0) & 0x3FFFFFFF
 
     def _put(self, frame: bytearray, kind: int, number: int, handle: int) -> int:
         self._count(0, 1)
@@ -277,20 +284,21 @@ class BundleLink(Link):
             self._before = number
             self._reaches = handle
         elif self.core.window.rows[self.peer * PEER_ROW + STICK_VOID] < number <= self.bundle_out:
-            self._holds_through(handle)
+            self._holds_through(self._told(handle))
         return OK
 
     def _holds_through(self, handle: int) -> None:
         """As if the peer had acknowledged each message of the log up to a handle.
 
         But for those that it asked for since, and where no slot is free: those go to it again.
+        A handle that the log has not reached is none of this store's.
         """
         core = self.core
         slots = core.slots
         window = core.window
-        while True:
+        while handle <= window.newest:
             for slot in range(slots.count):
-                state = slots.states[self._cell(slot)]
+                state = slots.states[self.cell(slot)]
                 waits = state & (QUEUED | HOLD) == QUEUED
                 # MVDS keeps REQUEST from the first send on; who asks takes BUNDLED away.
                 asked = state & (REQUEST | BUNDLED) == REQUEST
@@ -305,7 +313,7 @@ class BundleLink(Link):
         slots = self.core.slots
         found = False
         for slot in range(slots.count):
-            cell = self._cell(slot)
+            cell = self.cell(slot)
             state = slots.states[cell]
             if state & bit:
                 slots.states[cell] = state & ~bit | instead

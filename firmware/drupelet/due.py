@@ -4,14 +4,13 @@ Wire profiles call `take_*` for what they may write into a frame. Live links pac
 epochs and back-off; a stick has no epochs, a visit writes everything that is not acknowledged.
 """
 
-from drupelet._compat import const
-from drupelet.backoff import counted, interval_epochs
+from drupelet.backoff import counted
 from drupelet.blackbox import CODE_OFFERED, CODE_REQUESTED, CODE_SENT, COUNT_RETRANSMITS
 from drupelet.limits import CONTENT_HEADER_SIZE, ID_SIZE
 from drupelet.members import INVISIBLE, SHARED
 from drupelet.memory import copy
+from drupelet.pace import Pace
 from drupelet.profiles import family_of, keeps_records
-from drupelet.schedule import Pace, epochs_since
 from drupelet.slots import (
     EPHEMERAL,
     OFFERED,
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from drupelet.policy import Policy
     from drupelet.topic import Topic
 
-_NEVER = const(1 << 16)
-
 
 class Dues(Pace):
     """One peer's side of the tables, seen from what goes out; `peer` is its row."""
@@ -56,7 +53,6 @@ class Dues(Pace):
     offset: int  # of a stick: how far the message that goes out in pieces is written
     visits = False  # a stick: everything at once, no epochs
     logged: int  # of a stick: how far the log beyond the slots is written
-    _way: int  # the profile in the lower 4 bits
 
     def __init__(self, core: "Core", peer: int, visits: bool) -> None:
         Pace.__init__(self, core)
@@ -75,7 +71,9 @@ class Dues(Pace):
         core = self.core
         slots = core.slots
         core.scanner = self
-        core.scan_from = slots.oldest if self._pace() == slots.count else self._first_queued()
+        core.scan_from = (
+            slots.oldest if self._under_way_max == slots.count else self._first_queued()
+        )
         core.ack_left = core.message_left = core.offer_left = slots.count
         core.owed_at = core.request_at = 0
 
@@ -92,14 +90,11 @@ class Dues(Pace):
         lowest = 0
         for slot in range(slots.count):
             handle = slots.handles[slot]
-            queued = slots.states[self._cell(slot)] & (QUEUED | HOLD) == QUEUED
+            queued = slots.states[self.cell(slot)] & (QUEUED | HOLD) == QUEUED
             if queued and (not lowest or handle < lowest):
                 found = slot
                 lowest = handle
         return found
-
-    def _cell(self, slot: int) -> int:
-        return self.peer * self.core.slots.count + slot
 
     def _number(self) -> int:
         return self.core.members.peer_numbers[self.peer]
@@ -132,7 +127,7 @@ class Dues(Pace):
         while core.ack_left:
             slot = (core.scan_from - core.ack_left) % slots.count
             core.ack_left -= 1
-            state = slots.states[self._cell(slot)]
+            state = slots.states[self.cell(slot)]
             if state & ACK and self.sight(slot) and not self._carried(slot):
                 after = step(state, DO_ACK)
                 core.window.set_state(slot, self.peer, after | ACKING if self.visits else after)
@@ -271,10 +266,10 @@ class Dues(Pace):
         while self.interactive and core.offer_left and self._left > 0:
             slot = (core.scan_from - core.offer_left) % slots.count
             core.offer_left -= 1
-            cell = self._cell(slot)
+            cell = self.cell(slot)
             queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
             queued = queued and not slots.flags[slot] & EPHEMERAL
-            due = queued and self._cell_wait(cell) <= 0 and not self._carried(slot)
+            due = queued and self._may_go(cell) and not self._carried(slot)
             due = due and self.sight(slot) == SHARED
             if due and not slots.id_into(slot, buf, at):
                 # The flash does not give it: it is looked at again as if it had gone.
@@ -289,18 +284,18 @@ class Dues(Pace):
     def message_due(self, slot: int) -> bool:
         """True when the message itself is to be sent now, offered first or not."""
         slots = self.core.slots
-        cell = self._cell(slot)
+        cell = self.cell(slot)
         state = slots.states[cell]
         if state & HOLD or not state & (QUEUED | REQUEST) or slots.flags[slot] & PENDING:
             return False
         if self.visits:
             return not state & (BUNDLED | BUNDLING) and self.sight(slot) == SHARED
         offered = (self.interactive or self.quiet) and not slots.flags[slot] & EPHEMERAL
-        # A long one that was chosen goes, whatever small ones went before its pieces.
-        paced = self._left <= 0 and slots.handles[slot] != self.long_handle
-        if not state & REQUEST and (offered or paced):
+        if offered and not state & REQUEST:
             return False
-        due = self._cell_wait(cell) <= 0 and not self._carried(slot)
+        # A long one that was chosen goes, whatever small ones went before its pieces.
+        chosen = slots.handles[slot] == self.long_handle and self._cell_wait(cell) <= 0
+        due = (chosen or self._may_go(cell)) and not self._carried(slot)
         return due and self.sight(slot) == SHARED
 
     def note_sent(self, slot: int) -> None:
@@ -310,10 +305,10 @@ class Dues(Pace):
     def _sent(self, slot: int, event: int, code: int) -> None:
         core = self.core
         slots = core.slots
-        cell = self._cell(slot)
+        cell = self.cell(slot)
         state = slots.states[cell]
-        if not state & REQUEST:
-            self._left -= 1
+        if not self._is_asked(cell):
+            self._count_unasked()
         state = step(state, event)
         assert state != NO  # else it was sent or offered to a holder
         count = slots.send_counts[cell]
@@ -329,8 +324,6 @@ class Dues(Pace):
                 core.again = (1 if heard else -1) if count else 0
                 if code == CODE_OFFERED and core.again >= 0:
                     self.policy.on_offered(core.again > 0)
-            if heard:
-                count = 0
             slots.sent(cell, counted(count), self.epoch)
         once = slots.flags[slot] & EPHEMERAL
         if once:
@@ -339,38 +332,3 @@ class Dues(Pace):
         core.trace(core.now_ms, code, self._number(), count + 1, slot)
         if once:
             core.window.clean(slot)
-
-    # --- when ---
-
-    def _wait(self, count: int, then: int, place: int) -> int:
-        """Epochs until it is sent again after `count` sends, the last in `then`; <= 0: now."""
-        if self.session is not None:
-            return _NEVER if self.session.has_sent(place) else 0
-        if not count:
-            return 0
-        interval = interval_epochs(count, self._heard_since(then), keeps_records(self._way & 15))
-        return interval * self.every - epochs_since(self.epoch, then)
-
-    def _cell_wait(self, cell: int) -> int:
-        slots = self.core.slots
-        return self._wait(slots.send_counts[cell], slots.send_epoch(cell), cell)
-
-    def _entry_wait(self, entry: int) -> int:
-        offers = self.core.offers
-        return self._wait(offers.send_count(entry), offers.send_epoch(entry), ~entry)
-
-    def next_due_epochs(self) -> int:
-        """Epochs until the earliest resend, at least 1; 0 when nothing is outstanding."""
-        slots = self.core.slots
-        soonest = _NEVER
-        for slot in range(slots.count):
-            cell = self._cell(slot)
-            state = slots.states[cell]
-            if not state & HOLD and state & (QUEUED | REQUEST):
-                soonest = min(soonest, self._cell_wait(cell))
-        offers = self.core.offers
-        for entry in range(offers.count):
-            asks = REQUESTED <= offers.kinds[entry] <= WANTED
-            if asks and offers.peer_of(entry) == self.peer:
-                soonest = min(soonest, self._entry_wait(entry))
-        return 0 if soonest == _NEVER else max(soonest, 1)

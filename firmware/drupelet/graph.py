@@ -373,6 +373,15 @@ class Graph(Window):
                 return slot < 0
         return False
 
+    def go_back(self, peer: int, handle: int) -> None:
+        """Have the cursor come to a message again that it has passed."""
+        self.cursors[peer] = 0
+        before = self.store.next(0)
+        while 0 < before < handle:
+            self.cursors[peer] = before
+            before = self.store.next(before)
+        self.changed(peer)
+
     def waits(self, peer: int) -> bool:
         """True while the log goes on beyond the slots that the peer may have, or may itself."""
         goes_on = self.cursors[peer] != self.newest and self._has_share(peer)

@@ -16,8 +16,9 @@ from drupelet.limits import (
     ID_SIZE,
     WAIT_MS_MAX,
 )
+from drupelet.pace import DUE_NEVER
 from drupelet.profiles import PROFILE_COMPACT_1, PROFILE_MVDS_1, make_codec
-from drupelet.schedule import DUE_NEVER, epochs_since
+from drupelet.schedule import epochs_since
 from drupelet.segments import KIND_SEGMENT, KIND_STATE, SegmentExchange
 
 TYPE_CHECKING = False
@@ -137,10 +138,12 @@ class Link(SegmentExchange):
         self.closed = True
 
     def greet(self) -> None:
-        """A contact begins: its carrier came up. A profile that has a greeting says it."""
+        """A contact begins: its carrier came up. The back-off begins anew, and a profile that has
+        a greeting says it."""
+        self.probes = 0
+        self.attention = True
         if self.profile == PROFILE_COMPACT_1:
             self.codec.greet(self)  # type: ignore[attr-defined]
-            self.attention = True
 
     def resume(self) -> None:
         """After a deep sleep: the payload of the epoch that its clock shows has gone."""
@@ -198,7 +201,7 @@ class Link(SegmentExchange):
         """The peer has said something: back-off is at its base again."""
         if not self.visits:
             self._tick(now_ms)
-        self.heard_epoch = self.epoch
+        self.is_there()
         if self._due_epoch >= 0:
             self.attention = True  # back-off is at its base again
 
@@ -231,6 +234,9 @@ class Link(SegmentExchange):
             if limit < FRAME_SIZE_MIN:
                 budget.refused += 1
                 return 0
+        if self._train == FRAMES_PER_EPOCH_MAX and not self.visits:
+            self.begin_payload()
+        self.begin_frame()
         size = self._next_frame(frame, limit)
         if size:
             if budget is not None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from drupelet.graph import Graph
     from drupelet.members import Members
     from drupelet.slots import OfferPool
-    from drupelet.window import Window
 
 # Kinds of `store.dismiss`.
 _MEMBER_GROUP = const(1)
@@ -80,19 +79,13 @@ def share(graph: "Graph", group: int, handle: int) -> int:
             path.append(handle)
 
 
-def _show(window: "Window", handle: int) -> None:
+def _show(graph: "Graph", handle: int) -> None:
     """A message in the log is shared from now on: it goes to all who share its group."""
-    store = window.store
-    window.dirty = True
-    for peer in range(window.members.peers):
+    graph.dirty = True
+    for peer in range(graph.members.peers):
         # Else the cursor comes to it; where there is no room, it goes back to what is before.
-        if handle <= window.cursors[peer] and window.take_up(handle, peer) == -1:
-            window.cursors[peer] = 0
-            before = store.next(0)
-            while 0 < before < handle:
-                window.cursors[peer] = before
-                before = store.next(before)
-            window.changed(peer)
+        if handle <= graph.cursors[peer] and graph.take_up(handle, peer) == -1:
+            graph.go_back(peer, handle)
 
 
 def _private_parent(

@@ -16,6 +16,7 @@ from drupelet.limits import (
     CONTENT_HEADER_SIZE,
     FRAME_SIZE_MAX,
     ID_PREFIX_SIZE,
+    ID_SIZE,
     SEGMENT_HEADER_SIZE,
 )
 from drupelet.members import SHARED
@@ -52,10 +53,8 @@ def prepare(link: "LinkPort", frame_size: int) -> bool:
     if link.visits:
         window.shows_segments(link.peer)  # bundles are read by our own nodes only
     reads = reads_segments(link)
-    waiting = window.oversize[link.peer]
-    if waiting:
-        waiting = _first_waiting(link, frame_size)
-        _take_up(link, waiting, reads, frame_size)
+    waiting = _first_waiting(link, frame_size)
+    _take_up(link, waiting, reads, frame_size)
     size_max = (min(frame_size, FRAME_SIZE_MAX) if reads else frame_size) - CONTENT_HEADER_SIZE
     if window.queued(link.peer) and (waiting or not reads) and size_max < BODY_SIZE_MAX:
         slots = core.slots
@@ -88,8 +87,9 @@ def is_oversize(core: "Core", peer: int, handle: int, frame_size: int) -> bool:
     group = window.look(handle)
     if group < 0 or window.members.visibility(group, peer) != SHARED or window.gave(peer, handle):
         return False
-    if core.store.size + OVERHEAD_MAX <= min(frame_size, FRAME_SIZE_MAX):
-        return False
+    fits = core.store.size + OVERHEAD_MAX <= min(frame_size, FRAME_SIZE_MAX)
+    if fits or handle > window.cursors[peer]:
+        return False  # behind the cursor it is not passed over any more
     slot = core.slots.find(core.store.id, 0)
     return slot < 0 or not core.slots.states[peer * core.slots.count + slot] & HOLD
 
@@ -109,17 +109,25 @@ def _first_waiting(link: "LinkPort", frame_size: int) -> int:
     return handle
 
 
+def acknowledged(link: "LinkPort", id: bytearray, at: int) -> None:
+    """The peer holds a message: the first that waits, maybe, which needs no slot to be known."""
+    window = link.core.window
+    first = window.oversize[link.peer] if window.oversize else 0
+    if first > 0 and link.core.store.is_id(first, id, at, ID_SIZE):
+        window.oversize[link.peer] = ~first
+        window.changed(link.peer)
+
+
 def _take_up(link: "LinkPort", handle: int, reads: bool, frame_size: int) -> None:
     """Have the message that waits sent as if the peer had asked for it, if it can go."""
     core = link.core
     fits = handle and (reads or core.store.size + OVERHEAD_MAX <= frame_size)
+    fits = fits and core.window.share_left(link.peer) > 0
     slot = core.window.fetch(handle, link.peer) if fits else -1
     if slot >= 0:
-        cell = link.peer * core.slots.count + slot
-        state = core.slots.states[cell]
-        if not state & (HOLD | REQUEST):
-            core.slots.send_counts[cell] = 0
-            core.window.set_state(slot, link.peer, state & ~QUEUED | REQUEST)
+        state = core.slots.states[link.peer * core.slots.count + slot]
+        if not state & HOLD:
+            core.window.set_state(slot, link.peer, state | QUEUED | REQUEST)
 
 
 def wait_epochs(link: "LinkPort") -> int:

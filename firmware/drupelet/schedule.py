@@ -1,4 +1,4 @@
-"""Epochs, the payload train of one epoch, and when a message is sent again.
+"""Epochs: how a link counts time.
 
 Time is `now_ms`, modulo 2^30 from any origin; `elapsed_ms` is the only way to compare two times.
 An epoch is a slice of a link's time with room for one payload (MVDS: one payload per peer and
@@ -11,18 +11,10 @@ from drupelet.limits import WAIT_MS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.core import Core
     from drupelet.sharing import Sharing
-    from drupelet.wire.bsp0_session import Session
 
-# Offer, request, message and ACK take three epochs; after four (2^2) without gain, slow down.
-_STALL_EPOCHS = const(4)
-_STALL_SHIFT = const(2)
 # A peer counts as silent after so many epochs: before its epoch number, modulo 2^16, looks new.
-_SILENT_EPOCHS = const(1 << 14)
-# `_due_epoch` where it is no epoch.
-DUE_NEVER = const(-1)
-DUE_NOW = const(-2)
+SILENT_EPOCHS = const(1 << 14)
 # More than this between two calls is a clock that went back, not one that went on.
 _BACK_MS = const(1 << 29)
 
@@ -93,71 +85,3 @@ class Clocks:
         passed_ms = elapsed_ms(now_ms, self.start_ms(peer))
         wait_ms = epochs * epoch_ms - (passed_ms if passed_ms < _BACK_MS else 0)
         return wait_ms if wait_ms > 0 else 0
-
-
-class Pace:
-    """How fast one link goes: when its peer was heard, and what may go to it unasked."""
-
-    peer: int
-    session: "Session | None" = None  # a stream of bsp-0, which loses nothing: instead of time
-    every = 1  # epochs of the peer's clock that make one of this link
-
-    def __init__(self, core: "Core") -> None:
-        self.core = core
-        self.heard_epoch = -1  # of the peer's clock; -1: not heard, or too long ago
-        self._due_epoch = DUE_NOW  # when something is due again; DUE_NEVER: never of itself
-        # Epochs for which the peer took nothing; below 0, ~ of them: it has since.
-        self._stalled = 0
-        self._left = core.slots.count  # unasked-for offers and messages of this epoch
-        self.trip_epochs = 0  # from the last send to its acknowledgement: the longest of late
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the peer's clock."""
-        return self.core.clocks.epochs[self.peer]
-
-    @property
-    def attention(self) -> bool:
-        """True while something may be due."""
-        return self._due_epoch == DUE_NOW
-
-    @attention.setter
-    def attention(self, due: bool) -> None:
-        self._due_epoch = DUE_NOW if due else DUE_NEVER
-
-    def _pace(self) -> int:
-        """Unasked-for offers and messages per epoch: half as many each time it stalls."""
-        stalled = self._stalled
-        return self.core.slots.count >> (max(stalled, ~stalled) >> _STALL_SHIFT) or 1
-
-    def _has_due(self) -> bool:
-        due = self._due_epoch
-        if due >= 0 and epochs_since(self.epoch, due) < 0x8000:
-            self._due_epoch = due = DUE_NOW
-        return due == DUE_NOW
-
-    def begin_epoch(self, epoch: int) -> None:
-        """A new epoch: offer less to a peer that is there and takes nothing.
-
-        Its tables are full of what it cannot use yet; the oldest alone gets through (DESIGN 5).
-        """
-        self._has_due()  # a time that has come is not to come round as one ahead
-        silent = epochs_since(epoch, self.heard_epoch)
-        if silent > _SILENT_EPOCHS:
-            self.heard_epoch = -1
-        awake = self.heard_epoch >= 0 and silent <= _STALL_EPOCHS * self.every
-        if not awake:
-            self._stalled = 0
-        elif self._stalled < 0:  # it took something: twice as many
-            self._stalled = max((~self._stalled >> _STALL_SHIFT) - 1, 0) << _STALL_SHIFT
-        elif 1 < self._pace() > self._left:
-            self._stalled += 1
-        self._left = self._pace()
-
-    def measure_trip(self, age_epochs: int) -> None:
-        """So long an answer took: a longer time counts at once, a shorter one by and by."""
-        trip = self.trip_epochs
-        self.trip_epochs = age_epochs if age_epochs > trip else trip - (age_epochs < trip)
-
-    def _heard_since(self, then: int) -> bool:
-        return self.heard_epoch >= 0 and epochs_since(self.heard_epoch, then) < 0x8000

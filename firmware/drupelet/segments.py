@@ -84,7 +84,7 @@ class SegmentExchange(Exchange):
             self._stay()
         loaded = store.load(self.long_handle) == OK and store.size
         slot = core.slots.find(store.id, 0) if loaded else -1
-        if slot >= 0 and not core.slots.states[self._cell(slot)] & (QUEUED | REQUEST):
+        if slot >= 0 and not core.slots.states[self.cell(slot)] & (QUEUED | REQUEST):
             slot = -1
         group = core.members.group_slot(store.group) if loaded else -1
         due = self.message_due(slot) if slot >= 0 else self.visits
@@ -126,12 +126,12 @@ class SegmentExchange(Exchange):
         row = self._out_key()
         rows = self.core.parts
         slot = slots.find_prefix(rows, row, _KEY_SIZE)
-        if slot < 0 or slots.states[self._cell(slot)] & HOLD:
+        if slot < 0 or slots.states[self.cell(slot)] & HOLD:
             if get_u16(rows, row + _NEXT):  # it came
                 rows[row + _CAUTION] = max(rows[row + _CAUTION], 1) - 1
                 rows[row + _ROOM] = 0
             self._turn()
-        elif self._cell_wait(self._cell(slot)) > 0 or self.message_due(slot):
+        elif self._cell_wait(self.cell(slot)) > 0 or self.message_due(slot):
             self.long_handle = slots.handles[slot]
 
     def _turn(self) -> None:
@@ -147,7 +147,7 @@ class SegmentExchange(Exchange):
         room = core.parts[at]
         self._go_on(core.store.id, 0, 0)
         core.parts[at] = room or core.parts[at]
-        if total > PART_FLUSH_SIZE and core.slots.send_counts[self._cell(slot)]:
+        if total > PART_FLUSH_SIZE and core.slots.send_counts[self.cell(slot)]:
             # It has left whole, but is not acknowledged: its last byte shows what arrived.
             put_u16(core.parts, self._out_key() + _NEXT, total)
             core.parts[at] = 0
@@ -187,7 +187,7 @@ class SegmentExchange(Exchange):
         if rows[row + _TRIES] == 1 and get_u16(rows, row + _NEXT) == total:
             self.note_sent(slot)
         else:
-            cell = self._cell(slot)
+            cell = self.cell(slot)
             self.core.slots.sent(cell, self.core.slots.send_counts[cell] or 1, self.epoch)
         self._end_long()
 
@@ -197,7 +197,7 @@ class SegmentExchange(Exchange):
             return E_PEER
         slots = self.core.slots
         slot = slots.find_prefix(frame, 1, _KEY_SIZE)
-        if slot < 0 or self.sight(slot) != SHARED or slots.states[self._cell(slot)] & HOLD:
+        if slot < 0 or self.sight(slot) != SHARED or slots.states[self.cell(slot)] & HOLD:
             return OK
         have = get_u16(frame, 9)
         store = self.core.store
@@ -209,7 +209,7 @@ class SegmentExchange(Exchange):
         self.attention = True
         if self._learn(frame, have):
             # The peer takes in this one, and only this one, now.
-            slots.send_counts[self._cell(slot)] = 0
+            slots.send_counts[self.cell(slot)] = 0
             self.long_handle = slots.handles[slot]
         return OK
 

@@ -122,7 +122,7 @@ class Snapshot:
     def _put_peer(
         self, buf: bytearray, at: int, core: "Core", peer: int, links: "list[Link]", now_ms: int
     ) -> None:
-        """A peer's clock, and the back-off of all that is outstanding by that of its oldest.
+        """A peer's clock, its link's back-off, and when the oldest of what is under way was sent.
 
         The oldest and not the newest: a message that is sent at each wake would put the others
         off for ever.
@@ -136,24 +136,25 @@ class Snapshot:
                 if link.heard_epoch >= 0:
                     put_u16(buf, at + 4, epochs_since(epoch, link.heard_epoch))
                 put_u32(buf, at + 10, elapsed_ms(now_ms, core.clocks.start_ms(peer)))
-                self._put_back_off(buf, at, core, peer, epoch)
+                self._put_back_off(buf, at, core, link, epoch)
                 break
 
-    def _put_back_off(self, buf: bytearray, at: int, core: "Core", peer: int, epoch: int) -> None:
+    def _put_back_off(
+        self, buf: bytearray, at: int, core: "Core", link: "Link", epoch: int
+    ) -> None:  # fmt: skip
         slots = core.slots
         oldest = -1
         newest = 0
         for slot in range(slots.count):
-            cell = peer * slots.count + slot
+            cell = link.cell(slot)
             if slots.states[cell] & (QUEUED | HOLD) == QUEUED and slots.send_counts[cell]:
                 handle = slots.handles[slot]
                 newest = max(newest, handle)
                 if oldest < 0 or handle < slots.handles[oldest]:
                     oldest = slot
         if oldest >= 0:
-            cell = peer * slots.count + oldest
-            buf[at + 1] = slots.send_counts[cell]
-            put_u16(buf, at + 2, epochs_since(epoch, slots.send_epoch(cell)))
+            buf[at + 1] = link.probes or 1
+            put_u16(buf, at + 2, epochs_since(epoch, slots.send_epoch(link.cell(oldest))))
             put_u32(buf, at + 6, newest)
 
     # --- after sleep ---
@@ -246,6 +247,8 @@ class Snapshot:
             heard = get_u16(buf, at + 4)
             if heard != _NEVER:
                 link.heard_epoch = (begun - heard) % EPOCH_MODULUS
+            if buf[at + 1]:
+                link.resume_probes(buf[at + 1], (begun - get_u16(buf, at + 2)) % EPOCH_MODULUS)
 
     def _take_back_off(self, buf: bytearray, at: int, core: "Core", peer: int, epoch: int) -> None:
         slots = core.slots

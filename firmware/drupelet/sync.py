@@ -116,7 +116,7 @@ class Exchange(Dues):
     def _step(self, slot: int, event: int) -> None:
         """Apply a peer's event to the table."""
         core = self.core
-        state = step(core.slots.states[self._cell(slot)], event)
+        state = step(core.slots.states[self.cell(slot)], event)
         core.window.set_state(slot, self.peer, state)
 
     def on_ack(self, buf: bytearray, at: int) -> None:
@@ -144,16 +144,16 @@ class Exchange(Dues):
         if not self.sight(slot):
             return
         core = self.core
-        cell = self._cell(slot)
+        cell = self.cell(slot)
         held = core.slots.states[cell] & HOLD
         self._step(slot, GOT_ACK)
         if not held:
-            if self._stalled >= 0:
-                self._stalled = ~self._stalled
+            self._stalled = -1
             count = core.slots.send_counts[cell]
             if count:
-                age = epochs_since(self.epoch, core.slots.send_epoch(cell))
-                self.measure_trip(age)
+                then = core.slots.send_epoch(cell)
+                age = epochs_since(self.epoch, then)
+                self.acks.note(self.epoch, then, count == 1)
                 if self.policy is not None:
                     self.policy.on_acked(age if count == 1 else -1)
             core.trace(core.now_ms, CODE_ACKED, self._number(), 0, slot)
@@ -235,16 +235,11 @@ class Exchange(Dues):
         What is behind gives up its slot to what it may depend on, and comes again.
         """
         window = self.core.window
-        before = 0
-        after = window.store.next(0)
-        while 0 < after < handle:
-            before = after
-            after = window.store.next(after)
         window.show_all(self.peer)
-        window.cursors[self.peer] = before
+        window.go_back(self.peer, handle)
         slots = window.slots
         for slot in range(slots.count):
-            state = slots.states[self._cell(slot)]
+            state = slots.states[self.cell(slot)]
             if not state & HOLD and slots.handles[slot] > handle:
                 window.set_state(slot, self.peer, state & ~(QUEUED | REQUEST))
 
@@ -256,7 +251,7 @@ class Exchange(Dues):
         self._step(slot, GOT_REQUEST)
         if self.policy is not None:
             self.policy.on_requested()
-        cell = self._cell(slot)
+        cell = self.cell(slot)
         core.slots.send_counts[cell] = 0  # due at once
         core.slots.states[cell] &= ~BUNDLED & 0xFF
         self.attention = True
@@ -363,6 +358,9 @@ class Exchange(Dues):
         self.attention = True
         self._came(False)
         offers = core.offers
+        entry = offers.find(core.id, 0, REQUESTED, WANTED, self.peer)
+        if entry >= 0 and offers.send_count(entry):
+            self.replies.note(self.epoch, offers.send_epoch(entry), offers.send_count(entry) == 1)
         offers.drop_id(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
             core.box.count(COUNT_REFUSED, 1)

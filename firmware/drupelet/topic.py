@@ -14,7 +14,6 @@ from drupelet.limits import (
     ID_SIZE,
     RECORD_HEADER_SIZE,
     TOPIC_DELAY_EPOCHS_MAX,
-    TOPIC_HEARD_EPOCHS_MAX,
     TOPIC_SENDS_MAX,
     WAIT_MS_MAX,
 )
@@ -100,10 +99,8 @@ class Topic:
             return False
         for link in self.links:
             if link.peer == peer:
-                recent = epochs_since(link.epoch, link.heard_epoch)
-                sends = slots.send_counts[peer * slots.count + slot]
-                heard = link.heard_epoch >= 0 and recent <= TOPIC_HEARD_EPOCHS_MAX
-                return heard and sends < TOPIC_SENDS_MAX
+                few = slots.send_counts[link.cell(slot)] < TOPIC_SENDS_MAX
+                return few and not link.is_silent()
         return False
 
     def _rewind(self) -> None:
@@ -111,6 +108,8 @@ class Topic:
         self._ack_left = self._message_left = count
         self._owed_at = 0
         self._request_link = 0
+        for link in self.links:
+            link.begin_payload()
 
     def remove(self, id: "bytes | bytearray") -> None:
         """Somebody listens no more."""
@@ -191,13 +190,13 @@ class Topic:
         speaker = self._speaker
         speaker.on_message(group, group_at, stamp, stamp_at, body, at, size)
         slot = self.core.message_slot
-        slots = self.core.slots
-        if slot >= 0:
-            self._not_before(slot, _ACKED_EPOCHS)
-        for link in self.links if slot >= 0 else ():
-            cell = link.peer * slots.count + slot
-            if link is not speaker and not slots.states[cell] & (HOLD | REQUEST):
-                slots.sent(cell, 1, link.epoch)
+        if slot < 0:
+            return
+        self._not_before(slot, _ACKED_EPOCHS)
+        for link in self.links:
+            cell = link.cell(slot)
+            if link is not speaker and not self.core.slots.states[cell] & (HOLD | REQUEST):
+                self.core.slots.sent(cell, 1, link.epoch)
 
     # --- out ---
 
@@ -207,6 +206,7 @@ class Topic:
         for link in self.links:
             self.core.now_ms = now_ms
             link.turn(now_ms)
+            link.begin_frame()
             self.attention = self.attention or link.attention
             link.attention = False  # the topic's own from now on
 
@@ -347,10 +347,9 @@ class Topic:
         self._message_left -= 1
         self._long[self.core.message_slot] = 0
         self._firm = True
-        slots = self.core.slots
         slot = self.core.message_slot
         for link in self.links:
-            state = slots.states[link.peer * slots.count + slot]
+            state = self.core.slots.states[link.cell(slot)]
             lacks = state & (QUEUED | REQUEST) and not state & HOLD
             if lacks and link.sight(slot) == SHARED and self._is_there(link):
                 link.note_sent(slot)

@@ -190,8 +190,14 @@ class Window:
             self.changed(peer)
 
     def _has_share(self, peer: int) -> bool:
-        """True while its queue may fill more slots: a peer that never comes starves no other."""
-        return self.queued(peer) < (self.slots.count // self.members.peers or 1)
+        """True while it may fill more slots; its last is for what was passed over and may go."""
+        rows = self.oversize
+        goes = rows and rows[peer] and rows[len(rows) // 2 + peer] < 0
+        return self.share_left(peer) > (1 if goes else 0)
+
+    def share_left(self, peer: int) -> int:
+        """How many more slots its queue may fill: a peer that never comes starves no other."""
+        return (self.slots.count // self.members.peers or 1) - self.queued(peer)
 
     def refill(self, peer: int) -> bool:
         """Walk the peer's cursor on while there is room; True when something was queued."""
@@ -273,26 +279,26 @@ class Window:
 
     def pack(self, limit: int) -> int:
         """Put the wake state (docs/SPEC.md 5.1) into `store.saved`; its size, at most `limit`."""
-        members = self.members
         state = self.store.saved  # read at boot only
         state[0] = STATE_FORM
-        state[1] = members.peers
+        state[1] = self.members.peers
         put_u16(state, 2, self.boot)
         put_u32(state, 4, self.consumed)
         at = 8
         lowest = self.consumed + 1
         self._settle_groups()
-        for peer in range(members.peers):
-            low = self._low(peer)
-            lowest = min(low, lowest, self._keep_passed_over(peer) or low)
-            state[at] = members.peer_numbers[peer]
+        for peer in range(self.members.peers):
+            kept = self._keep_passed_over(peer)
+            low = self._low(peer, kept)
+            lowest = min(low, lowest, kept or low)
+            state[at] = self.members.peer_numbers[peer]
             put_u32(state, at + 1, low)
             lost = self.rows[peer * PEER_ROW + STICK_LOST]
             if lost and (lost >= low or 0 < self.store.next_pending(0) <= lost):
                 state[at + 1] |= STATE_LOST
             put_u32(state, at + 5, self.rows[peer * PEER_ROW])
             put_u32(state, at + 9, self.rows[peer * PEER_ROW + STICK_OUT])
-            state[at + 13] = members.shares(peer)
+            state[at + 13] = self.members.shares(peer)
             put_u32(state, at + 14, self.rows[peer * PEER_ROW + STICK_TAKEN])
             put_u32(state, at + 18, self.rows[peer * PEER_ROW + STICK_VOID])
             at += STATE_PEER_SIZE
@@ -315,31 +321,29 @@ class Window:
                 before = settled[number & 7]
                 settled[number & 7] = min(before, low) if before else low
 
-    def _low(self, peer: int) -> int:
-        """The handle from which on the peer may miss something."""
+    def _low(self, peer: int, kept: int) -> int:
+        """The handle from which on the peer may miss something, but for what was passed over."""
         low = (self.cursors[peer] if self.members.shares(peer) else self.newest) + 1
         slots = self.slots
         settled = self.store.settled
         for slot in range(slots.count):
-            if slots.states[peer * slots.count + slot] & (QUEUED | HOLD) == QUEUED:
-                handle = slots.handles[slot]
+            handle = slots.handles[slot]
+            state = slots.states[peer * slots.count + slot]
+            if state & (QUEUED | HOLD) == QUEUED and handle != kept:
                 low = min(low, handle)
                 row = self.members.group_number(slots.group(slot)) & 7
                 settled[row] = min(settled[row], handle)
         return low
 
     def _keep_passed_over(self, peer: int) -> int:
-        """Keep the first message that was passed over and that the peer may yet read; 0: none.
-
-        A peer that was asked so often and never showed that it reads segments never will.
-        """
+        """Keep the first message that was passed over and that the peer may yet read; 0: none."""
         rows = self.oversize
+        # Who was asked so often and never showed that it reads segments never will.
         if not rows or rows[len(rows) // 2 + peer] >= OVERSIZE_ASKS_MAX << 16:
             return 0
         handle = rows[peer] if rows[peer] >= 0 else ~rows[peer]
-        settled = self.store.settled
-        for row in range(len(settled) if handle else 0):
-            settled[row] = min(settled[row], handle)
+        for row in range(len(self.store.settled) if handle else 0):
+            self.store.settled[row] = min(self.store.settled[row], handle)
         return handle
 
     def _save_rows(self, state: bytearray, at: int, lowest: int, limit: int) -> int:

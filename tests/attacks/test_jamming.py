@@ -173,7 +173,7 @@ def test_who_listens_to_all_does_not_stop_a_host(port: int) -> None:
 
 def test_who_listens_to_all_slows_a_board_and_does_not_stop_it(port: int) -> None:
     share, _, b, _ = siege(port, listen=True, board=True)
-    # 80 forged frames a second at the board, which tries 62: it hears more than half of the genuine
-    # ones; the host hears all.
+    # 80 forged frames a second at the board, which tries 62: it hears more than half of the
+    # genuine ones; the host hears all.
     assert share >= 0.7
     assert b.seal.forged, "its frames were of the open epoch"

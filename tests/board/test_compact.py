@@ -19,7 +19,7 @@ IDLE_EPOCHS = 1000
 @pytest.mark.parametrize("mode", ["batch", "interactive"])
 def test_the_hot_path_allocates_nothing(micropython: list[str], firmware: Path, mode: str) -> None:
     done = subprocess.run(
-        [*micropython, "-X", "heapsize=1M", str(HEAP), mode],
+        [*micropython, "-X", "heapsize=2M", str(HEAP), mode],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

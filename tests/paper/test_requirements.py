@@ -118,6 +118,8 @@ def test_3_small_devices_that_are_online_a_tenth_of_the_time() -> None:
         for name in online:
             if draw(window * 10) < 1:
                 online[name] = window
+                for link in network.members[name].links.values():
+                    link.greet()
             online[name] = max(0, online[name] - 1)
         both = all(online.values())
         met += both

@@ -341,6 +341,8 @@ def test_cpu_ratios_are_of_the_same_bytes() -> None:
     for profile in ("bsp-1", "mvds-1"):
         assert works >= {(profile, work) for work in ("encode", "parse", "deliver")}
     assert works >= {("blake2s", "hash"), ("sha256", "hash")}
+    seals = ("aes-ccm", "aes viper", "aes bytecode")
+    assert works >= {(seal, work) for seal in seals for work in ("seal", "open")}
     builtin = {row["bytes"]: row["sha256_us"] for row in found}
     assert {64, 100, 1024} <= builtin.keys()
     for row in found:

@@ -10,16 +10,9 @@ from drupelet.channel_open import open_channel
 from drupelet.channel_settings import response_groups
 from drupelet.errors import E_CAPACITY, E_PEER, OK
 from drupelet.limits import CHANNEL_OUT_MAX
-from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, wire
+from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, publish_one, wire
 
 PERIOD_MS = 30_000
-
-
-def told(talker: Talker, content: bytes, id: bytes | None = None) -> Said:
-    """Publish, and what goes out."""
-    assert talker.publish(content, id) > 0
-    [said] = talker.say()
-    return said
 
 
 # --- send message ---
@@ -28,15 +21,27 @@ def told(talker: Talker, content: bytes, id: bytes | None = None) -> Said:
 def test_a_message_says_who_where_when_and_what() -> None:
     ann = Talker()
     ann.wait(5000)
-    said = told(ann, b"hello")
+    said = publish_one(ann, b"hello")
     assert (said.sender, said.channel, said.content) == (b"ann", b"0", b"hello")
     assert said.lamport == START_MS + 5000
     assert said.causal == [] and said.requests == [] and said.bloom is None
 
 
+@pytest.mark.parametrize("channel", [b"0", b"roof", "Dächer 日本語".encode(), b"c" * 32])
+def test_the_name_of_a_channel_is_in_each_frame_as_it_is(channel: bytes) -> None:
+    ann, ben = Talker(channel=channel), Talker(b"ben", channel=channel)
+    sync = ann.later(300_000)[0]
+    said = publish_one(ann, b"hello")
+    size = ann.channel.ephemeral_into(ann.frame, b"now", 0, 3)
+    frames = [sync.wire, said.wire, bytes(ann.frame[:size])]
+    assert [Said(frame).channel for frame in frames] == [channel] * 3
+    assert [ben.hear(frame) for frame in frames] == [OK, OK, EPHEMERAL]
+    assert ben.delivered == [said.id] and ben.channel.foreign == 0
+
+
 def test_ids_of_our_messages_are_hashes_and_differ() -> None:
     ann = Talker()
-    first, second = told(ann, b"same"), told(ann, b"same")
+    first, second = publish_one(ann, b"same"), publish_one(ann, b"same")
     assert first.id != second.id
     parts = (b"ann", CHANNEL, (first.lamport or 0).to_bytes(8, "little"), b"same")
     joined = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
@@ -45,10 +50,10 @@ def test_ids_of_our_messages_are_hashes_and_differ() -> None:
 
 def test_the_lamport_value_is_the_time_or_one_more() -> None:
     ann = Talker()
-    values = [told(ann, b"x").lamport for _ in range(3)]
+    values = [publish_one(ann, b"x").lamport for _ in range(3)]
     assert values == [START_MS + 1, START_MS + 2, START_MS + 3]
     ann.wait(1000)
-    assert told(ann, b"x").lamport == START_MS + 1000
+    assert publish_one(ann, b"x").lamport == START_MS + 1000
 
 
 def test_a_clock_that_goes_on_for_weeks() -> None:
@@ -67,9 +72,9 @@ def test_a_clock_that_goes_on_for_weeks() -> None:
 
 def test_the_history_is_the_last_two_of_the_log_in_order() -> None:
     ann = Talker()
-    ids = [told(ann, b"x", b"m%d" % number).id for number in range(4)]
+    ids = [publish_one(ann, b"x", b"m%d" % number).id for number in range(4)]
     ann.hear(wire(b"theirs", lamport=START_MS + 1000))
-    said = told(ann, b"x")
+    said = publish_one(ann, b"x")
     assert ids[-1] == b"m3" and said.causal == [b"m3", b"theirs"]
     assert said.lamport == START_MS + 1001
 
@@ -85,6 +90,18 @@ def test_the_filter_has_what_was_received_when_it_is_sent() -> None:
     [again] = ann.say()
     assert again.id == b"mine" and again.bloom == filter_of(b"one", b"two")
     assert again.causal == said.causal and again.lamport == said.lamport
+
+
+@pytest.mark.parametrize("size", [180, 220, 260, 300])
+def test_a_small_frame_leaves_its_filter_out_for_a_request(size: int) -> None:
+    ann = Talker(send_bloom=True)
+    ann.hear(wire(b"after", causal=(b"lost",)))
+    ann.wait(400_000)
+    assert ann.publish(b"x", b"mine") > 0
+    frame = bytearray(size)
+    said = Said(bytes(frame[: ann.channel.poll_into(frame, ann.now_ms)]))
+    assert said.content == b"x" and said.requests == [b"lost"]
+    assert (said.bloom is None) == (size < 300)
 
 
 def test_hints_are_sent_and_noted() -> None:
@@ -110,7 +127,7 @@ def test_hints_are_sent_and_noted() -> None:
     ben.channel.hints = Hints()
     handle = ann.publish(b"x", b"first")
     ann.say()
-    said = told(ann, b"y", b"second")
+    said = publish_one(ann, b"y", b"second")
     assert said.entries[11] == [(b"first", bytes([handle]), b"ann")]
     ben.hear(said.wire)
     assert ben.channel.hints.noted == [(b"first", bytes([handle]))]
@@ -118,7 +135,7 @@ def test_hints_are_sent_and_noted() -> None:
 
 def test_what_is_sent_is_kept_until_somebody_has_it() -> None:
     ann = Talker()
-    told(ann, b"x", b"m")
+    publish_one(ann, b"x", b"m")
     assert ann.state == {b"m": UNACKNOWLEDGED}
     for number in range(CHANNEL_OUT_MAX - 1):
         assert ann.publish(b"x", b"n%d" % number) > 0
@@ -142,7 +159,7 @@ def test_own_messages_are_ignored() -> None:
     ann = Talker()
     assert ann.hear(wire(b"forged", sender=b"ann")) == OK
     assert ann.log == [] and ann.channel.own == 1
-    said = told(ann, b"x", b"m")
+    said = publish_one(ann, b"x", b"m")
     ann.hear(said.wire)
     assert ann.state == {b"m": UNACKNOWLEDGED} and ann.log == [b"m"]
 
@@ -150,10 +167,10 @@ def test_own_messages_are_ignored() -> None:
 def test_own_messages_come_back_after_a_loss() -> None:
     ann, ben = Talker(), Talker(b"ben")
     for number in range(3):
-        ben.hear(told(ann, b"x", b"m%d" % number).wire)
+        ben.hear(publish_one(ann, b"x", b"m%d" % number).wire)
     ann = Talker()
     ann.channel.recovering = True
-    ann.hear(told(ben, b"y", b"theirs").wire)
+    ann.hear(publish_one(ben, b"y", b"theirs").wire)
     for said in ann.later(1_200_000):
         ben.hear(said.wire)
     for _ in range(12):
@@ -203,6 +220,16 @@ def test_dependencies_come_first() -> None:
     assert ann.channel.incoming.count == 0
 
 
+@pytest.mark.parametrize("order", [(b"a", b"b"), (b"b", b"a")])
+def test_one_of_two_dependencies_is_not_enough(order: tuple[bytes, bytes]) -> None:
+    ann = Talker()
+    ann.hear(wire(b"c", causal=(b"a", b"b"), lamport=START_MS + 3))
+    for id in order:
+        assert b"c" not in ann.delivered and ann.channel.incoming.count == 1
+        ann.hear(wire(id))
+    assert ann.delivered == [*order, b"c"] and ann.channel.incoming.count == 0
+
+
 def test_a_waiting_message_is_no_met_dependency() -> None:
     ann = Talker()
     ann.hear(wire(b"b", causal=(b"a",)))
@@ -210,9 +237,10 @@ def test_a_waiting_message_is_no_met_dependency() -> None:
     assert ann.log == [] and ann.channel.incoming.count == 2
 
 
-def test_other_channels_are_not_heard() -> None:
+@pytest.mark.parametrize("channel", [b"1", b"00", b"01", b"10", b""])
+def test_other_channels_are_not_heard(channel: bytes) -> None:
     ann = Talker()
-    assert ann.hear(wire(b"m", channel=b"1")) == OK
+    assert ann.hear(wire(b"m", channel=channel)) == OK
     assert ann.log == [] and ann.channel.foreign == 1
 
 
@@ -236,13 +264,13 @@ def test_what_no_participant_sends_is_counted(frame: bytes) -> None:
 def test_the_lamport_value_follows_what_is_delivered() -> None:
     ann = Talker()
     ann.hear(wire(b"m", lamport=START_MS + 60_000))
-    assert told(ann, b"x").lamport == START_MS + 60_001
+    assert publish_one(ann, b"x").lamport == START_MS + 60_001
 
 
 def test_a_waiting_message_does_not_move_the_clock() -> None:
     ann = Talker()
     ann.hear(wire(b"m", lamport=START_MS + 60_000, causal=(b"unknown",)))
-    assert told(ann, b"x").lamport == START_MS + 1
+    assert publish_one(ann, b"x").lamport == START_MS + 1
 
 
 def test_far_ahead_is_not_adopted_where_the_clock_is_trusted() -> None:
@@ -250,25 +278,25 @@ def test_far_ahead_is_not_adopted_where_the_clock_is_trusted() -> None:
     for number, lamport in enumerate((START_MS + 86_400_001, 1 << 53, 1 << 63, (1 << 64) - 1)):
         ann.hear(wire(b"m%d" % number, lamport=lamport))
     assert ann.channel.clock.far == 4 and len(ann.delivered) == 4
-    assert told(ann, b"x").lamport == START_MS + 1
+    assert publish_one(ann, b"x").lamport == START_MS + 1
     ann.hear(wire(b"near", lamport=START_MS + 86_399_000))
-    assert told(ann, b"x").lamport == START_MS + 86_399_001
+    assert publish_one(ann, b"x").lamport == START_MS + 86_399_001
 
 
 def test_without_a_trusted_clock_no_message_moves_it_by_more_than_a_day() -> None:
     ann = Talker(trusted=False)
     ann.hear(wire(b"first", lamport=START_MS))
-    assert told(ann, b"x").lamport == START_MS + 1
+    assert publish_one(ann, b"x").lamport == START_MS + 1
     ann.hear(wire(b"far", lamport=(1 << 64) - 1))
-    assert told(ann, b"x").lamport == START_MS + 86_400_002
+    assert publish_one(ann, b"x").lamport == START_MS + 86_400_002
     assert ann.channel.clock.far == 1
 
 
 def test_the_lamport_value_does_not_wrap() -> None:
     ann = Talker(trusted=False)
     ann.hear(wire(b"first", lamport=(1 << 64) - 2))
-    assert told(ann, b"x").lamport == (1 << 64) - 1
-    assert told(ann, b"x").lamport == (1 << 64) - 1
+    assert publish_one(ann, b"x").lamport == (1 << 64) - 1
+    assert publish_one(ann, b"x").lamport == (1 << 64) - 1
 
 
 def test_equal_values_are_ordered_by_id() -> None:
@@ -317,9 +345,9 @@ def test_what_nothing_depends_on_stays_in_ram_longest() -> None:
 
 def test_a_causal_history_acknowledges() -> None:
     ann = Talker()
-    told(ann, b"x", b"m1")
-    told(ann, b"x", b"m2")
-    told(ann, b"x", b"m3")
+    publish_one(ann, b"x", b"m1")
+    publish_one(ann, b"x", b"m2")
+    publish_one(ann, b"x", b"m3")
     ann.hear(wire(b"reply", causal=(b"m3",)))
     assert ann.state == dict.fromkeys((b"m1", b"m2"), UNACKNOWLEDGED), "m3 may wait there"
     acknowledged = [id for event, id in ann.events if event == EVENT_ACKNOWLEDGED]
@@ -331,8 +359,8 @@ def test_a_causal_history_acknowledges() -> None:
 
 def test_a_filter_only_makes_possible() -> None:
     ann = Talker()
-    told(ann, b"x", b"m1")
-    told(ann, b"x", b"m2")
+    publish_one(ann, b"x", b"m1")
+    publish_one(ann, b"x", b"m2")
     for number in range(20):
         ann.hear(wire(b"r%d" % number, bloom=filter_of(b"m1")))
     assert ann.state == {b"m1": POSSIBLY, b"m2": UNACKNOWLEDGED}
@@ -349,10 +377,23 @@ def test_a_filter_never_drops_a_message() -> None:
 @pytest.mark.parametrize("bloom", [b"", b"\xff" * 128, bytes(127), bytes(129), b"\xff" * 18752])
 def test_filters_of_other_sizes_and_full_ones_say_nothing(bloom: bytes) -> None:
     ann = Talker()
-    told(ann, b"x", b"m")
+    publish_one(ann, b"x", b"m")
     assert ann.hear(wire(b"theirs", bloom=bloom)) == OK
     assert ann.state == {b"m": UNACKNOWLEDGED} and ann.delivered == [b"theirs"]
     assert ann.channel.filters == 1
+
+
+@pytest.mark.parametrize(("ones", "state"), [(600, POSSIBLY), (601, UNACKNOWLEDGED)])
+def test_a_filter_says_something_up_to_six_tenths(ones: int, state: int) -> None:
+    ann = Talker()
+    publish_one(ann, b"x", b"m")
+    bits = int.from_bytes(filter_of(b"m"), "big")
+    for place in range(1000):
+        if bits.bit_count() < ones:
+            bits |= 1 << place
+    assert ann.channel.bloom.m == 1000
+    ann.hear(wire(b"theirs", bloom=bits.to_bytes(128, "big")))
+    assert ann.state == {b"m": state}
 
 
 def test_the_filter_begins_anew_with_the_newest() -> None:
@@ -371,7 +412,7 @@ def test_the_filter_begins_anew_with_the_newest() -> None:
 
 def test_unacknowledged_messages_go_out_again_after_each_period() -> None:
     ann = Talker(send_sync=False)
-    told(ann, b"x", b"m")
+    publish_one(ann, b"x", b"m")
     said = ann.later(10 * PERIOD_MS)
     assert [one.id for one in said] == [b"m"] * 10
     assert all(one.content == b"x" for one in said)
@@ -380,8 +421,8 @@ def test_unacknowledged_messages_go_out_again_after_each_period() -> None:
 
 def test_possibly_acknowledged_ones_after_four() -> None:
     ann = Talker(send_sync=False)
-    told(ann, b"x", b"m1")
-    told(ann, b"x", b"m2")
+    publish_one(ann, b"x", b"m1")
+    publish_one(ann, b"x", b"m2")
     ann.hear(wire(b"theirs", bloom=filter_of(b"m1")))
     said = [one.id for one in ann.later(12 * PERIOD_MS)]
     assert said.count(b"m2") == 12 and said.count(b"m1") == 3
@@ -440,7 +481,18 @@ def test_sync_messages_keep_state_without_content() -> None:
     lamports = [one.lamport or 0 for one in said]
     assert lamports == sorted(set(lamports)) and lamports[0] > START_MS + 60_000
     assert ann.state == {} and ann.log == [b"one"]
-    assert told(ann, b"x").causal == [b"one"]
+    assert publish_one(ann, b"x").causal == [b"one"]
+
+
+def test_a_sync_message_comes_one_to_two_periods_after_the_last_frame() -> None:
+    ann = Talker(sync_ms=60_000)
+    waits = []
+    for _ in range(200):
+        before_ms = ann.now_ms
+        while not ann.say():
+            ann.wait(ann.channel.wake_ms(ann.now_ms))
+        waits.append(ann.now_ms - before_ms)
+    assert 60_000 <= min(waits) < 66_000 and 114_000 < max(waits) <= 120_000
 
 
 def test_sync_messages_come_at_random_times() -> None:
@@ -456,11 +508,12 @@ def test_a_sync_message_is_not_sent_where_others_were_heard() -> None:
         assert not [one for one in ann.later(50_000) if one.content is None]
 
 
-def test_sync_messages_are_read_and_not_kept() -> None:
+@pytest.mark.parametrize("content", [None, b""], ids=["no content", "empty content"])
+def test_sync_messages_are_read_and_not_kept(content: bytes | None) -> None:
     ann = Talker()
-    told(ann, b"x", b"m1")
-    told(ann, b"x", b"m2")
-    sync = wire(b"sync", content=None, causal=(b"m1",), bloom=filter_of(b"m2"))
+    publish_one(ann, b"x", b"m1")
+    publish_one(ann, b"x", b"m2")
+    sync = wire(b"sync", content=content, causal=(b"m1",), bloom=filter_of(b"m2"))
     for _ in range(3):
         assert ann.hear(sync) == OK
     assert ann.state == {b"m2": POSSIBLY}
@@ -511,7 +564,7 @@ def test_what_nothing_depends_on_is_named_in_turn() -> None:
         ann.hear(wire(b"m%02d" % number))
     named = {id for one in ann.later(400_000) for id in one.causal}
     assert named == {b"m%02d" % number for number in range(12)}
-    lengths = [len(told(ann, b"x", b"mine%d" % number).causal) for number in range(5)]
+    lengths = [len(publish_one(ann, b"x", b"mine%d" % number).causal) for number in range(5)]
     assert lengths == [6, 6, 4, 2, 2], "and joined by what is published"
 
 
@@ -519,11 +572,12 @@ def test_what_nothing_depends_on_is_named_in_turn() -> None:
 
 
 def test_ephemeral_messages_are_handed_over_and_not_kept() -> None:
-    ann, ben = Talker(), Talker(b"ben")
+    ann, ben = Talker(send_bloom=True), Talker(b"ben")
+    ann.hear(wire(b"one"))
     size = ann.channel.ephemeral_into(ann.frame, b"now", 0, 3)
     said = Said(bytes(ann.frame[:size]))
     assert (said.lamport, said.bloom, said.causal) == (None, None, [])
-    assert ann.state == {} and ann.log == []
+    assert ann.state == {} and ann.log == [b"one"]
     frame = bytearray(said.wire)
     assert ben.channel.receive(frame, len(frame), 0) == EPHEMERAL
     at = ben.channel.content_at
@@ -532,41 +586,12 @@ def test_ephemeral_messages_are_handed_over_and_not_kept() -> None:
     assert ann.hear(said.wire) == OK, "our own"
 
 
-# --- a participant that starts again ---
-
-
-def test_a_channel_is_restored_from_its_keeper() -> None:
-    ann = Talker()
-    told(ann, b"x", b"mine")
-    ann.hear(wire(b"theirs", lamport=START_MS + 5000))
-    again = Talker(send_bloom=True)
-    again.channel.keeper = ann.channel.keeper
-    again.channel.restore(0)
-    assert again.log == [b"mine", b"theirs"] and list(again.state) == [b"mine"]
-    assert again.hear(wire(b"theirs", lamport=START_MS + 5000)) == OK
-    assert again.delivered == []
-    [mine] = again.say()
-    assert mine.id == b"mine" and mine.bloom == filter_of(b"theirs")
-    assert told(again, b"y").lamport == START_MS + 5001
-
-
-def test_what_waited_waits_again_after_a_restart() -> None:
-    ann = Talker()
-    ann.hear(wire(b"child", causal=(b"parent",), lamport=START_MS + 3))
-    ann.hear(wire(b"parent", causal=(b"root",), lamport=START_MS + 2))
-    ann.hear(wire(b"other", lamport=START_MS + 9))
-    again = Talker()
-    again.channel.keeper = ann.channel.keeper
-    again.channel.restore(0)
-    assert again.log == [b"other"] and again.channel.incoming.count == 2
-    again.hear(wire(b"root", lamport=START_MS + 1))
-    assert again.log == [b"root", b"parent", b"child", b"other"]
-    assert again.delivered == [b"root", b"parent", b"child"]
+# --- as a whole ---
 
 
 def test_open_channel() -> None:
     ann = Talker()
-    told(ann, b"x", b"mine")
+    publish_one(ann, b"x", b"mine")
     made = open_channel(CHANNEL, b"ann", ann.channel.keeper, lambda: 0)
     assert made.log.count == 1 and made.outgoing.count == 1 and made.bloom.capacity == 100
 

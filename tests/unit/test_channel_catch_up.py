@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from drupelet.limits import CHANNEL_IN_MAX, CHANNEL_WANTED_MAX
+from drupelet.limits import CHANNEL_IN_MAX, CHANNEL_REFUSED_MAX, CHANNEL_WANTED_MAX
 from helpers_channel import START_MS, Talker, wire
 from helpers_room import Ours
 from naive import sds
@@ -96,8 +96,14 @@ def test_what_would_be_delivered_next_has_the_rows() -> None:
     for number in range(40, 0, -1):
         missing = tuple(b"gap%d-%d" % (number, one) for one in range(ENTRIES))
         ann.hear(wire(b"m%d" % number, causal=missing, lamport=START_MS + number))
+    lowest = {b"gap1-%d" % one for one in range(ENTRIES)}
+    out = bytearray(66)
+    repairs = ann.channel.repairs
+    wanted = {bytes(out[: repairs.missing_into(row, out)]) for row in range(repairs.wanted.count)}
+    assert wanted - lowest == {b"m39", b"m40"}, "beside them the highest that were refused"
+    assert len(wanted & lowest) == CHANNEL_WANTED_MAX - CHANNEL_REFUSED_MAX
     asked = {id for said in ann.later(400_000) for id in said.requests}
-    assert asked and asked <= {b"gap1-%d" % one for one in range(ENTRIES)}
+    assert asked == wanted & lowest
 
 
 def test_what_was_refused_for_want_of_room_is_asked_for_when_there_is_room() -> None:

@@ -273,13 +273,18 @@ def test_two_participants_repair_a_gap() -> None:
     assert ann.state == {}
 
 
-def test_a_repaired_copy_is_what_was_sent_but_for_the_filter() -> None:
-    bob = Talker(b"bob")
+def test_a_repaired_copy_is_what_was_sent_but_for_filter_and_request() -> None:
+    bob = Talker(b"bob", send_bloom=True)
     bob.hear(wire(b"before", lamport=START_MS - 5))
     bob.publish(b"x", b"m")
     [first] = bob.say()
+    assert first.bloom == filter_of(b"before")
+    bob.hear(wire(b"after", causal=(b"lost",)))
+    bob.wait(T_MAX_MS)
     bob.hear(wire(b"s", content=None, causal=(b"m",), repair=(b"m",)))
-    [copy] = [said for said in bob.say() if said.content]
+    said = bob.say()
+    assert any(one.requests for one in said), "something is to be asked for in another frame"
+    [copy] = [one for one in said if one.content]
     assert copy.bloom is None and not copy.requests
     assert (copy.id, copy.sender, copy.lamport, copy.entries, copy.content) == (
         first.id, first.sender, first.lamport, first.entries, first.content,

@@ -18,7 +18,7 @@ from drupelet.limits import WAIT_MS_MAX
 from drupelet.memory import crc32_into
 from drupelet.wire.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
-from helpers_channel import CHANNEL, START_MS, Said, Talker, wire
+from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, publish_one, wire
 from opened import opened
 
 LOST_MS = 60_000
@@ -328,3 +328,32 @@ def test_settings_that_the_arithmetic_does_not_allow_are_refused(values: dict[st
         setattr(settings, name, value)
     with pytest.raises(CapacityError, match="2\\^28"):
         open_channel(CHANNEL, b"ann", RamKeeper(8, 512), lambda: 7, settings)
+
+
+def test_a_channel_is_restored_from_its_keeper() -> None:
+    ann = Talker()
+    publish_one(ann, b"x", b"mine")
+    ann.hear(wire(b"theirs", lamport=START_MS + 5000))
+    again = Talker(send_bloom=True)
+    again.channel.keeper = ann.channel.keeper
+    again.channel.restore(0)
+    assert again.log == [b"mine", b"theirs"] and list(again.state) == [b"mine"]
+    assert again.hear(wire(b"theirs", lamport=START_MS + 5000)) == OK
+    assert again.delivered == []
+    [mine] = again.say()
+    assert mine.id == b"mine" and mine.bloom == filter_of(b"theirs")
+    assert publish_one(again, b"y").lamport == START_MS + 5001
+
+
+def test_what_waited_waits_again_after_a_restart() -> None:
+    ann = Talker()
+    ann.hear(wire(b"child", causal=(b"parent",), lamport=START_MS + 3))
+    ann.hear(wire(b"parent", causal=(b"root",), lamport=START_MS + 2))
+    ann.hear(wire(b"other", lamport=START_MS + 9))
+    again = Talker()
+    again.channel.keeper = ann.channel.keeper
+    again.channel.restore(0)
+    assert again.log == [b"other"] and again.channel.incoming.count == 2
+    again.hear(wire(b"root", lamport=START_MS + 1))
+    assert again.log == [b"root", b"parent", b"child", b"other"]
+    assert again.delivered == [b"root", b"parent", b"child"]

@@ -154,8 +154,7 @@ def test_several_records_of_every_type_in_one_frame() -> None:
 @both_modes
 def test_an_ack_says_that_the_peer_holds_the_message(mode: int) -> None:
     device = Device("BC", mode)
-    own = device.publish(b"\x00own")
-    device.hear("B", acks=[own])
+    device.hear("B", acks=[device.publish(b"\x00%d" % number) for number in range(3)])
     for _ in range(2 * BACKOFF_EPOCHS_MAX):
         device.tick()
         assert not device.sent("B"), "neither offered nor sent"
@@ -213,13 +212,25 @@ def test_the_oldest_of_the_offered_ids_is_replaced() -> None:
     assert sorted(device.sent("B").requests) == THEIRS[2:5], "three of six places are B's"
 
 
+@pytest.mark.parametrize("length", [2, 3, 4, 8])
+def test_the_list_of_offers_is_as_long_as_the_owner_says(length: int) -> None:
+    device = Device("B", INTERACTIVE, offers_max=length)
+    device.hear(offers=THEIRS[:12])
+    assert sorted(device.next().requests) == THEIRS[:length]
+
+
 def test_what_is_offered_is_asked_for_once_and_then_off_the_list() -> None:
     device = Device("B", INTERACTIVE, offers_max=4)
     for _ in range(3):
         for start in range(0, 20, 4):
             device.hear(offers=THEIRS[start : start + 4])
             assert sorted(device.next().requests) == THEIRS[start : start + 4]
-            assert not device.next().requests
+            own = device.publish(b"\x00%d" % len(device.log()))
+            sent = device.next()
+            assert (sent.offers, sent.requests) == ([own], []), "nor when there is more to say"
+            device.hear(acks=[own])
+    for _ in range(2 * BACKOFF_EPOCHS_MAX):
+        assert not device.next().requests, "nor later: whoever holds it offers it again"
 
 
 # --- 4.2 Modes ---
@@ -248,6 +259,22 @@ def test_what_is_offered_is_acknowledged_or_asked_for(mode: int) -> None:
     assert not sent.offers and not sent.messages
     device.tick()
     assert not device.sent("B")
+
+
+@both_modes
+def test_what_is_offered_and_held_without_a_slot_is_acknowledged(mode: int) -> None:
+    device = Device("BC", mode, messages_max=2)
+    bodies = [b"\x00%d" % number for number in range(5)]
+    for body in bodies:
+        device.hear("C", messages=[(7, body)])
+    ids = [device.id_of(body) for body in bodies]
+    assert device.log() == ids
+    assert sum(device.node.core.slots.find(id, 0) < 0 for id in ids) >= 3
+    for id in ids:
+        device.hear("B", offers=[id])
+        device.tick()
+        sent = device.sent("B")
+        assert (sent.acks, sent.requests) == ([id], [])
 
 
 def test_interactive_offers_and_sends_only_what_is_requested() -> None:
@@ -326,6 +353,13 @@ def test_interactive_costs_less_where_the_peer_has_the_message() -> None:
 # --- 4.3 Retransmission ---
 
 
+def check_last_send(device: Device, count: int) -> None:
+    """The one message went so often, in the present epoch for the last time."""
+    slots = device.node.core.slots
+    assert slots.send_counts[0] == count
+    assert slots.send_epoch(0) == device.links["B"].epoch
+
+
 @both_modes
 def test_each_offer_or_send_doubles_the_wait(mode: int) -> None:
     device = Device("B", mode)
@@ -336,6 +370,7 @@ def test_each_offer_or_send_doubles_the_wait(mode: int) -> None:
         if sent:
             assert len(sent.offers) + len(sent.messages) == 1
             at.append(epoch)
+            check_last_send(device, len(at))
     waits = [later - earlier for earlier, later in pairwise(at)]
     assert waits[:6] == [2, 4, 8, 16, 32, 64]
     assert set(waits[6:]) == {BACKOFF_EPOCHS_MAX}, "a peer that comes after months is not missed"
@@ -390,7 +425,10 @@ def test_dependencies_are_part_of_what_is_hashed() -> None:
     device = Device()
     first, second = (device.id_of(b"\x00%d" % number) for number in range(2))
     bodies = [child(first), child(second), child(first, second), child(second, first)]
-    assert len({device.id_of(body) for body in bodies}) == 4, "other edges are another message"
+    bodies = [b"\x000", b"\x001", *bodies]
+    device.hear(messages=[(7, body) for body in bodies])
+    assert device.log() == [device.id_of(body) for body in bodies]
+    assert len(set(device.log())) == 6, "other edges are another message"
 
 
 def test_a_message_is_delivered_after_all_it_depends_on() -> None:

@@ -252,6 +252,7 @@ def test_nothing_invalid_of_our_own_is_published(body: bytes) -> None:
     device = Devices()
     assert device.node.publish(device.group, body, len(body), bytes(8), 0) < 0
     assert device.log() == [] and not device.next()
+    assert device.store.find(device.id_of(body, 0), 0) == 0, "nor is its id kept"
 
 
 @modes
@@ -406,6 +407,7 @@ def test_peers_come_and_go_while_it_runs(mode: int) -> None:
     for name in "CD":
         sent = device.sent(name)
         assert sent.offers == [own, from_b] or sent.bodies == [b"\x00own", b"\x00from B"]
+    device.hear("B", messages=[(7, b"\x00from the link of who left, whose place D has")])
     device.hear("D", messages=[(7, b"\x00theirs")])
     assert device.log() == [own, from_b, device.id_of(b"\x00theirs")]
     device.node.remove_peer(device.peers["C"])
@@ -439,6 +441,7 @@ def test_a_link_changes_its_mode_at_any_time() -> None:
     device = Device("B", INTERACTIVE)
     first = device.publish(b"\x00first")
     assert device.next().offers == [first]
+    device.links["B"].hear(device.now_ms)
     device.links["B"].set_mode(BATCH)
     second = device.publish(b"\x00second")
     sent = device.next()

@@ -9,7 +9,12 @@ from itertools import pairwise
 import pytest
 
 from devices import EPOCH_MS, Device, Mvds
-from drupelet.limits import BACKOFF_EPOCHS_MAX, BACKOFF_FALL_EPOCHS
+from drupelet.limits import (
+    BACKOFF_EPOCHS_MAX,
+    BACKOFF_FALL_EPOCHS,
+    HEARD_EPOCHS_MAX,
+    SEND_COUNT_NONE,
+)
 from drupelet.node import (
     BATCH,
     INTERACTIVE,
@@ -39,9 +44,16 @@ def epochs_of(device: Device, count: int, name: str = "B") -> list[int]:
     return [epoch for epoch in range(count) if device.next(name)]
 
 
-def check_back_off(at: list[int]) -> None:
-    """Doubling up to the bound, then back to a lower wait, and up again; for ever."""
+def check_back_off(at: list[int], heard: bool = False) -> None:
+    """Doubling up to the bound, then back to a lower wait, and up again; for ever.
+
+    `heard`: the peer was heard at the begin, and for HEARD_EPOCHS_MAX epochs the wait stays short.
+    """
     waits = [later - earlier for earlier, later in pairwise(at)]
+    if heard:
+        short = HEARD_EPOCHS_MAX // 2
+        assert waits[:short] == [2] * short
+        waits = waits[short - 1 :]
     climb = [BACKOFF_FALL_EPOCHS]
     while climb[-1] < BACKOFF_EPOCHS_MAX:
         climb.append(2 * climb[-1])
@@ -61,15 +73,16 @@ def test_each_list_of_a_payload_is_taken_in_and_may_be_empty(profile: int) -> No
     device.hear(acks=own[:1])
     device.hear(offers=THEIRS[:1])
     device.hear(requests=own[1:2])
-    device.hear(messages=[(7, b"theirs")])
+    device.hear(messages=[(7, b"theirs"), (8, b"more"), (9, b"")])
     sent = device.next()
-    assert (sent.acks, sent.requests) == ([device.id_of(b"theirs")], THEIRS[:1])
+    ids = [device.id_of(b"theirs"), device.id_of(b"more", 8), device.id_of(b"", 9)]
+    assert (sent.acks, sent.requests) == (ids, THEIRS[:1])
     assert (sent.offers, sent.bodies) == (own[2:], [b"1"])
 
 
 @every_profile
 @pytest.mark.parametrize("timestamp", [0, 1, -1, 1_700_000_000, (1 << 62) + 5, -(1 << 63)])
-@pytest.mark.parametrize("body", [b"", b"body", bytes(300)], ids=len)
+@pytest.mark.parametrize("body", [b"", b"body", bytes(n * 7 & 255 for n in range(300))], ids=len)
 def test_the_id_hashes_group_timestamp_and_body(profile: int, timestamp: int, body: bytes) -> None:
     device = device_of(profile, BATCH, "BC")
     device.hear("B", messages=[(timestamp, body)])
@@ -106,6 +119,12 @@ def test_no_state_is_kept_for_an_ack(profile: int, mode: int) -> None:
     id = device.id_of(b"theirs")
     assert device.next().acks == [id]
     assert epochs_of(device, EPOCHS) == [], "an ACK is not retransmitted"
+    for number in range(4):
+        own = device.publish(b"%d" % number)
+        device.hear(offers=THEIRS[number : number + 1])
+        sent = device.next()
+        assert sent.requests and not sent.acks, "nor does it go with what comes after it"
+        device.hear(acks=[own])
 
 
 @every_profile
@@ -125,15 +144,23 @@ def test_each_record_has_a_send_count_and_epoch_of_its_own_for_each_peer(profile
     first = device.publish(b"first")
     heard: dict[str, list[tuple[int, bytes]]] = {"B": [], "C": []}
     for epoch in range(40):
+        if epoch == 3:
+            device.hear("B", acks=[first])
         if epoch == 5:
             device.publish(b"second")
-            device.hear("B", acks=[first])
         device.tick()
         for name, found in heard.items():
             found += [(epoch, body) for body in device.sent(name).bodies]
     assert [e for e, body in heard["C"] if body == b"first"] == [0, 2, 6, 14, 30]
-    assert [e for e, body in heard["C"] if body == b"second"] == [5, 7, 11, 19, 35]
+    # C is away and has no frame of its own for it, but each has a count: 5 sends and 3.
+    assert [e for e, body in heard["C"] if body == b"second"] == [6, 14, 30]
+    to_b = [e for e, body in heard["B"] if body == b"second"]
+    assert to_b == [*range(5, 3 + HEARD_EPOCHS_MAX + 1, 2), 23, 31], "B was heard, C was not"
     assert [e for e, body in heard["B"] if body == b"first"] == [0, 2]
+    slots = device.node.core.slots
+    counts = slots.send_counts[: 2 * slots.count]
+    sent = [count for count in counts if 0 < count < SEND_COUNT_NONE]
+    assert sorted(sent) == [2, 3, 5, len(to_b)], "first to B, second to C, first to C, second to B"
 
 
 # --- Flow ---
@@ -147,8 +174,11 @@ def test_at_most_one_payload_for_a_peer_in_an_epoch(profile: int, mode: int) -> 
         own = device.publish(b"%d" % number)
         device.hear("B", messages=[(number, b"theirs")], offers=THEIRS[:3], requests=[own])
         sent = 0
-        for _ in range(4):
+        for quarter in range(4):
             sent += bool(device.sent("B"))
+            # What is due a moment later waits for the next epoch.
+            device.publish(b"%d %d" % (number, quarter))
+            device.hear("B", messages=[(number, b"%d" % quarter)], requests=[own])
             device.now_ms += EPOCH_MS // 4
         assert sent == 1
 
@@ -304,14 +334,14 @@ def test_a_request_for_an_offer_puts_the_message_in_its_place(profile: int) -> N
     assert device.next().offers == [own]
     device.hear(requests=[own])
     at = []
-    for epoch in range(500):
+    for epoch in range(600):
         sent = device.next()
         assert not sent.offers, "the OFFER is not in the state any more"
         if sent.messages:
             assert sent.bodies == [b"own"]
             at.append(epoch)
     assert at[0] == 0, "in the next payload"
-    check_back_off(at)
+    check_back_off(at, heard=True)
 
 
 @every_profile
@@ -356,10 +386,12 @@ def test_an_ack_ends_offer_and_message(profile: int, mode: int, when: str) -> No
 def test_batch_a_message_is_sent_at_once_and_kept(profile: int) -> None:
     device = device_of(profile, BATCH)
     own = device.publish(b"own")
+    at = []
     for epoch in range(EPOCHS):
         sent = device.next()
         assert not sent.offers and sent.bodies in ([], [b"own"])
-        assert sent.bodies or epoch
+        at += [epoch] if sent.bodies else []
+    assert at[:4] == [0, 2, 6, 14] and at[-1] > EPOCHS // 2, "it is in the state until the ACK"
     device.hear(acks=[own])
     assert epochs_of(device, EPOCHS) == []
 
@@ -434,4 +466,4 @@ def test_any_contact_makes_waits_short_again(profile: int, mode: int) -> None:
     epochs_of(device, 100)
     device.hear(acks=THEIRS[:1])
     assert device.next()
-    assert epochs_of(device, 15) == [1, 5, 13]
+    check_back_off([-1, *epochs_of(device, 600)], heard=True)

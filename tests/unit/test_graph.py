@@ -289,12 +289,17 @@ def test_a_ninth_parent_makes_a_message_invalid(size: int) -> None:
     assert pair.receiver.log() == ids and id_of(child, 1) in pair.asked()["acks"]
 
 
-def test_a_parent_in_another_group_is_no_parent() -> None:
+@pytest.mark.parametrize("has_slot", [True, False])
+def test_a_parent_in_another_group_is_no_parent(has_slot: bool) -> None:
     pair = Pair()
     other = pair.receiver.node.join(READINGS_CLIENT_ID, b"other")
     handle = pair.receiver.node.publish(other, b"\x00", 1, stamp(0), 0)
     pair.receiver.store.load(handle)
     foreign = bytes(pair.receiver.store.id)
+    core = pair.receiver.node.core
+    if not has_slot:
+        core.window.reset_slot(core.slots.find(foreign, 0))
+    assert (core.slots.find(foreign, 0) >= 0) == has_slot
     pair.message(b"\x01" + foreign + b"child")
     assert pair.receiver.node.pending_count() == 1
 

@@ -37,6 +37,7 @@ def with_lost_child() -> tuple[Network, bytes]:
     net.run(lambda: net.complete(FILLERS), ROUNDS_MAX)
     for _ in range(20):  # all know whose store it is
         net.round()
+    a.links["B"].hear(net.now_ms)
     parent = root(a, PARENT, net.now_ms)
     net.lines["A", "B"].never = PARENT
     while not any(PARENT in frame for frame in frames(net, "A", "B")):

@@ -26,7 +26,7 @@ def test_bsp_with_a_naive_device(seed: int, mode: tuple) -> None:
     draw = Draw(seed)
     world = World(draw, [Ours("A", draw), Naive("N", draw)], ["AN"], mode, **FAULTS)
     world.publish(40)
-    world.agree(2_000)
+    world.agree(4_000)
 
 
 @modes

@@ -7,6 +7,7 @@ from drupelet.limits import FRAME_SIZE_MAX
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
+    CARRIER_STICK,
     FAMILY_MVDS,
     INTERACTIVE,
     PROFILE_MVDS_1,
@@ -14,8 +15,21 @@ from drupelet.node import (
     PROFILE_MVDS_NESTED,
 )
 from drupelet.oversize import OVERHEAD_MAX, is_oversize
-from helpers import EPOCH_MS, ROUND_MS, Draw, Line, Member, Network, check_causal, frames, give
+from drupelet_host.undeliverable import Undeliverable
+from helpers import (
+    EPOCH_MS,
+    ROUND_MS,
+    Draw,
+    Line,
+    Member,
+    Network,
+    check_causal,
+    frames,
+    give,
+    stamp,
+)
 from naive import mvds
+from unit.test_visits import Stick, same_logs, settle
 
 HOST_FRAME_SIZE = 1 << 16
 GROUP = READINGS_CLIENT_ID  # MVDS does not say how one is made
@@ -247,6 +261,54 @@ def test_a_peer_that_reads_segments_later_gets_all_that_was_passed_over(
     )
 
 
+@modes
+@pytest.mark.parametrize("pool", [1, 2, 4])
+@pytest.mark.parametrize("longs", [2, 9])
+def test_what_was_passed_over_has_room_beside_what_waits_for_it(
+    mode: int, pool: int, longs: int
+) -> None:
+    """The peer refuses the small ones until it has the long ones, which are before them."""
+    net = network("AB", ["AB"], mode, pool)
+    a = net.members["A"]
+    line = net.lines["A", "B"]
+    line.take = lambda: [frame for frame in Line.take(line) if frame[0] != SEGMENT]
+    for number in range(longs + 9):
+        assert a.publish(b"%02d" % number * (600 if number < longs else 4), net.now_ms)
+    for _ in range(20 * EPOCH_ROUNDS):
+        net.round()
+    assert passed_over(a, "B") == longs
+    assert not net.members["B"].log()
+    del line.take  # from now on the peer reads segments
+    net.run(lambda: net.complete(longs + 9) and not any_passed_over(net), 200 * EPOCH_ROUNDS)
+    check_causal(net.members["B"])
+
+
+def test_an_ack_of_the_first_one_without_a_slot_lets_the_next_be_asked_for() -> None:
+    """Who has the first from another answers the question for it with an ACK, not a state."""
+    net = network("AB", ["AB"], BATCH, 1)
+    a, b = net.members.values()
+    for number in range(2):
+        body = b"\x00" + b"%02d" % number * 600
+        for member in (a, b) if number == 0 else (a,):
+            assert member.node.publish(member.group, body, len(body), stamp(number), 0) > 0
+    back = net.lines["B", "A"]
+    back.take = lambda: [frame for frame in Line.take(back) if frame[0] != SEGMENT]
+    net.run(lambda: len(b.log()) == 2 and not passed_over(a, "B"), 200 * EPOCH_ROUNDS)
+
+
+def test_what_is_on_its_way_after_all_is_counted_once() -> None:
+    net = network("AB", ["AB"])
+    a = net.members["A"]
+    for number in range(3):
+        assert a.publish(b"%02d" % number * 600)
+    undeliverable = Undeliverable(a.node.core)
+    owed = []
+    while not net.complete(3):
+        net.round()
+        owed.append(undeliverable.count(0) + a.node.outstanding(a.numbers["B"]))
+    assert owed == sorted(owed, reverse=True) and set(owed) == {3, 2, 1, 0}
+
+
 def handles(member: Member) -> list[int]:
     found = []
     handle = member.store.next(0)
@@ -271,6 +333,29 @@ def test_a_link_with_longer_frames_takes_what_was_passed_over(with_reboot: bool)
     pair.frame_size = HOST_FRAME_SIZE
     pair.round(100 * EPOCH_ROUNDS)
     assert len(pair.bodies_there()) == 12 and not passed_over(pair.ours, "N")
+
+
+@pytest.mark.parametrize("pool", [1, 4, 64])
+def test_a_stick_takes_what_a_line_passed_over(pool: int) -> None:
+    """What is acknowledged with its whole bundle is what is queued, also what was passed over."""
+    net = network("AB", ["AB"], BATCH, pool)
+    a, b = members = (net.members["A"], net.members["B"])
+    line = net.lines["A", "B"]
+    line.take = lambda: [frame for frame in Line.take(line) if frame[0] != SEGMENT]
+    for number in range(12):
+        body = b"\x00" + b"%02d" % number * (600 if number % 2 else 4)  # no parents
+        a.node.publish(a.group, body, len(body), stamp(number), 0)
+    net.run(lambda: passed_over(a, "B") == 6, 60 * EPOCH_ROUNDS)
+    net.run(lambda: not a.node.outstanding(a.numbers["B"]), 60 * EPOCH_ROUNDS)
+    for here, there in (("A", "B"), ("B", "A")):
+        member = net.members[here]
+        member.links[there] = member.node.link(
+            member.numbers[there], PROFILE_MVDS_1, CARRIER_STICK, 0, BATCH
+        )
+    stick = Stick()
+    settle(members, stick, 20)
+    same_logs(members, 12)
+    assert not passed_over(a, "B") and not b.node.duplicates
 
 
 # --- bytes ---

@@ -210,6 +210,7 @@ def test_a_sender_that_moves_on_finds_the_receiver_still_at_the_first() -> None:
     a = net.members["A"]
     publish(a, 30_000, 1)
     publish(a, 30_000, 2)
+    a.links["B"].hear(net.now_ms)
     sent = frames(net, "A", "B")
     first, second = sent[:30], sent[30:]
     assert second and first[0][1:9] != second[0][1:9]

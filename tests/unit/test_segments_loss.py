@@ -111,6 +111,7 @@ def test_more_senders_than_part_files(pool: int) -> None:
 def test_a_short_beginning_does_not_give_way_to_the_next_message() -> None:
     net = network("AB", ["AB"], 1, frame_size=1024, loss=0)
     publish(net.members["A"], [3900, 3900])
+    net.members["A"].links["B"].hear(net.now_ms)
     sent = frames(net, "A", "B")
     assert [frame[11:13] for frame in sent[::4]] == [b"\0\0", b"\0\0"], "one after the other"
     give(net, "A", "B", [*sent[:2], *sent[3:]])

@@ -150,6 +150,7 @@ def test_what_found_no_room_to_enter_enters_once_there_is_some() -> None:
     back.send = lambda _frame, _size: None
     assert peer.publish(b"parent")
     for _ in range(3):
+        peer.links["a"].hear(network.now_ms)
         network.round()
     child = peer.publish(b"child" + bytes(400))
     network.run(lambda: board.node.pending_count() == 1, 80)

@@ -115,6 +115,18 @@ def test_one_send_reaches_ten_listeners_for_a_third_of_the_bytes(seed: int) -> N
     assert bus.bytes * 3 <= pairwise
 
 
+def test_listeners_that_are_away_get_one_frame_for_each_step() -> None:
+    member = Member(0, 6, random.Random(1))
+    for number in range(100):
+        member.publish(b"%099d" % number, 0)
+    frame = bytearray(FRAME_SIZE_MAX)
+    for epoch in range(100):
+        sent = 0
+        while member.topic.poll_into(frame, epoch * EPOCH_MS):
+            sent += 1
+        assert sent <= 1
+
+
 def test_everything_is_acknowledged_and_then_it_is_quiet() -> None:
     bus = Bus(4, 3, 0.3)
     for number in range(12):
@@ -244,7 +256,7 @@ def test_a_listeners_own_link_is_spared_until_the_topic_fails() -> None:
     first.topic.remove(b"????")
     before = bus.frames
     first.publish(b"to nobody", 0)
-    assert all_three.sent(40) > 0
+    assert all_three.sent(300) > 0
     assert bus.frames == before
 
 

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from drupelet.files import RamFiles
 from drupelet.wire.packed import Packed
 from helpers import Member, stamp
 from unit.test_visits import (
@@ -151,6 +152,28 @@ def test_what_is_shown_late_is_not_acknowledged_by_an_older_bundle(reboots: bool
     settle(members, stick)
     assert len(b.log()) == 3
     same_logs(members, 3)
+
+
+@pytest.mark.parametrize("other_store", [False, True])
+def test_an_answer_to_another_store_of_ours_acknowledges_nothing(other_store: bool) -> None:
+    """A begins anew; what it wrote since has the bundle's number, on another stick."""
+    a, b = pair(salt=0x87654321)
+    stick, other = Stick(), Stick()
+    a.publish(b"one")
+    a.publish(b"two")
+    visit(a, stick)
+    visit(b, stick)
+    a.files = RamFiles(1 << 22)
+    a._store["salt"] = 0x12345678 if other_store else 0x87654321
+    reboot(a)
+    for number in range(3):
+        a.publish(b"another %d" % number)
+    assert write(a, other)
+    (answer,) = stick.of("A", "B")
+    assert link_of(a).bundle_out == answer.seen
+    for frame in answer.frames:
+        assert link_of(a).receive(bytearray(frame), len(frame), 0) == 0
+    assert (a.node.outstanding(a.numbers["B"]) == 3) == other_store
 
 
 def test_an_answer_to_what_was_forgotten_acknowledges_nothing() -> None:

@@ -58,6 +58,7 @@ class Session(Records):
         self._sent: set[int | bytes] = set()  # handles; of requests ids
         rivals.append(self)
         link.own_codec = link.session = self
+        link.begin_stream()
         link.attention = True  # what came up while there was no connection
         if nonce:
             self._opening += record(PRIORITY, nonce)

@@ -64,6 +64,7 @@ class MvdsCodec(Payload):
             kind = _COUNT_OFFER
             if what == ACK:
                 kind = _COUNT_ACK
+                oversize.acknowledged(link, frame, self.at)
                 link.on_ack(frame, self.at)
             elif what == REQUEST:
                 kind = _COUNT_REQUEST

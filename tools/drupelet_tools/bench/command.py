@@ -212,12 +212,12 @@ def ingest(
         scale=sizes if grow else (), small=small, export=export, repeats=repeats, seed=seed,
     )  # fmt: skip
     rows = list(ingest_bench.measure(plan, _progress))
-    told = claims(rows)
+    statements = claims(rows)
     if robust:
         from drupelet_tools.bench import ingest_robust
 
-        told += ingest_robust.measure(seed, _progress)
-    show(ingest_bench.tables(rows, told), rows, as_json, {"claims": told})
+        statements += ingest_robust.measure(seed, _progress)
+    show(ingest_bench.tables(rows, statements), rows, as_json, {"claims": statements})
 
 
 @app.command()

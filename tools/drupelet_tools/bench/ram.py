@@ -136,9 +136,9 @@ class _Builds:
     def files(self) -> str:
         """An empty folder for a script's files."""
         self._files += 1
-        made = self._folder / f"files-{self._files}"
-        made.mkdir(parents=True)
-        return str(made)
+        folder = self._folder / f"files-{self._files}"
+        folder.mkdir(parents=True)
+        return str(folder)
 
 
 def _loaded(built: Built) -> list[str]:
@@ -242,30 +242,30 @@ class _Bench:
             "stick": self._built.files(), "mqtt_port": self._port, "delivered": STATE_DELIVERED,
             "segment_size": SEGMENT_SIZE,
         }  # fmt: skip
-        told = self._once("occasions.py", config, profile, settings)
+        answers = self._once("occasions.py", config, profile, settings)
         seals = self._once("seals.py", config, "", {})
         return {
             "seal_per_peer": seals["seal_per_peer"],
             "cipher_per_peer": seals["cipher_per_peer"],
-            "alloc_per_segment": told["segments"]["peak"],
-            "alloc_per_connect": told["connect"],
-            "alloc_per_stick_visit": told["stick"]["peak"],
-            _HASHED: told["stick"]["hashed"],
+            "alloc_per_segment": answers["segments"]["peak"],
+            "alloc_per_connect": answers["connect"],
+            "alloc_per_stick_visit": answers["stick"]["peak"],
+            _HASHED: answers["stick"]["hashed"],
         }
 
     def _micro(self, row: Row, firmware: Path, settings: dict[str, Any]) -> Iterator[Row]:
         """The micro set is a program of its own: one script measures all of it."""
         heap = self._plan.heap or HEAPS[_MICRO]
-        told = board.run(
+        answers = board.run(
             self._interpreter, firmware, heap, "micro_set.py",
             settings | {
                 "bodies": _MICRO_BODIES, "records": -(-self._plan.records // 2),
                 "epochs": self._plan.epochs,
             },
         )  # fmt: skip
-        modes = told["modes"]
+        modes = answers["modes"]
         names = ("core_state", "largest_slab", "code_bytes", "free_after_boot", "store_state")
-        row |= {name: told[name] for name in names} | {
+        row |= {name: answers[name] for name in names} | {
             "heap": heap, "alloc_hash": 0,
             "alloc_per_epoch": max(mode["idle_bytes"] for mode in modes) // 20,
         }  # fmt: skip
@@ -293,26 +293,26 @@ class _Bench:
             "messages": min(_ROUND_MESSAGES, plan.records), "messages_max": config.messages,
             "invalid": -(-plan.records // 24), "counters": COUNT_CARRIERS,
         }  # fmt: skip
-        told = self._once("records.py", config, row["profile"], settings)
-        idle = told["idle_bytes"] // 20
-        row |= {"alloc_hash": told["alloc_hash"], "alloc_per_epoch": idle}
+        answers = self._once("records.py", config, row["profile"], settings)
+        idle = answers["idle_bytes"] // 20
+        row |= {"alloc_hash": answers["alloc_hash"], "alloc_per_epoch": idle}
         # The ids of what a visit brings have a column of their own.
-        row["alloc_per_stick_visit"] -= row.pop(_HASHED) * told["alloc_hash"]
+        row["alloc_per_stick_visit"] -= row.pop(_HASHED) * answers["alloc_hash"]
         for at, direction in ((0, "out"), (len(_RECORD_NAMES), "in")):
             for kind, name in enumerate(_RECORD_NAMES):
-                count, peak = told["counts"][at + kind], told["peaks"][at + kind]
-                locked = told["locked"] and told["idle_locked"]
+                count, peak = answers["counts"][at + kind], answers["peaks"][at + kind]
+                locked = answers["locked"] and answers["idle_locked"]
                 if name == "piece":
-                    count, locked = told["pieces"], told["pieces_locked"]
+                    count, locked = answers["pieces"], answers["pieces_locked"]
                 if count:
                     yield row | {
                         "record": name, "direction": direction, "records": count,
                         "alloc_per_record": peak, "locked": locked,
                     }  # fmt: skip
         yield row | {
-            "record": "invalid", "direction": "in", "records": told["invalid_frames"],
-            "alloc_per_record": 0 if told["invalid_locked"] else told["invalid_bytes"],
-            "locked": told["invalid_locked"],
+            "record": "invalid", "direction": "in", "records": answers["invalid_frames"],
+            "alloc_per_record": 0 if answers["invalid_locked"] else answers["invalid_bytes"],
+            "locked": answers["invalid_locked"],
         }  # fmt: skip
 
     def _judge(self, row: Row, config: Config) -> Row:
@@ -341,7 +341,7 @@ def tables(rows: Sequence[Row]) -> list[Table]:
     """For each interpreter: what a configuration takes; then what each record allocates."""
     cells = {name: _limited(name) for name in _LIMITED}
     cells["over"] = lambda row: ("over" if row["over"] else "ok") if row["limits"] else "-"
-    made = []
+    printed = []
     for interpreter in dict.fromkeys(row["interpreter"] for row in rows):
         groups: dict[tuple[str, ...], list[Row]] = {}
         for row in rows:
@@ -349,32 +349,36 @@ def tables(rows: Sequence[Row]) -> list[Table]:
                 key = (row["config"], str(row["set"] or "-"), row["profile"])
                 groups.setdefault(key, []).append(row)
         title = f"{interpreter}: heap in bytes (≤ within its limit, > over it)"
-        made.append(
-            Table(title, pick(RAM, _WHOLE), [found[0] for found in groups.values()], cells)
+        printed.append(
+            Table(title, pick(RAM, _WHOLE), [members[0] for members in groups.values()], cells)
         )
         each = [
-            _by_record(key, found) for key, found in groups.items() if found[0]["record"] != "all"
+            _by_record(key, members)
+            for key, members in groups.items()
+            if members[0]["record"] != "all"
         ]
         columns = [Column(name, "", text=True) for name in ("config", "set", "profile")]
         columns += [Column(name, "") for name in (*_RECORD_NAMES, "invalid", "records")]
         columns.append(Column("locked", "", "under lock"))
         title = "Bytes allocated by a call with such a record, written/received; at most 0"
-        made.append(Table(title, columns, each))
-    return made
+        printed.append(Table(title, columns, each))
+    return printed
 
 
 def _by_record(key: tuple[str, ...], rows: Sequence[Row]) -> Row:
     """A profile's rows as one: a column for each record type."""
-    found: Row = dict(zip(("config", "set", "profile"), key, strict=True))
+    row_of_all: Row = dict(zip(("config", "set", "profile"), key, strict=True))
     for name in (*_RECORD_NAMES, "invalid"):
         by_way = {
             row["direction"]: row["alloc_per_record"] for row in rows if row["record"] == name
         }
         if by_way:
-            found[name] = "/".join(f"{by_way[way]:,}" for way in ("out", "in") if way in by_way)
-    found["records"] = sum(row["records"] or 0 for row in rows)
-    found["locked"] = all(row["locked"] is not False for row in rows)
-    return found
+            row_of_all[name] = "/".join(
+                f"{by_way[way]:,}" for way in ("out", "in") if way in by_way
+            )
+    row_of_all["records"] = sum(row["records"] or 0 for row in rows)
+    row_of_all["locked"] = all(row["locked"] is not False for row in rows)
+    return row_of_all
 
 
 def _limited(name: str) -> Callable[[Row], str]:

@@ -435,11 +435,11 @@ def tables(rows: Sequence[Row]) -> list[Table]:
         BACKLOG: "B was away, and comes back",
         "cold": "B has lost some of what A holds, and A does not know",
     }
-    made = []
+    printed = []
     for scenario, title in titles.items():
         chosen = [row for row in rows if row["scenario"] == scenario]
         if scenario == "in_sync":
             # The framing is another column's; one carrier says it all.
             chosen = [row for row in chosen if row["carrier"] != "mqtt"]
-        made.append(Table(title, pick(WIRE, names[scenario]), chosen))
-    return made
+        printed.append(Table(title, pick(WIRE, names[scenario]), chosen))
+    return printed

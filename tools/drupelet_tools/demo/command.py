@@ -75,10 +75,10 @@ def demo(
 def _console(as_json: bool) -> "Console":
     from rich.console import Console
 
-    made = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    if not made.is_terminal:
-        made.width = _PAPER_WIDTH
-    return made
+    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _PAPER_WIDTH
+    return console
 
 
 def _rows(path: Path, say: Callable[[str], None]) -> "Rows":

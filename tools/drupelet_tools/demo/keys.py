@@ -32,11 +32,11 @@ def _flash(folders: Folders, board: str) -> str:
 
 def kept_secrets(folders: Folders) -> list[bytes]:
     """Every chain key that lies in the demo's folders, for who looks whether one leaks."""
-    found = []
+    secrets = []
     for path in sorted(folders.out.rglob("*")):
         if path.suffix in KEY_FILES:
-            found += _keys(path)
-    return found
+            secrets += _keys(path)
+    return secrets
 
 
 def _keys(path: Path) -> list[bytes]:

@@ -9,6 +9,7 @@ seals (what is sealed) and min_us. Prints one JSON object.
 
 import gc
 import hashlib
+import sys
 
 import meter
 from stopwatch import best_us, now_us, passed_us
@@ -202,10 +203,9 @@ class Ids:
 class Seals:
     """Seals and opens a frame of some bytes, so many times."""
 
-    def __init__(self, size: int) -> None:
-        where = "boards" if meter.MICROPYTHON else "drupelet_host"
+    def __init__(self, aead: "object", size: int) -> None:
         self.size = size
-        self.aead = __import__(where + ".aead").aead.Aead()
+        self.aead = aead
         self.cipher = self.aead.cipher(bytes(range(16)), 0)
         self.nonce = bytearray(13)
         self.frame = bytearray(7 + size + 8)
@@ -260,12 +260,28 @@ def hash_rows() -> "list":
 
 
 def seal_rows() -> "list":
-    """[bytes, µs to seal, µs to open] for each size."""
+    """[whose AES, bytes, µs to seal, µs to open] for each size."""
+    where = "boards" if meter.MICROPYTHON else "drupelet_host"
+    aeads = [("", __import__(where + ".aead").aead.Aead())]
+    if meter.MICROPYTHON:
+        aeads += [("viper", core_aead("_aes_plain")), ("bytecode", core_aead("_aes_viper"))]
     rows = []
-    for size in config["seals"]:
-        seals = Seals(size)
-        rows.append([size, once_us(seals.seal), once_us(seals.open)])
+    for name, aead in aeads:
+        for size in config["seals"]:
+            seals = Seals(aead, size)
+            rows.append([name, size, once_us(seals.seal), once_us(seals.open)])
     return rows
+
+
+def core_aead(without: str) -> "object":
+    """The AEAD of a port without `cryptolib`; its AES cannot import the loops of `without`."""
+    for name in ("aes", "_aes_plain", "_aes_viper"):
+        sys.modules.pop("drupelet." + name, None)
+    sys.modules["drupelet." + without] = object()
+    from drupelet.aes import Aes
+    from drupelet.ccm import Ccm
+
+    return Ccm(Aes)
 
 
 def main() -> None:
