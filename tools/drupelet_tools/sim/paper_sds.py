@@ -7,6 +7,7 @@ since it was last answered, at every tick until it is.
 """
 
 import random
+from contextlib import closing
 from dataclasses import dataclass
 
 from drupelet.channel import EVENT_GAP, EVENT_MESSAGE
@@ -77,9 +78,11 @@ class SdsWorld:
         self.rng = random.Random(f"{seed} {setting.people} {setting.messages_each}")
         self.members = [Member(number, plan, setting, seed) for number in range(setting.people)]
         self.store: Store | None = None
+        self._database: ChannelDatabase | None = None
         if setting.relay:
             available = availability_of(setting, seed, setting.people)
-            self.store = Store(StoreNode(ChannelDatabase(":memory:")), available, [])
+            self._database = ChannelDatabase(":memory:")
+            self.store = Store(StoreNode(self._database), available, [])
         self.outcome = Outcome(total, total * (setting.people - 1))
         self._plan = draw_messages(setting, seed)
         self._written: dict[bytes, int] = {}
@@ -104,6 +107,11 @@ class SdsWorld:
         outcome.copies += sum(channel.frames - channel.syncs for channel in channels)
         outcome.ticks = tick
         return outcome
+
+    def close(self) -> None:
+        """Free the store node's database."""
+        if self._database is not None:
+            self._database.close()
 
     def _ended(self) -> bool:
         complete = len(self.outcome.latencies) == self.outcome.deliveries
@@ -192,4 +200,5 @@ def _id_of(frame: bytearray) -> bytes:
 
 def run(setting: Setting, seed: int) -> Outcome:
     """The same contacts and messages as `PaperWorld` has for this seed."""
-    return SdsWorld(setting, seed).run()
+    with closing(SdsWorld(setting, seed)) as world:
+        return world.run()
