@@ -4,3 +4,5 @@ metadata(version="0.1.0")  # noqa: F821
 package("drupelet", base_path=".", opt=0)  # noqa: F821
 package("boards", base_path=".", opt=0)  # noqa: F821
 package("drupelet_transports", base_path="../transports", opt=0)  # noqa: F821
+# Of micropython-lib: boards/card.py imports it for an SD card as the stick.
+require("sdcard")  # noqa: F821

@@ -45,7 +45,7 @@ MVDS = [
              "    return key",
              "    return key"),
     Mutation("M5-3.1-03", "transports/drupelet_transports/url.py",
-             '("baud", "plain") if url.scheme == "serial" else ()', '("baud", "plain")'),
+             "known: tuple[str, ...] = ()", 'known: tuple[str, ...] = ("baud", "plain")'),
     Mutation("M5-3.2-01", CORE + "wire/protobuf.py",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES), size)",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES + 1), size)"),

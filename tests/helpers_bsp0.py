@@ -50,14 +50,14 @@ def records(stream: bytes) -> list[tuple[int, bytes]]:
     """What Briar's reader would read; PeerError where it would not."""
     reader = bsp0.Reader()
     reader.push(stream)
-    found = []
+    frames = []
     while reader.next():
-        found.append((reader.kind, reader.payload))
+        frames.append((reader.kind, reader.payload))
     assert not reader.is_cut
-    return found
+    return frames
 
 
 @cache
 def vectors() -> Json:
-    found: Json = json.loads((VECTORS / "bsp/bsp_briar_1.5.19.json").read_text("utf-8"))
-    return found
+    vectors: Json = json.loads((VECTORS / "bsp/bsp_briar_1.5.19.json").read_text("utf-8"))
+    return vectors

@@ -87,13 +87,13 @@ class Ours:
 
     def frames(self, peer: str, now_ms: int) -> list[bytes]:
         frame = bytearray(self.frame_size)
-        found = []
+        frames = []
         for _ in range(FRAMES_PER_ROUND_MAX):
             size = self.member.links[peer].poll_into(frame, now_ms)
             if not size:
                 break
-            found.append(bytes(frame[:size]))
-        return found
+            frames.append(bytes(frame[:size]))
+        return frames
 
     def receive(self, peer: str, frame: bytes, now_ms: int) -> None:
         assert self.member.links[peer].receive(bytearray(frame), len(frame), now_ms) == 0
@@ -104,18 +104,18 @@ class Ours:
     def messages(self) -> dict[bytes, tuple[int, bytes]]:
         """The log; a message that is there twice fails."""
         store = self.member.store
-        found: dict[bytes, tuple[int, bytes]] = {}
+        log: dict[bytes, tuple[int, bytes]] = {}
         handle = store.next(0)
         while handle:
             body = self.member.body(handle)
             store.load(handle)
-            assert bytes(store.id) not in found, "twice in our log"
+            assert bytes(store.id) not in log, "twice in our log"
             order: Literal["little", "big"] = "little" if self._is_mvds else "big"
             head = 1 + 32 * (body[0] & HEAD_PARENTS) if self._is_mvds else 0
             moment = int.from_bytes(store.timestamp, order, signed=True)
-            found[bytes(store.id)] = (moment, body[head:])
+            log[bytes(store.id)] = (moment, body[head:])
             handle = store.next(handle)
-        return found
+        return log
 
     def is_idle(self) -> bool:
         return not any(map(self.member.node.outstanding, self.member.numbers.values()))

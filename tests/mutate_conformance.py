@@ -110,13 +110,13 @@ def mutate(rows: list[Row]) -> list[str]:
             edits = [mutation for mutation in MUTATIONS if mutation.row in row.numbers]
             tests = tests_of(row)
             untouched = run(tree, tests) if edits else "no edit yet"
-            found = [(False, untouched)]
+            verdicts = [(False, untouched)]
             if not untouched:
-                found = [verdict(tree, edit, tests) for edit in edits]
-            for killed, why in found:
+                verdicts = [verdict(tree, edit, tests) for edit in edits]
+            for killed, why in verdicts:
                 print(f"{row.numbers[0]}: {'killed by' if killed else 'NOT killed:'} {why}")
             sys.stdout.flush()
-            if not all(killed for killed, _ in found):
+            if not all(killed for killed, _ in verdicts):
                 alive.append(row.numbers[0])
     return alive
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from boards.device import Device
-    from boards.unix.setup import _Setup as Setup
+    from boards.setup import _Setup as Setup
     from drupelet.files import Files
     from drupelet.node import Node
 

@@ -1,8 +1,24 @@
 # host only: shapes for the reader and the type checker, never loaded on a board
-"""What differs between boards: a board hands these to `boards.device.Device`."""
+"""What differs between boards: the shape of `boards.<port>.port.Port`, and of what it hands out.
+
+How a board starts, the same on each port:
+
+- `boards.<port>.main.run(config_path)` reads the configuration, has `boards.setup.make(config,
+  port)` put a `boards.loop.Board` together, lets the code that did it go, and runs the board. It
+  returns when the board was told to stop; `drupelet.json` on the board's drive is the path that
+  microcontrollers take. An image's boot stub calls `boards.rp2.main.run()`, and nothing else.
+- log and keys are files of the folder that the configuration's key `flash` names, such as `/log`,
+  which `run` makes where it is missing.
+- on RP2040 the snapshot of deep sleep has the two last blocks of the flash storage: the boot stub
+  mounts a LittleFS that ends before them.
+"""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from boards.base import Console
+    from boards.loop import Board
 
 # One line of JSON to whoever listens.
 Say = Callable[[str], None]
@@ -76,3 +92,103 @@ class ConsolePort(Protocol):
 
     def say(self, line: str) -> None:
         """One line of JSON."""
+
+
+class LinePort(Protocol):
+    """A serial carrier: a `drupelet_transports.base.Transport` that its KeeperPort is, too."""
+
+    up: bool
+    """Whether a frame could leave now."""
+    frame_size_max: int
+    """Bytes in one frame."""
+    poll_object: object
+    """What to wait on; None while there is nothing."""
+
+    def maintain(self, now_ms: int) -> object:
+        """As of KeeperPort."""
+
+    def wait_ms(self, now_ms: int) -> int:
+        """As of KeeperPort."""
+
+
+class NetworkPort(KeeperPort, Protocol):
+    """What keeps a network up. Nothing is read from it: its `poll_object` is None."""
+
+    poll_object: None
+    up: bool
+    """Whether there is a network now."""
+
+
+class StickPort(Protocol):
+    """Where a stick is plugged in: a `drupelet_transports.stick.Stick`, or an SD card."""
+
+    def present(self) -> bool:
+        """Whether there is one now."""
+
+
+class Port(Protocol):
+    """One kind of board: `boards/<port>/port.py` has it as `class Port`, made as `Port(config)`.
+
+    `config` is the board's configuration (docs/boards.md); a port reads what is wired to its own
+    pins out of it and checks nothing else. A port is its board's clock (ClockPort). What a kind
+    of board has not got raises DrupeletError, one line, when the configuration asks for it.
+    """
+
+    board: int
+    """The kind of board in the black box (docs/SPEC.md 6.1)."""
+    console: "Console"
+    """Commands in, JSON lines out."""
+
+    # --- time and chance ---
+
+    def now_ms(self) -> int:
+        """Milliseconds from any origin, modulo 2^30."""
+
+    def timestamp_into(self, out: bytearray) -> None:
+        """Write 8 bytes, big-endian: ms since the Unix epoch, or since a clock never set began."""
+
+    def anchor_into(self, out: bytearray) -> bool:
+        """Write 6 bytes, little-endian: ms since the Unix epoch. False: nobody set the clock."""
+
+    def random_byte(self) -> int:
+        """0..255, from the chip's generator."""
+
+    # --- why it runs, and how it rests ---
+
+    def reset_cause(self) -> int:
+        """RESET_* of drupelet.blackbox."""
+
+    def rtc(self, settings: dict) -> RtcPort:
+        """What outlives deep sleep, for the configuration's `sleep`."""
+
+    def watch(self, old: "object | None", new: "object | None") -> None:
+        """Let bytes of the stream `new` end a `wait` from now on, and those of `old` no more."""
+
+    def wait(self, wait_ms: int) -> None:
+        """Wait, at most so long, the status LED out; bytes of what is watched end it."""
+
+    def feed(self) -> None:
+        """Feed the watchdog, if one runs, in the middle of a long turn; `wait` does it, too."""
+
+    def leave(self) -> None:
+        """The board was told to stop: the interpreter has its console, no watchdog ends it."""
+
+    # --- what is wired to it ---
+
+    def attach(self, board: "Board") -> None:
+        """Give a whole board what the configuration has of this port's own.
+
+        A battery, a network to keep up, last a watchdog, which every `wait` feeds from then on.
+        """
+
+    def open_line(self, url: str) -> LinePort:
+        """The carrier of serial:, uart: or console:, with its option `frame`.
+
+        One that is not there yet comes up later; a wrong one raises DrupeletError.
+        """
+
+    def open_stick(self, path: str, own_id: "bytes | bytearray") -> StickPort:
+        """The stick that is seen below the folder `path`."""
+
+    def source(self, config: dict) -> SourcePort:
+        """Readings of what every board of this kind has; the owner's program is `boards.app`."""

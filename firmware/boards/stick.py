@@ -5,6 +5,8 @@ from drupelet_transports.sealed_visit import SealedVisit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from boards.device import Device
     from drupelet.bundles import BundleLink
     from drupelet.seal import Seal
@@ -12,13 +14,17 @@ if TYPE_CHECKING:
 
 
 class Socket:
-    """Look at it in every turn; the frame and the log are the device's, `buf` is its seals'."""
+    """Look at it in every turn; the frame and the log are the device's, `buf` is its seals'.
 
-    def __init__(self, stick: "Stick", buf: bytearray) -> None:
+    A visit is one turn, however long: `feed` keeps the watchdog quiet.
+    """
+
+    def __init__(self, stick: "Stick", buf: bytearray, feed: "Callable[[], None]") -> None:
         self._links: "list[tuple[bytes, BundleLink]]" = []  # peer ids and links
         self._seals: "dict[bytes, Seal]" = {}
         self._stick = stick
         self._buf = buf
+        self._feed = feed
         self._visited = False
 
     def add(self, peer_id: bytes, link: "BundleLink", seal: "Seal") -> None:
@@ -34,9 +40,11 @@ class Socket:
         if self._visited:
             return
         self._visited = True
+        self._device = device
         visit = SealedVisit(
-            self._stick, self._seals, device.frame, device.clock.now_ms, device.drain, self._buf
-        )
+            self._stick, self._seals, device.frame, device.clock.now_ms, self._after_frame,
+            self._buf,
+        )  # fmt: skip
         for peer_id, link in self._links:
             visit.take_in(link, peer_id)
         device.consume()
@@ -52,3 +60,7 @@ class Socket:
                 visit.bundles_out, visit.frames_out, visit.failed,
             )
         )  # fmt: skip
+
+    def _after_frame(self) -> None:
+        self._device.drain()
+        self._feed()

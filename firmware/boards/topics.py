@@ -66,7 +66,7 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
 
 
 class BoardTopics:
-    """All topics of a board that is being put together (`setup`, boards.unix.setup)."""
+    """All topics of a board that is being put together (`setup`, boards.setup)."""
 
     def __init__(self, setup: "Any", files: "Files") -> None:  # noqa: ANN401 - it leaves the heap
         assert not setup.config.get("sleep"), "who sleeps deeply hears no topic"

@@ -68,11 +68,11 @@ class BundleLink(Link):
 
     def next_message(self) -> bool:
         """See Dues: what waits on flash beyond the slots goes, too, as far as there is room."""
-        found = Link.next_message(self) or self._next_logged()
+        has_message = Link.next_message(self) or self._next_logged()
         size = self.core.store.size
-        if found and size + (size >> 4) > self.room:  # a long one has headers for its pieces
+        if has_message and size + (size >> 4) > self.room:  # a long one has headers for its pieces
             self.room = 0
-        return found and self.room > 0
+        return has_message and self.room > 0
 
     def _next_logged(self) -> bool:
         """The same for what waits on flash beyond the slots: a stick takes the whole log."""
@@ -257,9 +257,11 @@ class BundleLink(Link):
             if left and not slots.flags[slot] & PENDING:
                 reaches = min(reaches, slots.handles[slot] - 1)
         goes_on = core.window.rows[self.peer * PEER_ROW + STICK_HOLDS]
-        return self._put(frame, KIND_MARK, self.bundle_out if goes_on else 0, self._told(reaches))
+        return self._put(
+            frame, KIND_MARK, self.bundle_out if goes_on else 0, self._of_this_store(reaches)
+        )
 
-    def _told(self, handle: int) -> int:
+    def _of_this_store(self, handle: int) -> int:
         """A handle of this store's as the peer keeps it, and the other way round.
 
         Of another store of ours, which was wiped or put back since, it becomes one of no message.
@@ -284,7 +286,7 @@ class BundleLink(Link):
             self._before = number
             self._reaches = handle
         elif self.core.window.rows[self.peer * PEER_ROW + STICK_VOID] < number <= self.bundle_out:
-            self._holds_through(self._told(handle))
+            self._holds_through(self._of_this_store(handle))
         return OK
 
     def _holds_through(self, handle: int) -> None:
@@ -311,21 +313,21 @@ class BundleLink(Link):
     def _mark(self, bit: int, instead: int) -> bool:
         """Replace one of our own bits in every state of this peer; True if any had it."""
         slots = self.core.slots
-        found = False
+        was_set = False
         for slot in range(slots.count):
             cell = self.cell(slot)
             state = slots.states[cell]
             if state & bit:
                 slots.states[cell] = state & ~bit | instead
-                found = True
-        return found
+                was_set = True
+        return was_set
 
     def _owed(self, kind: int, instead: int) -> bool:
         """The same for the acknowledgements that are owed without a slot."""
         offers = self.core.offers
-        found = False
+        was_set = False
         for entry in range(offers.count):
             if offers.kinds[entry] == kind and offers.peer_of(entry) == self.peer:
                 offers.kinds[entry] = instead
-                found = True
-        return found
+                was_set = True
+        return was_set

@@ -1,7 +1,7 @@
 """Flash files as the store needs them: append, read anywhere, rename, remove.
 
 `Files` is the port; `RamFiles` keeps everything in RAM, for tests, simulations and a first run.
-Boards and hosts bring their own (`boards.unix.files`, `drupelet_host.files`); one contract suite
+Boards and hosts bring their own (`boards.files`, `drupelet_host.files`); one contract suite
 holds all of them.
 
 What every implementation promises:

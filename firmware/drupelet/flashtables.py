@@ -87,8 +87,8 @@ class Tables(Parts):
         self.refused = 0
         self._marks = -1  # for what marks no segment could go
         self._data_max = log.segments_max - SEGMENTS_SPARE
-        # Of these our own messages leave some to what comes in; two segments at least, for the
-        # peer needs all of one to give one of its own back.
+        # Of these, our own messages and those that wait for a parent leave some to what enters
+        # from peers; two segments at least: a peer needs all of one to give one of its own back.
         kept = min(self._data_max // OWN_SHARE, OWN_SHARE)
         self._own_max = self._data_max - kept - (kept > 0)
         # The newest wake state.

@@ -289,9 +289,10 @@ FILES_OPEN_MAX = const(9)
 # Segments that new data never takes: wake states go on when the log is full, one segment being
 # written while the one before it is removed.
 SEGMENTS_SPARE = const(2)
-# One segment in so many of the others, so many at most, and one more are kept from our own
-# messages for what peers send: two full members that took nothing would wait for each other. Of
-# fewer than six segments none is.
+# One segment in so many of the others, so many at most, and one more are kept for what enters from
+# peers: neither our own messages nor those that wait for a parent go there. Two full members would
+# wait for each other: each for room at the other to have its oldest segment taken. Of fewer than
+# six segments none is kept.
 OWN_SHARE = const(4)
 # Ids in RAM as bits: 2 KiB keep a search for an unknown id off the flash in 99 of 100 cases with
 # 1,600 messages in the log (4 bits each). A power of two, at most 8,192.
@@ -324,6 +325,11 @@ BOX_SLOTS = const(32)
 # room in the log and all body files but these.
 BOX_MESSAGES_MAX = const(4)
 COUNTERS_MAX = const(146)  # cumulative counters: 18 common ones, 32 for each of four carriers
+
+# --- the owner's program on a board (docs/app.md) ---
+# A payload that `sample` returns or `delivered` is given. It is in the heap in one piece: a board
+# with 128 KB still finds 4 KB in one piece days after its boot, but not 32.
+APP_PAYLOAD_SIZE_MAX = const(4096)
 
 assert CONTENT_HEADER_SIZE == ID_SIZE + TIMESTAMP_SIZE
 assert RECORD_IDS_MAX == 65535 // ID_SIZE

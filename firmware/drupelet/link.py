@@ -201,7 +201,7 @@ class Link(SegmentExchange):
         """The peer has said something: back-off is at its base again."""
         if not self.visits:
             self._tick(now_ms)
-        self.is_there()
+        self.note_heard()
         if self._due_epoch >= 0:
             self.attention = True  # back-off is at its base again
 

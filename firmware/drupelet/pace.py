@@ -158,7 +158,7 @@ class Pace:
             self.probes = min(count, SEND_COUNT_MAX)
             self._probe_epoch = then
 
-    def is_there(self) -> None:
+    def note_heard(self) -> None:
         """The peer was heard."""
         self.heard_epoch = self.epoch
         self.is_away = False

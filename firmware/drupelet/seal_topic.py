@@ -45,8 +45,8 @@ def topics(seal: "Seal") -> "tuple[list[bytes], bytes]":
 def _topic(seal: "Seal", generation: int, sender: bytes, receiver: bytes) -> bytes:
     """The topic of one direction: 8 letters of base64url."""
     record = seal.context.record
-    found = seal.keys.load(row_of(NAME, 0, generation), record)
-    if found != OK or get_u16(record, RECORD_GENERATION_AT) != generation:
+    code = seal.keys.load(row_of(NAME, 0, generation), record)
+    if code != OK or get_u16(record, RECORD_GENERATION_AT) != generation:
         # A root of a version that had no names: the key id, until the next root.
         kid = get_u16(seal.context.rows, seal.at + KID_AT) & ~1
         return b"%04x" % (kid | (1 if sender > receiver else 0))

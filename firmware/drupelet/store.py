@@ -9,7 +9,8 @@ at all, and in the log once. Handles are > 0 and < 2^30, rising in log order and
 
 When the log is full, the oldest segment goes if everything in it is below `settled_handle`;
 members, the wake state and pending messages in it are written again first. Otherwise new data is
-refused (E_CAPACITY) and counted; the wake state still has room.
+refused (E_CAPACITY) and counted; the wake state still has room. Our own messages and pending ones
+are refused before what enters from peers (`OWN_SHARE`).
 """
 
 from drupelet._compat import const
@@ -177,7 +178,8 @@ class FlashStore(Shelf):
         full = pending and self._find_row(self._pending, 0) < 0
         if full or self._free_body() < 0:
             return self._refuse(E_CAPACITY)
-        code = self._room(MESSAGE_PAYLOAD + 4, self._data_max if source else self._own_max, group)
+        enters = source and not pending
+        code = self._room(MESSAGE_PAYLOAD + 4, self._data_max if enters else self._own_max, group)
         if code != OK:
             return code
         self.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
@@ -335,9 +337,9 @@ class FlashStore(Shelf):
     ) -> int:  # fmt: skip
         log = self._log
         payload = MESSAGE_PAYLOAD + stored + edges_size
-        own = not source and KIND_MESSAGE <= kind <= KIND_MESSAGE_FILE
+        waits = is_pending(kind) or (not source and KIND_MESSAGE <= kind <= KIND_MESSAGE_FILE)
         for _ in range(_TRIES):
-            code = self._room(payload, self._own_max if own else self._data_max, group)
+            code = self._room(payload, self._own_max if waits else self._data_max, group)
             if code != OK:
                 return code
             handle = log.begin(kind, group, payload)

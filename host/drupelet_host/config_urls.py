@@ -2,7 +2,7 @@
 
 from drupelet.errors import DrupeletError
 from drupelet_host.toml_table import Table, shown
-from drupelet_transports.url import Url, parse_url
+from drupelet_transports.url import BOARD_LINES, Url, parse_url
 
 # The carriers that several can hear.
 _SHARED_CARRIERS = ("mqtt", "udp")
@@ -39,6 +39,10 @@ def peer_url(part: Table) -> str:
     if text == STICK_BY_REQUEST:
         return text
     url = _parsed(part, "url", text)
+    if url.scheme in BOARD_LINES:
+        raise part.wrong(
+            "url", f"{shown(text)} is a board's own end of a line: write serial:///dev/... here"
+        )
     if url.scheme not in _PEER_CARRIERS:
         raise part.wrong("url", f"serial, mqtt and stick reach a peer, not {shown(text)}")
     return text

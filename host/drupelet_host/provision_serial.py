@@ -1,6 +1,8 @@
 """Keys for a board at the other end of a cable, before it has any (docs/SPEC.md 8.2).
 
     host   keys hello                       board  {"event":"keys","step":"hello","id":...}
+                                            or     {"event":"keys","step":"blank"}
+    host   keys configure <drupelet.json>   board  {"event":"keys","step":"configured"}
     host   keys put <peer> <row> <record>   board  {"event":"keys","step":"put","row":...}
     host   keys prove <peer> <row> <nonce>  board  {"event":"keys","step":"proof","proof":...}
     host   keys done                        board  {"event":"keys","step":"done"}
@@ -11,7 +13,7 @@ The cable is trusted for this one minute: whoever reads it then has the keys.
 import json
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import serial
@@ -41,28 +43,41 @@ def _shown(value: object) -> str:
     return printable(str(value)[:_SHOWN_CHARACTERS_MAX])
 
 
+def _open(text: str) -> serial.SerialBase:
+    url = parse_url(text)
+    if url.scheme != "serial" or url.host:
+        raise KeysError(f"{text}: keys go to a folder or over serial:///dev/... only")
+    try:
+        return serial.Serial(url.path, url.option_number("baud", _BAUD), exclusive=True)
+    except (OSError, ValueError, serial.SerialException, termios.error) as error:
+        raise TransportError(f"{text}: {remedy(url.path, error)}") from None
+
+
 class SerialKeys:
     """The board's side; opening it waits for the board to say that it has no keys."""
 
     steps = tuple(range(row, row + 1) for row in range(ROWS))
     packs = False  # a board reads records
 
-    def __init__(self, text: str, own_id: bytes, peer_id: bytes) -> None:
-        url = parse_url(text)
-        if url.scheme != "serial":
-            raise KeysError(f"{text}: keys go to a folder or over serial:///dev/... only")
+    def __init__(
+        self, text: str, own_id: bytes, peer_id: bytes, port: serial.SerialBase | None = None,
+        boot_s: float = _HELLO_S_MAX, configure: Callable[[], bytes] | None = None,
+    ) -> None:  # fmt: skip
+        """text: the URL of the line; port: it, where it is open. It is closed in the end.
+
+        configure: makes the configuration of a board that has none, one line of JSON.
+        """
+        self._configure = configure
         self.own_id = own_id
         self.peer_id = peer_id
         self.failure = ""
         self._text = text
         self._line = bytearray()
-        try:
-            self._port = serial.Serial(
-                url.path, url.option_number("baud", _BAUD), timeout=_READ_S,
-                write_timeout=_ANSWER_S_MAX, exclusive=True,
-            )  # fmt: skip
-        except (OSError, ValueError, serial.SerialException, termios.error) as error:
-            raise TransportError(f"{text}: {remedy(url.path, error)}") from None
+        self._other = ""  # what the board said last that is no answer
+        self._boot_s = boot_s
+        self._port = _open(text) if port is None else port
+        self._port.timeout = _READ_S
+        self._port.write_timeout = _ANSWER_S_MAX
         try:
             self._greet()
         except (KeysError, TransportError):
@@ -71,28 +86,44 @@ class SerialKeys:
 
     def _greet(self) -> None:
         begun_s = time.monotonic()
-        while time.monotonic() - begun_s < _HELLO_S_MAX:
+        self._write(b"\n")  # ends what another command left unfinished
+        while time.monotonic() - begun_s < self._boot_s:
             self._send("hello")
-            answer = self._answer("hello", _HELLO_EVERY_S)
-            if answer is not None:
+            answer = self._answer(("hello", "blank"), _HELLO_EVERY_S)
+            if answer is not None and answer["step"] == "blank":
+                self._send_configuration()
+                begun_s = time.monotonic()
+            elif answer is not None:
                 if answer.get("id") != self.own_id.hex():
-                    said = _shown(answer.get("id"))
-                    raise KeysError(f"{self._text}: there is {said}, not {self.own_id.hex()}")
+                    board_id = _shown(answer.get("id"))
+                    raise KeysError(f"{self._text}: there is {board_id}, not {self.own_id.hex()}")
                 return
         raise KeysError(
             f"{self._text}: no board there waits for keys; one that has some already takes none:"
             " empty its flash, then start it"
+            + (f" (it says: {_shown(self._other)})" if self._other else "")
         )
 
+    def _send_configuration(self) -> None:
+        """Give its drupelet.json to a board that has none; it then starts."""
+        if self._configure is None:
+            raise KeysError(f"{self._text}: there is no drupelet.json on the board: send it first")
+        self._send("configure " + self._configure().decode())
+        if self._answer(("configured",), _ANSWER_S_MAX) is None:
+            raise KeysError(f"{self._text}: the board did not take drupelet.json; start it again")
+
     def _send(self, words: str) -> None:
+        self._write(f"keys {words}\n".encode())
+
+    def _write(self, data: bytes) -> None:
         try:
-            self._port.write(f"keys {words}\n".encode())
+            self._port.write(data)
             self._port.flush()
         except (OSError, serial.SerialException, termios.error):
             raise TransportError(f"{self._text}: the device went away") from None
 
-    def _answer(self, step: str, wait_s: float) -> dict[str, Any] | None:
-        """The board's next answer of that step; None when the time is up."""
+    def _answer(self, steps: Container[str], wait_s: float) -> dict[str, Any] | None:
+        """The board's next answer of one of these steps; None when the time is up."""
         end_s = time.monotonic() + wait_s
         while time.monotonic() < end_s:
             try:
@@ -103,22 +134,23 @@ class SerialKeys:
                 continue
             line, self._line = bytes(self._line), bytearray()
             try:
-                said = json.loads(line)
-            except ValueError:
-                continue  # noise, an echo, or a line of something else
-            if not isinstance(said, dict) or said.get("event") != "keys":
+                answer = json.loads(line)
+            except ValueError:  # noise, an echo, or a line of something else
+                self._other = line.decode("utf-8", "replace").strip() or self._other
                 continue
-            if said.get("step") == "no":
-                raise KeysError(f"{self._text}: the board says: {_shown(said.get('why'))}")
-            if said.get("step") == step:
-                return said
+            if not isinstance(answer, dict) or answer.get("event") != "keys":
+                continue
+            if answer.get("step") == "no":
+                raise KeysError(f"{self._text}: the board says: {_shown(answer.get('why'))}")
+            if answer.get("step") in steps:
+                return answer
         return None
 
     def save(self, records: Mapping[int, bytes | bytearray]) -> int:
         """Send one record; OK once the board has it on its flash."""
         ((row, record),) = records.items()
         self._send(f"put {self.peer_id.hex()} {row} {bytes(record[:RECORD_SIZE]).hex()}")
-        answer = self._answer("put", _ANSWER_S_MAX)
+        answer = self._answer(("put",), _ANSWER_S_MAX)
         if answer is None or answer.get("row") != row:
             self.failure = f"{self._text}: the board does not answer; start it again"
             return E_STORAGE
@@ -127,7 +159,7 @@ class SerialKeys:
     def prove(self, row: int, nonce: bytes) -> bytes:
         """Ask the board to read its flash."""
         self._send(f"prove {self.peer_id.hex()} {row} {nonce.hex()}")
-        answer = self._answer("proof", _ANSWER_S_MAX)
+        answer = self._answer(("proof",), _ANSWER_S_MAX)
         try:
             return bytes.fromhex(answer["proof"]) if answer else b""
         except (KeyError, TypeError, ValueError):
@@ -144,7 +176,7 @@ class SerialKeys:
     def finish(self) -> None:
         """Send the board on."""
         self._send("done")
-        if self._answer("done", _ANSWER_S_MAX) is None:
+        if self._answer(("done",), _ANSWER_S_MAX) is None:
             raise KeysError(f"{self._text}: the board did not say that it goes on; start it again")
         self.close()
 

@@ -136,12 +136,12 @@ def siege(port: int, listen: bool, board: bool) -> tuple[float, Device, Device, 
     a.heard.clear()
     b.heard.clear()
     begun = time.monotonic()
-    said = 0
+    sent = 0
     while (passed := time.monotonic() - begun) < SECONDS + 1:
-        if passed < SECONDS and said < passed * GENUINE_PER_S:
-            a.say(b"a%d" % said)
-            b.say(b"b%d" % said)
-            said += 1
+        if passed < SECONDS and sent < passed * GENUINE_PER_S:
+            a.say(b"a%d" % sent)
+            b.say(b"b%d" % sent)
+            sent += 1
         while passed < SECONDS and attacker.sent < passed * FORGED_PER_S:
             attacker.forge()
             attacker.step()
@@ -153,10 +153,10 @@ def siege(port: int, listen: bool, board: bool) -> tuple[float, Device, Device, 
         end.client.close()
     attacker.close()
     arrived = len({text for text in a.heard + b.heard if text != b"hello"})
-    print(f"{said} said by each, {arrived} arrived, {attacker.sent} forged frames,"
+    print(f"{sent} said by each, {arrived} arrived, {attacker.sent} forged frames,"
           f" {a.seal.forged} and {b.seal.forged} tried")  # fmt: skip
     assert attacker.sent > FORGED_PER_S // 2 * SECONDS
-    return arrived / (2 * said), a, b, attacker
+    return arrived / (2 * sent), a, b, attacker
 
 
 def test_who_cannot_read_the_topics_does_not_find_them(port: int) -> None:

@@ -13,11 +13,11 @@ from drupelet.errors import DrupeletError
 
 LIFE_MS = 20_000
 TEXT = b"21.5 C"
-said = []
+reasons = []
 
 
 def say(line: str) -> None:
-    said.append(json.loads(line)["why"])
+    reasons.append(json.loads(line)["why"])
 
 
 def main() -> None:
@@ -34,14 +34,14 @@ def main() -> None:
     sent = False
     size = 0
     begun = time.ticks_ms()
-    while not size and not said and time.ticks_diff(time.ticks_ms(), begun) < LIFE_MS:
+    while not size and not reasons and time.ticks_diff(time.ticks_ms(), begun) < LIFE_MS:
         client.maintain(time.ticks_diff(time.ticks_ms(), begun))
         if client.up and not sent:
             sent = link.send(frame, len(TEXT)) == 0
         size = max(0, link.receive_into(frame))
         time.sleep_ms(2)
     client.close()
-    print(json.dumps({"said": said, "echo": bytes(frame[:size]).decode()}))
+    print(json.dumps({"reasons": reasons, "echo": bytes(frame[:size]).decode()}))
 
 
 main()

@@ -12,7 +12,7 @@ sys.path.insert(0, sys.argv[0].rpartition("/")[0])
 from files_contract import check  # noqa: E402
 from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 
-from boards.unix.files import BoardFiles  # noqa: E402
+from boards.files import BoardFiles  # noqa: E402
 from drupelet.errors import E_CAPACITY, E_STORAGE, OK  # noqa: E402
 from drupelet.files import RamFiles  # noqa: E402
 

@@ -25,7 +25,7 @@ SEGMENT_SIZE = 32768  # one segment holds the whole run: opening another is an o
 def make_files() -> "object":
     if KIND == "ram":
         return RamFiles(file_size=SEGMENT_SIZE, files_count=4)
-    from boards.unix.files import BoardFiles
+    from boards.files import BoardFiles
 
     if KIND == "folder":
         return BoardFiles(FOLDER)

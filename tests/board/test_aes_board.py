@@ -27,15 +27,15 @@ MODULES = [
 
 def frames() -> list[tuple[bytes, bytes, bytes, bytes, bytes, int]]:
     """Key, nonce, what is authenticated, text, sealed, tag size: published ones, then drawn."""
-    found = []
+    records = []
     for nonce, aad_size, size, tag_size, result in RFC3610:
         packet = bytes(range(size))
-        found.append(
+        records.append(
             (KEY_3610, bytes.fromhex(nonce + NONCE_TAIL)[-13:], packet[:aad_size],
              packet[aad_size:], bytes.fromhex(result), tag_size)
         )  # fmt: skip
     for answer in rfc_8613_answers()[1]:
-        found.append(
+        records.append(
             (answer.key, answer.nonce, answer.aad, answer.text, answer.ciphertext,
              len(answer.ciphertext) - len(answer.text))
         )  # fmt: skip
@@ -47,8 +47,8 @@ def frames() -> list[tuple[bytes, bytes, bytes, bytes, bytes, int]]:
         aad = draw.randbytes(draw.choice((0, 7, 13, 14, 15, 31)))
         text = draw.randbytes(draw.choice((0, 1, 15, 16, 17, 100, draw.randrange(600))))
         sealed = AESCCM(key, tag_size).encrypt(nonce, text, aad)
-        found.append((key, nonce, aad, text, sealed, tag_size))
-    return found
+        records.append((key, nonce, aad, text, sealed, tag_size))
+    return records
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +82,11 @@ def facts(micropython: list[str], folder: Path, mode: str, answers: Path) -> dic
 def test_the_hosts_bytes_and_no_allocation(
     micropython: list[str], firmware: Path, arch: str, mode: str, answers: Path
 ) -> None:
-    found = facts(micropython, firmware, mode, answers)
-    assert int(found["frames"]) == len(frames()) > FRAMES
-    assert found["loops"] == ("_aes_viper" if mode == "best" else "_aes_viper _aes_plain")
+    figures = facts(micropython, firmware, mode, answers)
+    assert int(figures["frames"]) == len(frames()) > FRAMES
+    assert figures["loops"] == ("_aes_viper" if mode == "best" else "_aes_viper _aes_plain")
     if arch == "x86":  # objects as large as a Cortex-M's
-        assert int(found["key"]) <= KEY_BYTES_MAX
+        assert int(figures["key"]) <= KEY_BYTES_MAX
 
 
 def test_another_processors_code_falls_back_to_bytecode(

@@ -19,10 +19,10 @@ Run = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    made = Guarded(tmp_path)
-    yield made
-    if made.broker is not None:
-        made.broker.stop(True)
+    guarded = Guarded(tmp_path)
+    yield guarded
+    if guarded.broker is not None:
+        guarded.broker.stop(True)
 
 
 @pytest.fixture
@@ -39,27 +39,29 @@ def run(micropython: list[str], firmware: Path, arch: str, guarded: Guarded) -> 
             env=os.environ | {"MICROPYPATH": str(firmware)},
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        said: dict[str, Any] = json.loads(ended.stdout)
-        return said
+        report: dict[str, Any] = json.loads(ended.stdout)
+        return report
 
     return start
 
 
-UP = {"said": [], "echo": "21.5 C"}
+UP = {"reasons": [], "echo": "21.5 C"}
 
 
 def test_over_tls_with_user_and_password(run: Run, guarded: Guarded) -> None:
     port = guarded.start(*guarded.users, *guarded.tls)
     assert run("mqtts", port, ca_file="ca.pem", login_file="login") == UP
-    assert run("mqtts", port, ca_file="ca.pem")["said"] == ["not authorised"]
-    (said,) = run("mqtts", port, ca_file="other.pem", login_file="login")["said"]
-    assert said.startswith("certificate not trusted")
-    (said,) = run("mqtt", port, login_file="login")["said"]
-    assert "TLS expected" in said
-    assert run("mqtt", 1)["said"] == ["nobody listens there"]
+    assert run("mqtts", port, ca_file="ca.pem")["reasons"] == ["not authorised"]
+    (reason,) = run("mqtts", port, ca_file="other.pem", login_file="login")["reasons"]
+    assert reason.startswith("certificate not trusted")
+    (reason,) = run("mqtt", port, login_file="login")["reasons"]
+    assert "TLS expected" in reason
+    assert run("mqtt", 1)["reasons"] == ["nobody listens there"]
     assert "ca_file" in run("mqtts", port, login_file="login")["refused"]
     login(guarded.folder / "login", password="wrong")
-    assert run("mqtts", port, ca_file="ca.pem", login_file="login")["said"] == ["not authorised"]
+    assert run("mqtts", port, ca_file="ca.pem", login_file="login")["reasons"] == [
+        "not authorised"
+    ]
     (guarded.folder / "login").chmod(0o644)
     assert "run chmod 600" in run("mqtts", port, ca_file="ca.pem", login_file="login")["refused"]
 
@@ -68,12 +70,12 @@ def test_a_client_certificate(run: Run, guarded: Guarded) -> None:
     port = guarded.start("allow_anonymous true", *guarded.tls, "require_certificate true")
     both = {"certificate_file": "client.pem", "key_file": "client.key"}
     assert run("mqtts", port, ca_file="ca.pem", **both) == UP
-    (said,) = run("mqtts", port, ca_file="ca.pem")["said"]
-    assert "client certificate" in said
+    (reason,) = run("mqtts", port, ca_file="ca.pem")["reasons"]
+    assert "client certificate" in reason
 
 
 def test_plain_with_user_and_password(run: Run, guarded: Guarded) -> None:
     port = guarded.start(*guarded.users)
     assert run("mqtt", port, login_file="login") == UP
-    (said,) = run("mqtts", port, ca_file="ca.pem", login_file="login")["said"]
-    assert said.startswith("no TLS there")
+    (reason,) = run("mqtts", port, ca_file="ca.pem", login_file="login")["reasons"]
+    assert reason.startswith("no TLS there")

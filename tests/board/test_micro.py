@@ -2,22 +2,20 @@
 
 import json
 import os
-import pty
 import shutil
 import subprocess
 import sys
 import time
-import tty
 from pathlib import Path
 
 import pytest
 
 from drupelet.link import Link
 from drupelet.node import BATCH, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
+from drupelet_tools.descriptor_line import DescriptorLine
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
-from drupelet_transports.base import E_CLOSED
-from drupelet_transports.framing import StreamTransport
+from drupelet_tools.terminal import Terminal
 from helpers import Draw, Member
 
 HERE = Path(__file__).parent
@@ -102,33 +100,6 @@ def test_ids_on_flash_are_bounded_and_survive(tmp_path: Path, flashed: Path) -> 
     ]  # fmt: skip
 
 
-class Master(StreamTransport):
-    """Our end of a pseudo-terminal."""
-
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(FRAME_SIZE)
-        self._descriptor = descriptor
-
-    def _read(self) -> int:
-        try:
-            got = os.read(self._descriptor, len(self._rx))
-        except BlockingIOError:
-            return 0
-        except OSError:
-            return E_CLOSED
-        self._rx[: len(got)] = got
-        return len(got)
-
-    def _write(self, at: int, size: int) -> int:
-        try:
-            return os.write(self._descriptor, self._tx[at : at + size])
-        except BlockingIOError:
-            return 0
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
 CONFIG = f"""
 GROUP = b"test"
 EPOCH_MS = {EPOCH_MS}
@@ -156,10 +127,8 @@ class Board:
         self._mode = mode
         self._path = f"{folder}:{firmware}"
         shutil.copy(HERE / "micro_machine.py", folder / "machine.py")
-        master, self._slave = pty.openpty()
-        tty.setraw(self._slave)
-        os.set_blocking(master, False)
-        self.line = Master(master)
+        self._terminal = Terminal()
+        self.line = DescriptorLine(self._terminal.fd, self._terminal.fd, FRAME_SIZE)
         self._lives = 0
         self.process = self.start()
 
@@ -168,8 +137,7 @@ class Board:
         (self.folder / "micro_config.py").write_text(config)
         self._lives += 1
         command = [*micropython_command("x86"), "-X", "heapsize=32K", "-m", "boards.micro.main"]
-        terminal = os.ttyname(self._slave)
-        environment = os.environ | {"MICROPYPATH": self._path, "UART0": terminal}
+        environment = os.environ | {"MICROPYPATH": self._path, "UART0": self._terminal.path}
         return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
     def kill(self) -> None:
@@ -185,8 +153,7 @@ class Board:
         self.process = self.start()
 
     def close(self) -> None:
-        os.close(self._slave)
-        self.line.close()
+        self._terminal.close()
 
 
 @pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])

@@ -2,15 +2,12 @@
 
 import json
 import os
-import pty
 import select
 import signal
 import subprocess
 import sys
-import termios
 import threading
 import time
-import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +22,7 @@ from drupelet_host.log_view import LogView
 from drupelet_host.status import last_status
 from drupelet_tools.telemetry import job
 from drupelet_tools.telemetry.lake import open_lake
+from drupelet_tools.terminal import Terminal
 
 COMMAND = [sys.executable, "-m", "drupelet_host"]
 # Two cores that others use too; nothing here waits for a time to pass, only for facts.
@@ -199,16 +197,11 @@ class Cable:
     """Two serial devices that are joined; bytes flow while it is plugged."""
 
     def __init__(self) -> None:
-        self._masters: list[int] = []
-        self._slaves: list[int] = []
-        self.devices: list[str] = []
-        for _ in range(2):
-            master, slave = pty.openpty()
-            tty.setraw(slave, termios.TCSANOW)
-            os.set_blocking(master, False)
-            self._masters.append(master)
-            self._slaves.append(slave)  # held open: a device stays when its user dies
-            self.devices.append(os.ttyname(slave))
+        self._terminals = Terminal(), Terminal()
+        self._ends = [terminal.fd for terminal in self._terminals]
+        self.devices = [terminal.path for terminal in self._terminals]
+        for end in self._ends:
+            os.set_blocking(end, False)
         self.plugged = True
         self._over = False
         self._thread = threading.Thread(target=self._relay)
@@ -217,18 +210,18 @@ class Cable:
     def url(self, end: int, plain: bool = True) -> str:
         return f"serial://{self.devices[end]}?baud=115200" + ("&plain=1" if plain else "")
 
-    def slave(self, end: int) -> int:
+    def device_fd(self, end: int) -> int:
         """The descriptor of one device, for its settings."""
-        return self._slaves[end]
+        return self._terminals[end].device_fd
 
     def _relay(self) -> None:
         poll = select.poll()
-        for master in self._masters:
-            poll.register(master, select.POLLIN)
+        for end in self._ends:
+            poll.register(end, select.POLLIN)
         while not self._over:
             for fd, _ in poll.poll(50):
                 data = os.read(fd, 4096)
-                other = self._masters[1 - self._masters.index(fd)]
+                other = self._ends[1 - self._ends.index(fd)]
                 if self.plugged:
                     self._push(other, data)
 
@@ -242,8 +235,8 @@ class Cable:
     def close(self) -> None:
         self._over = True
         self._thread.join()
-        for fd in self._masters + self._slaves:
-            os.close(fd)
+        for terminal in self._terminals:
+            terminal.close()
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def sign(name: str, by: Signed | None = None) -> Signed:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(by[0].subject if by else subject)
@@ -35,8 +35,8 @@ def sign(name: str, by: Signed | None = None) -> Signed:
     if by is not None:
         loopback = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         names = x509.SubjectAlternativeName([x509.DNSName("localhost"), loopback])
-        made = made.add_extension(names, critical=False)
-    return made.sign(by[1] if by else key, hashes.SHA256()), key
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(by[1] if by else key, hashes.SHA256()), key
 
 
 def put(folder: Path, name: str, signed: Signed) -> None:

@@ -30,10 +30,10 @@ A, B = 0xA0000001, 0xB0000002
 def guarded(tmp_path: Path) -> Iterator[Guarded]:
     folder = tmp_path / "broker"
     folder.mkdir()
-    made = Guarded(folder)
-    yield made
-    if made.broker is not None:
-        made.broker.stop(True)
+    guarded = Guarded(folder)
+    yield guarded
+    if guarded.broker is not None:
+        guarded.broker.stop(True)
 
 
 def trouble(settings: Config, url: str) -> str:
@@ -66,7 +66,7 @@ def test_what_keeps_a_host_out_is_told_apart(tmp_path: Path, guarded: Guarded) -
     def of(table: str, at: str = url) -> str:
         return trouble(home(tmp_path, table), f"{at}/p")
 
-    said = {
+    troubles = {
         "up": of(guarded.table(url, ca_file="ca.pem", login_file="login")),
         "no login": of(guarded.table(url, ca_file="ca.pem")),
         "no ca": of(guarded.table(url, login_file="login")),
@@ -75,15 +75,15 @@ def test_what_keeps_a_host_out_is_told_apart(tmp_path: Path, guarded: Guarded) -
         "nobody": of("", "mqtt://localhost:1"),
     }
     login(guarded.folder / "login", password="wrong")
-    said["wrong"] = of(guarded.table(url, ca_file="ca.pem", login_file="login"))
-    assert said["up"] == "up"
-    assert "not authorised" in said["no login"] and "login_file" in said["no login"]
-    assert "not authorised" in said["wrong"] and "'gate'" in said["wrong"]
+    troubles["wrong"] = of(guarded.table(url, ca_file="ca.pem", login_file="login"))
+    assert troubles["up"] == "up"
+    assert "not authorised" in troubles["no login"] and "login_file" in troubles["no login"]
+    assert "not authorised" in troubles["wrong"] and "'gate'" in troubles["wrong"]
     for case in ("no ca", "other ca"):
-        assert "not trusted" in said[case] and "ca_file" in said[case]
-    assert "expects TLS" in said["plain"]
-    assert "nobody listens there" in said["nobody"]
-    assert not any(PASSWORD in text or "wrong" in text for text in said.values())
+        assert "not trusted" in troubles[case] and "ca_file" in troubles[case]
+    assert "expects TLS" in troubles["plain"]
+    assert "nobody listens there" in troubles["nobody"]
+    assert not any(PASSWORD in text or "wrong" in text for text in troubles.values())
 
 
 def test_plain_mqtt_with_user_and_password(tmp_path: Path, guarded: Guarded) -> None:
@@ -92,8 +92,8 @@ def test_plain_mqtt_with_user_and_password(tmp_path: Path, guarded: Guarded) -> 
     assert trouble(home(tmp_path, guarded.table(url, login_file="login")), f"{url}/p") == "up"
     assert "not authorised" in trouble(home(tmp_path), f"{url}/p")
     tls = f"mqtts://localhost:{port}"
-    said = trouble(home(tmp_path, guarded.table(tls, ca_file="ca.pem")), f"{tls}/p")
-    assert "does not speak TLS" in said
+    reason = trouble(home(tmp_path, guarded.table(tls, ca_file="ca.pem")), f"{tls}/p")
+    assert "does not speak TLS" in reason
 
 
 def test_a_client_certificate_gets_in_where_one_is_wanted(
@@ -105,8 +105,8 @@ def test_a_client_certificate_gets_in_where_one_is_wanted(
     assert (
         trouble(home(tmp_path, guarded.table(url, ca_file="ca.pem", **both)), f"{url}/p") == "up"
     )
-    said = trouble(home(tmp_path, guarded.table(url, ca_file="ca.pem")), f"{url}/p")
-    assert "certificate_file" in said
+    reason = trouble(home(tmp_path, guarded.table(url, ca_file="ca.pem")), f"{url}/p")
+    assert "certificate_file" in reason
 
 
 @pytest.mark.parametrize("name", ["login", "client.key"])
@@ -120,8 +120,8 @@ def test_a_secret_that_others_can_read_is_refused(
     (guarded.folder / name).chmod(0o640)
     with pytest.raises(PrivateError, match=r"others can get at it.*run chmod 600"):
         broker_access.access(settings.brokers, parse_url(f"{url}/p"))
-    found = [row for row in examine(settings.home) if row.name == "brokers"]
-    assert [row.state for row in found] == ["fail"] and "chmod 600" in found[0].text
+    checks = [row for row in examine(settings.home) if row.name == "brokers"]
+    assert [row.state for row in checks] == ["fail"] and "chmod 600" in checks[0].text
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_two_agents_over_tls_with_passwords(make_home: MakeHome, guarded: Guarde
         doctor = [row for row in examine(one.path) if row.name in ("brokers", "carriers")]
         assert [row.state for row in doctor] == ["ok", "ok"]
     for one in homes:
-        said = (one.path / "out.txt").read_text() + (one.path / "err.txt").read_text()
-        assert PASSWORD not in said + json.dumps(one.status())
+        output = (one.path / "out.txt").read_text() + (one.path / "err.txt").read_text()
+        assert PASSWORD not in output + json.dumps(one.status())
         one.stop()
 
 
@@ -236,7 +236,7 @@ def test_what_keeps_an_agent_out_stands_in_output_status_and_doctor(
     assert "Traceback" not in refused.stderr
     one.start("--wait")
     wait_for(lambda: "not authorised" in one.status()["peers"][0]["reason"], "the reason")
-    found = [row for row in examine(one.path) if row.name == "carriers"]
-    assert [row.state for row in found] == ["warn"] and "not authorised" in found[0].text
+    checks = [row for row in examine(one.path) if row.name == "carriers"]
+    assert [row.state for row in checks] == ["warn"] and "not authorised" in checks[0].text
     assert any("not authorised" in row["reason"] for row in one.events("carrier"))
     one.stop()

@@ -128,9 +128,9 @@ def test_only_the_newest_notice_of_a_device_is_kept() -> None:
     groups, _ = carrier_groups(world)
     for number in range(20):
         stamp = (1000 + number).to_bytes(8)
-        said = Carriers("a", (f"mqtt://host{number}/x",))
-        groups["a"].announce(world.id("a"), said, stamp, world.now_ms)
-        groups["a"].announce(world.id("a"), said, stamp, world.now_ms)  # nothing new: not said
+        carriers = Carriers("a", (f"mqtt://host{number}/x",))
+        groups["a"].announce(world.id("a"), carriers, stamp, world.now_ms)
+        groups["a"].announce(world.id("a"), carriers, stamp, world.now_ms)  # nothing new: not said
         world.run(4)
         groups["b"].known()
     assert groups["b"].known() == {world.id("a"): Carriers("a", ("mqtt://host19/x",))}
@@ -190,19 +190,19 @@ def test_who_says_something_of_invented_devices_shuts_nobody_out() -> None:
         claim(world, groups["b"], "b", device, int.from_bytes(STAMP))
     world.run(30)
     assert len(groups["a"].known()) == STRANGERS_PER_SENDER_MAX
-    said = {}
+    claims = {}
     for name in "abc":
-        said[world.id(name)] = Carriers(name, (f"mqtt://{name}/x",))
-        groups[name].announce(world.id(name), said[world.id(name)], STAMP, world.now_ms)
+        claims[world.id(name)] = Carriers(name, (f"mqtt://{name}/x",))
+        groups[name].announce(world.id(name), claims[world.id(name)], STAMP, world.now_ms)
     # A member of another member is heard of all the same.
-    said[b"dddd"] = claim(world, groups["c"], "c", b"dddd", int.from_bytes(STAMP))
+    claims[b"dddd"] = claim(world, groups["c"], "c", b"dddd", int.from_bytes(STAMP))
     world.run(30)
     known = groups["a"].known()
-    assert known.items() >= said.items() and len(known) == len(said) + STRANGERS_PER_SENDER_MAX
+    assert known.items() >= claims.items() and len(known) == len(claims) + STRANGERS_PER_SENDER_MAX
     # Removed or revoked, what it said is gone; what others said stays.
     rosters["a"].pop(world.peers["a", "b"])
-    del said[world.id("b")]
-    assert groups["a"].known() == said
+    del claims[world.id("b")]
+    assert groups["a"].known() == claims
     assert groups["a"].notices.turn() is False
 
 

@@ -35,15 +35,16 @@ def bare(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        (["demo", "--out", "{}/demo"], "telemetry"),
-        (["bench", "ram", "--set", "micro"], "telemetry"),
-        (["bench", "cpu"], "telemetry"),
+        (["demo", "--out", "{}/demo"], "flash"),
+        (["bench", "ram", "--set", "micro"], "flash"),
+        (["bench", "cpu"], "flash"),
         (["bench", "ingest"], "telemetry"),
         (["telemetry", "ingest", "{}", "--lake", "{}/lake"], "telemetry"),
         (["telemetry", "report", "--lake", "{}", "--html", "{}/page.html"], "telemetry"),
         (["telemetry", "query", "SELECT 1", "--lake", "{}"], "telemetry"),
         (["telemetry", "import", "{}/x", "--mapping", "x", "--lake", "{}/lake"], "telemetry"),
-        (["flash", "build", "{}/board", "--arch", "x86"], "telemetry"),
+        (["flash", "build", "{}/board", "--arch", "x86"], "flash"),
+        (["flash", "/dev/ttyACM0"], "flash"),
         (["sim", "paper", "--seeds", "2"], "telemetry"),
     ],
 )
@@ -71,6 +72,8 @@ def test_each_module_of_an_extra_leads_to_it() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for extra, listed in project["optional-dependencies"].items():
         for requirement in listed:
+            if requirement == "drupelet[flash]":
+                continue  # what that extra brings, this one does, too
             name = re.split("[<>=]", requirement)[0].removesuffix("-python")
             text = extras.missing_module_text(name.replace("-", "_"))
             assert text.endswith(f"pip install 'drupelet[{extra}]'"), requirement

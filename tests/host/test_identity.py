@@ -73,7 +73,7 @@ def test_an_agent_counts_what_comes_from_another_group(make_home: MakeHome, cabl
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         (f'id = "{A:08x}"', 'id = "a0000009"', 'put id = "a0000001" back'),
         ('group = "orchard"', 'group = "vineyard"', "is of 'orchard'; put it back"),
@@ -81,7 +81,7 @@ def test_an_agent_counts_what_comes_from_another_group(make_home: MakeHome, cabl
     ],
 )
 def test_a_home_that_no_longer_fits_its_store_does_not_start(
-    make_home: MakeHome, tmp_path: Path, before: str, after: str, told: str
+    make_home: MakeHome, tmp_path: Path, before: str, after: str, message: str
 ) -> None:
     home = make_home("a", A)
     (tmp_path / "usb").mkdir()
@@ -97,8 +97,8 @@ def test_a_home_that_no_longer_fits_its_store_does_not_start(
     ):
         refused = home.run(*words)
         assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1, refused.stderr
-        assert told in refused.stderr and "drupelet init --home" in refused.stderr
-    assert told in checks(home, doctor.FAIL)["identity"]
+        assert message in refused.stderr and "drupelet init --home" in refused.stderr
+    assert message in checks(home, doctor.FAIL)["identity"]
     assert json.loads(home.run("doctor", "--json").stdout)["state"] == doctor.FAIL
     edit(home, after, before)
     assert home.run("stick", str(tmp_path / "usb")).returncode == 0

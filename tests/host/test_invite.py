@@ -63,8 +63,8 @@ def files_with(folder: Path, secret: bytes) -> list[Path]:
 
 def test_two_machines_and_a_stick(homes: tuple[Home, Home, Path]) -> None:
     alice, bob, usb = homes
-    said = done(alice.run("invite", "bob", "--to", str(usb / "bob.invite")))
-    assert "invited until" in said and "has keys" not in said
+    output = done(alice.run("invite", "bob", "--to", str(usb / "bob.invite")))
+    assert "invited until" in output and "has keys" not in output
     assert stat.S_IMODE((usb / "bob.invite").stat().st_mode) == 0o600
     assert keys_column(alice) == [("bob", "invited")]
     bob_words = words_of(bob, "join", str(usb / "bob.invite"))
@@ -146,8 +146,8 @@ def test_it_is_withdrawn(homes: tuple[Home, Home, Path]) -> None:
     none_waits = "bob: no invitation and no join waits; there are: none"
     assert_refused(alice.run("invite", "bob", "--withdraw"), none_waits)
     # Who joined ends it at its own end.
-    said = json.loads(done(bob.run("invite", "alice", "--withdraw", "--json")))
-    assert said == {"peer": "alice", "state": "withdrawn"} and keys_column(bob) == []
+    answer = json.loads(done(bob.run("invite", "alice", "--withdraw", "--json")))
+    assert answer == {"peer": "alice", "state": "withdrawn"} and keys_column(bob) == []
     # With the reply taken in, too: the right words come too late.
     done(alice.run("invite", "bob", "--to", str(usb / "j")))
     bob_words = words_of(bob, "join", str(usb / "j"))
@@ -397,7 +397,7 @@ def test_the_example_of_the_specification() -> None:
 
 def test_a_key_of_small_order_is_refused(homes: tuple[Home, Home, Path]) -> None:
     alice, bob, _ = homes
-    made = Invitation(alice.id, "alice", "orchard", bytes(32), 0x1234, 1 << 39, 8)
+    invitation = Invitation(alice.id, "alice", "orchard", bytes(32), 0x1234, 1 << 39, 8)
     with pytest.raises(KeysError, match="none that may be used"):
-        invite.accept(config.load(bob.path), made, "stick:", False)
+        invite.accept(config.load(bob.path), invitation, "stick:", False)
     assert not list((bob.path / "keys").glob("*.pairing"))

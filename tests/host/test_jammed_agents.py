@@ -30,11 +30,14 @@ class Jammer:
         self.deaf = False
         self.forged = 0
         self._ended = threading.Event()
+        listens = threading.Event()
         self._paho = paho.Client(CallbackAPIVersion.VERSION2)
         self._paho.on_connect = lambda client, *_: client.subscribe("#")
+        self._paho.on_subscribe = lambda *_: listens.set()
         self._paho.on_message = self._hear
         self._paho.connect("127.0.0.1", port)
         self._paho.loop_start()
+        assert listens.wait(60)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -58,10 +61,10 @@ class Jammer:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Mosquitto]:
-    made = Mosquitto(tmp_path)
-    made.start()
-    yield made
-    made.stop(True)
+    broker = Mosquitto(tmp_path)
+    broker.start()
+    yield broker
+    broker.stop(True)
 
 
 def test_messages_arrive_the_jam_is_told_and_new_keys_move_the_link(
@@ -73,10 +76,11 @@ def test_messages_arrive_the_jam_is_told_and_new_keys_move_the_link(
         make_home("b", B, Peer("a", A.to_bytes(4), url, "batch", 50)),
     ]
     share_keys(*homes)
-    for home in homes:
-        home.start()
+    # It must hear the first frames: later ones come when somebody has something to say.
     jammer = Jammer(broker.port)
     try:
+        for home in homes:
+            home.start()
         wait_for(lambda: jammer.forged > 200, "forged frames")
         for number in range(10):
             for home in homes:
@@ -116,7 +120,7 @@ def test_messages_arrive_the_jam_is_told_and_new_keys_move_the_link(
 def forged_at(home: Home) -> int:
     """As the agent counts them, from a status of after the call."""
     begun_ms = time.time_ns() // 1_000_000
-    said = wait_for(
+    agent_status = wait_for(
         lambda: (status := home.status())["said_ms"] > begun_ms and status, "another status"
     )
-    return int(said["peers"][0]["seals"]["live"]["forged"])
+    return int(agent_status["peers"][0]["seals"]["live"]["forged"])

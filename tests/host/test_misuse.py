@@ -46,6 +46,9 @@ def test_what_init_and_peer_add_refuse(make_home: MakeHome, tmp_path: Path) -> N
     for url, why in (
         ("serial:///dev/x?baud=-5", "baud must be a number above 0"),
         ("loop:", "serial, mqtt and stick reach a peer"),
+        ("uart:1?tx=4&rx=5", "is a board's own end of a line: write serial:///dev/"),
+        ("console:", "is a board's own end of a line: write serial:///dev/"),
+        ("serial:///dev/ttyUSB0?frame=9", "frame must be from 64 to 1024"),
         ("udp://239.0.0.1:7447", "serial, mqtt and stick reach a peer"),
     ):
         with pytest.raises(ConfigError, match=f"peer 1: url: .*{why}"):

@@ -128,9 +128,9 @@ def test_keys_and_then_messages_over_one_cable(
     peer = Peer("A", BOARD.to_bytes(4), line, "batch", EPOCH_MS, board="esp32")
     home = make_home("host", HOST, peer)
     board_url = cable.url(0, plain=False).replace("?baud=115200", "")
-    cooked = termios.tcgetattr(cable.slave(0))
+    cooked = termios.tcgetattr(cable.device_fd(0))
     cooked[3] |= termios.ICANON | termios.ECHO | termios.ISIG  # as a login leaves a terminal
-    termios.tcsetattr(cable.slave(0), termios.TCSANOW, cooked)
+    termios.tcsetattr(cable.device_fd(0), termios.TCSANOW, cooked)
     with board_on_its_line(tmp_path, full_image, cable.devices[0], board_url):
         done = home.run("provision", "A", "--to", line)
         assert done.returncode == 0, done.stderr

@@ -33,20 +33,20 @@ def home(
     make_home: Callable[..., Home], tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Path]:
     """With a message in its log; of one that was killed, that stands in a WAL without an index."""
-    made = make_home("a", 0xA0000001, Peer("b", bytes.fromhex("b0000002"), "stick:"))
-    made.start("--wait")
-    made.put("21.5 C")
-    while not made.log():
-        made.check_alive()
+    home = make_home("a", 0xA0000001, Peer("b", bytes.fromhex("b0000002"), "stick:"))
+    home.start("--wait")
+    home.put("21.5 C")
+    while not home.log():
+        home.check_alive()
     if request.param == "killed":
-        assert made.process is not None
-        made.process.kill()
-        made.process.wait()
-        made.process = None
+        assert home.process is not None
+        home.process.kill()
+        home.process.wait()
+        home.process = None
     else:
-        made.stop()
+        home.stop()
     copy = tmp_path / "copy"
-    shutil.copytree(made.path, copy)
+    shutil.copytree(home.path, copy)
     (copy / "store.db-shm").unlink(missing_ok=True)
     (copy / "agent.lock").unlink()
     assert (request.param == "killed") == (copy / "store.db-wal").exists()

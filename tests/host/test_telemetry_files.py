@@ -107,10 +107,10 @@ def test_the_log_says_who_handed_it_over_and_the_lake_tells_of_it(
     member.close(clock.now_ms())
     with contextlib.closing(LogView(settings.home)) as view:
         exported = view.export_telemetry(tmp_path / "out")
-    found = files(tmp_path / "out")
-    assert found[f"{STEM}.dbx"] == TRUE and found["aaaa0003-00001-00000900.dbx"] == ours
+    bodies = files(tmp_path / "out")
+    assert bodies[f"{STEM}.dbx"] == TRUE and bodies["aaaa0003-00001-00000900.dbx"] == ours
     assert exported.others == 3 and "3 more with a number" in exported.text
-    assert {found[beside(lie)] for lie in (LONG_LIE, LATE_LIE)} == {LONG_LIE, LATE_LIE}
+    assert {bodies[beside(lie)] for lie in (LONG_LIE, LATE_LIE)} == {LONG_LIE, LATE_LIE}
 
     for inputs in ([tmp_path / "out"], [settings.home]):
         lake = tmp_path / f"lake-{inputs[0].name}"
@@ -119,11 +119,11 @@ def test_the_log_says_who_handed_it_over_and_the_lake_tells_of_it(
         state = open_lake(lake)
         battery = state.read("battery", ["device", "mv"]).to_pylist()
         assert [row["mv"] for row in battery if row["device"] == ALICE.hex()] == [3700]
-        told = state.read("quarantine").to_pylist()
-        assert {row["reason"] for row in told} == {
+        quarantined = state.read("quarantine").to_pylist()
+        assert {row["reason"] for row in quarantined} == {
             "not from its device, or not its first with this number"
         }
-        assert all(row["file"].endswith(".dbx-other") for row in told)
+        assert all(row["file"].endswith(".dbx-other") for row in quarantined)
         assert job.ingest(inputs, lake, {}, None)["new"] == 0
         for table, names in (("events", EVENT), ("quarantine", ("device", "number", "reason"))):
             ingested = state.read(table, list(names)).to_pylist()

@@ -299,7 +299,7 @@ def test_back_off_that_never_resets_is_found(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
     def mutate(patch):
-        patch.setattr(Dues, "is_there", lambda _: None)
+        patch.setattr(Dues, "note_heard", lambda _: None)
         patch.setattr(Link, "greet", lambda _: None)
 
     found = run_both(monkeypatch, two(PROFILE_BSP_1, steps, 12), mutate)

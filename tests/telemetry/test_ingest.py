@@ -58,7 +58,7 @@ def test_killed_at_any_point_and_run_again_the_tables_are_the_same(boxes, tmp_pa
         child = context.Process(target=kill_child.ingest, args=([str(boxes / "in")], str(root)))
         child.start()
         time.sleep(rng.random() * whole_s)
-        os.kill(child.pid, signal.SIGKILL)
+        child.kill()
         child.join()
         killed += child.exitcode == -signal.SIGKILL
     assert killed > KILLS // 2

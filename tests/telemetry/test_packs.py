@@ -38,12 +38,12 @@ def test_a_flipped_bit_of_a_length_costs_no_segment(tmp_path, hurt, bit):
     datas = segments()
     pack, places = packed(datas)
     pack[places[hurt] - 4 + bit // 8] ^= 1 << bit % 8
-    _, rows, told = ingest(tmp_path, pack)
+    _, rows, quarantined = ingest(tmp_path, pack)
     assert [(row["number"], row["blocks"], row["blocks_bad"]) for row in rows] == [
         (number, (len(data) - 32) // 512, 0) for number, data in enumerate(datas)
     ]
     bad = places[hurt] - 4
-    assert [(row["offset"], row["reason"]) for row in told] == [
+    assert [(row["offset"], row["reason"]) for row in quarantined] == [
         (bad, f"pack: bad length at {bad}")
     ]
 
@@ -55,9 +55,9 @@ def test_a_length_that_spans_the_next_segment_costs_none(tmp_path, hurt):
     pack, places = packed(datas)
     span = len(datas[hurt]) + 4 + len(datas[hurt + 1])
     inputs.PACK_LENGTH.pack_into(pack, places[hurt] - 4, span)
-    _, rows, told = ingest(tmp_path, pack)
+    _, rows, quarantined = ingest(tmp_path, pack)
     assert [row["number"] for row in rows] == list(range(len(datas)))
-    assert [row["reason"] for row in told] == [f"pack: bad length at {places[hurt] - 4}"]
+    assert [row["reason"] for row in quarantined] == [f"pack: bad length at {places[hurt] - 4}"]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -76,15 +76,15 @@ def test_what_is_intact_is_found_behind_any_damage(tmp_path, seed):
     headless = set(rng.sample(range(8), rng.randrange(3)))
     for hurt in headless:
         pack[places[hurt] + rng.choice((0, 12, 17, 30))] ^= 1 << rng.randrange(8)
-    _, rows, told = ingest(tmp_path, pack)
-    found = {row["number"]: row["blocks"] - row["blocks_bad"] for row in rows}
+    _, rows, quarantined = ingest(tmp_path, pack)
+    blocks_good = {row["number"]: row["blocks"] - row["blocks_bad"] for row in rows}
     for number, data in enumerate(datas):
         if number not in headless and number not in lengths:
-            assert found[number] == (len(data) - 32) // 512, (number, told)
+            assert blocks_good[number] == (len(data) - 32) // 512, (number, quarantined)
         elif number not in headless and number != cut:
-            assert number in found
-    assert set(found) <= set(range(8)) - headless
-    assert told
+            assert number in blocks_good
+    assert set(blocks_good) <= set(range(8)) - headless
+    assert quarantined
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -98,13 +98,13 @@ def test_bytes_that_are_lost_or_too_many_cost_the_segment_they_are_in(tmp_path, 
         pack[at:at] = rng.randbytes(rng.randrange(1, 9))
     else:
         del pack[at : at + rng.randrange(1, 9)]
-    _, rows, told = ingest(tmp_path, pack)
-    found = {row["number"]: row["blocks"] - row["blocks_bad"] for row in rows}
+    _, rows, quarantined = ingest(tmp_path, pack)
+    blocks_good = {row["number"]: row["blocks"] - row["blocks_bad"] for row in rows}
     for number, data in enumerate(datas):
         # What is lost at a segment's end may reach into the next one's length and header.
         if number not in (hurt, hurt + 1):
-            assert found[number] == (len(data) - 32) // 512
-    assert told
+            assert blocks_good[number] == (len(data) - 32) // 512
+    assert quarantined
 
 
 def test_a_length_that_leads_into_megabytes_of_nothing_costs_one_row(tmp_path):
@@ -136,9 +136,13 @@ def test_a_number_far_beyond_its_boot_is_not_believed(tmp_path, number, alone):
     assert sum(state.read("health")["segments_missing"].to_pylist()) == 0
     assert len(state.read("segments")) == 16
     assert 1 not in state.read("battery")["mv"].to_pylist()
-    (told,) = state.read("quarantine").to_pylist()
-    assert (told["device"], told["boot"], told["number"]) == ("01020304", 1, number)
-    assert told["reason"] == plan.REASON_FAR and told["file"].endswith("far.dbx")
+    (row,) = state.read("quarantine").to_pylist()
+    assert (row["device"], row["boot"], row["number"]) == (
+        "01020304",
+        1,
+        number,
+    )
+    assert row["reason"] == plan.REASON_FAR and row["file"].endswith("far.dbx")
 
 
 def test_what_was_far_counts_once_the_numbers_between_are_there(tmp_path, monkeypatch):

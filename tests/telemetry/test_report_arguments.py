@@ -176,7 +176,10 @@ def test_names_are_brought_to_one_form():
     [
         ({"carrier": "wifi"}, "a0000001: carrier 'wifi': leave it out, or want one of ble, lora,"),
         ({"carrier": ["mqtt", "tin can"]}, "carrier 'tin can'"),
-        ({"board": "esp23"}, "a0000001: board 'esp23': leave it out, or want one of esp32, "),
+        (
+            {"board": "esp23"},
+            "a0000001: board 'esp23': leave it out, or want one of board, ",
+        ),
     ],
 )
 def test_an_unknown_board_or_carrier_is_one_line(tmp_path, facts, complaint):

@@ -31,20 +31,20 @@ def boxes(tmp_path_factory):
 
 def rows_of(boxes, device=None):
     """Every event of the files, by the plain decoder."""
-    found = []
+    rows = []
     for path in sorted(boxes.glob("*.dbx")):
         name = path.name.split("-")[0]
         if device in (None, name):
             log = log_of(path.read_bytes())
             fields = events_of(log)
-            found += [
+            rows += [
                 (name, *row)
                 for row in zip(
                     fields.boot, fields.time_ms, fields.code, fields.a, fields.b, fields.c,
                     strict=True,
                 )
             ]  # fmt: skip
-    return sorted(found)
+    return sorted(rows)
 
 
 def read_all(reader, shares):
@@ -57,8 +57,8 @@ def test_without_spark_all_rows_come(boxes):
     shares = reader.partitions()
     batches = [batch for share in shares for batch in reader.read(share)]
     assert all(batch.schema.equals(TABLES["events"]) for batch in batches)
-    found = sorted(read_all(reader, shares))
-    assert sorted((r[0], r[1], *r[4:]) for r in found) == rows_of(boxes)
+    rows = sorted(read_all(reader, shares))
+    assert sorted((r[0], r[1], *r[4:]) for r in rows) == rows_of(boxes)
     # Spark reads a partition of its own where a source has none.
     assert list(reader.read(InputPartition(None))) == []
 
@@ -127,8 +127,8 @@ def test_what_spark_raises_has_our_line(spark, tmp_path):
 def test_batch(spark, boxes):
     source.register(spark)
     frame = spark.read.format("drupelet").load(str(boxes))
-    found = frame.select("device", "boot", "boot_ms", "code", "a", "b", "c").collect()
-    assert sorted(map(tuple, found)) == rows_of(boxes)
+    rows = frame.select("device", "boot", "boot_ms", "code", "a", "b", "c").collect()
+    assert sorted(map(tuple, rows)) == rows_of(boxes)
     bad = spark.read.format("drupelet").option("table", "quarantine").load(str(boxes)).collect()
     assert [(row.device, row.block, row.reason) for row in bad] == [
         (fleet.MEMBERS["A"][0].hex(), 0, "block crc")
@@ -171,12 +171,12 @@ def test_one_frame_used_in_ten_ways(spark, boxes):
     assert [found for found, _ in ways] == [expected for _, expected in ways]
     assert created.join(own, frame.columns).count() == both
     frame.createOrReplaceTempView("boxes")
-    told = spark.sql(
+    totals = spark.sql(
         f"SELECT (SELECT count(*) FROM boxes WHERE code = 10), (SELECT count(*) FROM boxes),"
         f" (SELECT count(*) FROM boxes WHERE device = '{device}'),"
         f" (SELECT count(*) FROM boxes WHERE boot = 77)"
     ).collect()
-    assert tuple(told[0]) == (tens, len(plain), one, 0)
+    assert tuple(totals[0]) == (tens, len(plain), one, 0)
     cached = frame.cache()
     assert (cached.where("code = 10").count(), cached.count()) == (tens, len(plain))
     cached.unpersist()
@@ -300,8 +300,8 @@ def test_a_backlog_comes_in_batches_and_available_now_ends(tmp_path):
         (tmp_path / f"{at}.dbx").write_bytes(data)
     stream.reader.prepareForTriggerAvailableNow()
     (tmp_path / "late.dbx").write_bytes(segments(1, boot=9)[0])
-    found = [stream.numbers(ReadMaxBytes(3 * 544)) for _ in range(4)]
-    assert found == [[0, 1, 2], [3, 4, 5], [6], []]
+    batches = [stream.numbers(ReadMaxBytes(3 * 544)) for _ in range(4)]
+    assert batches == [[0, 1, 2], [3, 4, 5], [6], []]
     assert stream.reader.getDefaultReadLimit() == ReadMaxBytes(source.BATCH_BYTES_MAX)
 
 

@@ -19,7 +19,7 @@ def modules(folder: Path) -> set[str]:
 def test_everything_that_a_board_runs(firmware: Path) -> None:
     found = modules(firmware)
     assert {"drupelet/node.mpy", "drupelet_transports/stick.mpy", "boards/device.mpy"} <= found
-    assert {"boards/unix/main.mpy", "boards/unix/rows.mpy"} <= found
+    assert {"boards/unix/main.mpy", "boards/rows.mpy"} <= found
     assert all(name.endswith(".mpy") for name in found)
     hosts = {
         path
@@ -109,12 +109,11 @@ def test_a_module_that_does_not_compile_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "tree"
-    for package in ("firmware/drupelet", "firmware/boards/unix", "transports/drupelet_transports"):
-        (root / package).mkdir(parents=True)
-        (root / package / "__init__.py").write_text("")
-    (root / "firmware/drupelet/a.py").write_text("x = 1\nlet(*a, *b, c=1, **d)\ndef f(a, /): 0\n")
+    (root / "firmware/boards/unix").mkdir(parents=True)
+    (root / "firmware/boards/unix/__init__.py").write_text("")
+    (root / "firmware/boards/a.py").write_text("x = 1\nlet(*a, *b, c=1, **d)\ndef f(a, /): 0\n")
     monkeypatch.setattr(room, "ROOT", root)
-    with pytest.raises(BuildError, match=r"drupelet/a\.py does not compile: .*line 3"):
+    with pytest.raises(BuildError, match=r"boards/a\.py does not compile: .*line 3"):
         build(tmp_path / "out", "x86")
     with pytest.raises(BuildError, match="is missing: MicroPython runs from a clone"):
         micropython_command("x86")

@@ -13,13 +13,13 @@ from drupelet_tools.flash.sets import Choice, build_set, count_lines
 
 SCRIPT = Path(__file__).with_name("heap_by_module.py")
 CARRIERS = {
-    "serial": ["drupelet_transports.serial_board"],
+    "serial": ["drupelet_transports.serial_board", "drupelet_transports.stream_board"],
     "mqtt": ["drupelet_transports.mqtt_board"],
     "stick": ["boards.stick", "drupelet_transports.stick"],
 }
-COMMON = ["boards.unix.board", "boards.device", "boards.unix.sensors", "drupelet.node"]
+COMMON = ["boards.loop", "boards.device", "boards.unix.sensors", "drupelet.node"]
 COMMON += ["drupelet.clients", "drupelet.store", "drupelet.blackbox"]
-COMMON += ["boards.unix.files", "boards.unix.ports", "drupelet.wire.bsp1"]
+COMMON += ["boards.files", "boards.base", "boards.unix.port", "boards.start", "drupelet.wire.bsp1"]
 # Of each set its first choice, and the dearest carrier; "" is the set's own.
 SETS = (
     ("micro", "", ""),
@@ -99,7 +99,7 @@ def in_order(texts: dict[str, str]) -> list[str]:
     order: list[str] = []
 
     def visit(name: str) -> None:
-        if name in texts and name not in order and not name.endswith(".main"):
+        if name in texts and name not in order and not name.endswith((".main", ".start")):
             for other in sets._imports(ast.parse(texts[name]).body, texts, set()):
                 if other != name:
                     visit(other)

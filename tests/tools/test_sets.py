@@ -157,9 +157,9 @@ def test_a_configuration_chooses(tmp_path: Path) -> None:
 
 def test_an_import_that_nobody_decided_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     table: dict[str, Any] = json.loads(json.dumps(sets.table()))
-    del table["sets"]["small"]["without"]["boards.unix.rows"]
+    del table["sets"]["small"]["without"]["boards.rows"]
     monkeypatch.setattr(sets, "table", lambda: table)
-    with pytest.raises(BuildError, match=r"boards\.unix\.setup imports boards\.unix\.rows when"):
+    with pytest.raises(BuildError, match=r"boards\.setup imports boards\.rows when"):
         measure(Choice("small"), "armv6m")
 
 
@@ -261,7 +261,8 @@ def test_two_small_boards_over_a_cable(
     said: dict[str, Event] = {}
     boards = []
     try:
-        for name, end in zip("AB", cable.ends, strict=True):
+        # Its URL stays in the heap, too: the devices have names as short as on a board.
+        for name, end in zip("AB", map(os.path.realpath, cable.ends), strict=True):
             path = configuration(tmp_path, name, f"serial://{end}?plain=1")
             boards.append(
                 Child(

@@ -2,13 +2,11 @@
 
 import errno
 import os
-import pty
 import select
 import subprocess
 import termios
 import threading
 import time
-import tty
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 import serial
 
 from drupelet.errors import E_CAPACITY, OK
+from drupelet_tools.terminal import Terminal
 from drupelet_transports.base import E_CLOSED, Transport, TransportError
 from drupelet_transports.serial_host import SerialHost, open_serial
 
@@ -36,22 +35,16 @@ class Cable:
 
     def __init__(self) -> None:
         self.spoil: Spoil = intact
-        self._masters: list[int] = []
-        # Held open here as well: a terminal that nobody has open reads as hung up.
-        self._slaves: list[int] = []
-        self.names: list[str] = []
-        for _ in range(2):
-            master, slave = pty.openpty()
-            tty.setraw(slave)
-            os.set_blocking(master, False)
-            self._masters.append(master)
-            self._slaves.append(slave)
-            self.names.append(os.ttyname(slave))
+        self._terminals = [Terminal(), Terminal()]
+        self._ends = [terminal.fd for terminal in self._terminals]
+        self.names = [terminal.path for terminal in self._terminals]
+        for end in self._ends:
+            os.set_blocking(end, False)
         self._stop_read, self._stop_write = os.pipe()
         # One thread each way: on a real line a full direction does not hold up the other.
         self._threads = [
             threading.Thread(target=self._carry, args=ends)
-            for ends in (self._masters, self._masters[::-1])
+            for ends in (self._ends, self._ends[::-1])
         ]
         for thread in self._threads:
             thread.start()
@@ -71,7 +64,7 @@ class Cable:
 
     def inject(self, end: int, data: bytes) -> None:
         """Let bytes appear at one end as if the line had made them."""
-        assert os.write(self._masters[end], data) == len(data)
+        assert os.write(self._ends[end], data) == len(data)
 
     def pull(self) -> None:
         """Hang both terminals up."""
@@ -79,12 +72,12 @@ class Cable:
         for thread in self._threads:
             thread.join(DEADLINE_S)
             assert not thread.is_alive()
-        for descriptor in [*self._masters, *self._slaves]:
-            os.close(descriptor)
-        self._masters, self._slaves = [], []
+        for terminal in self._terminals:
+            terminal.close()
+        self._terminals = []
 
     def close(self) -> None:
-        if self._masters:
+        if self._terminals:
             self.pull()
         os.close(self._stop_read)
         os.close(self._stop_write)

@@ -28,6 +28,15 @@ def test_parts() -> None:
     assert parse_url("loop:").scheme == "loop"
 
 
+def test_lines_of_a_board() -> None:
+    url = parse_url("uart:1?tx=4&rx=5&baud=9600&frame=251&plain=1")
+    assert (url.scheme, url.path, url.frame_size_max, url.plain) == ("uart", "1", 251, True)
+    assert url.option_number("baud", 115200) == 9600
+    assert parse_url("uart:0").frame_size_max == parse_url("console:").frame_size_max == 1024
+    assert parse_url("console:?plain=1").plain
+    assert parse_url("serial:///dev/ttyUSB0?frame=251").frame_size_max == 251
+
+
 def test_only_a_cable_may_be_plain() -> None:
     assert parse_url("serial:///dev/ttyACM0?baud=115200&plain=1").plain
     for text in ("serial:///dev/ttyACM0?baud=9600", "mqtt://localhost/p", "stick:///m", "loop:"):
@@ -42,6 +51,17 @@ def test_only_a_cable_may_be_plain() -> None:
     [
         ("", "start it with"),
         ("localhost", "start it with"),
+        ("serial:///dev/ttyUSB0?frame=63", "frame must be from 64 to 1024"),
+        ("serial:///dev/ttyUSB0?frame=1025", "frame must be from 64 to 1024"),
+        ("serial:///dev/ttyUSB0?frame=all", "frame must be a number"),
+        ("mqtt://localhost/p?frame=251", "no option frame"),
+        ("uart:", "as in uart:1"),
+        ("uart:one", "as in uart:1"),
+        ("uart:1?tx=4", "both pins"),
+        ("uart:1?tx=4&rx=128", "as in uart:1"),
+        ("uart:1?tx=4&rx=5&baud=fast", "baud must be"),
+        ("console:/dev/ttyACM0", "one console"),
+        ("console:?baud=9600", "no option baud"),
         ("http://localhost", "start it with"),
         ("mqtt://localhost:1883", "topic prefix"),
         ("mqtt://localhost:1883/" + "a" * 33, "topic prefix"),

@@ -43,14 +43,14 @@ class Stream:
         """How often an end wrote each id of an OFFER, REQUEST, MESSAGE."""
         reader = bsp0.Reader()
         reader.push(self.written[at])
-        found: Counter[tuple[int, bytes]] = Counter()
+        counts: Counter[tuple[int, bytes]] = Counter()
         while reader.next():
             text = reader.payload
             if reader.kind == bsp0.MESSAGE:
-                found[bsp0.MESSAGE, bsp0.message_id(text[:32], text[32:40], text[40:])] += 1
+                counts[bsp0.MESSAGE, bsp0.message_id(text[:32], text[32:40], text[40:])] += 1
             elif reader.kind in (bsp0.OFFER, bsp0.REQUEST):
-                found.update((reader.kind, text[k : k + 32]) for k in range(0, len(text), 32))
-        return found
+                counts.update((reader.kind, text[k : k + 32]) for k in range(0, len(text), 32))
+        return counts
 
     def cut(self) -> None:
         for session in self.sessions:

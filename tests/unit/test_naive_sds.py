@@ -77,13 +77,13 @@ class Room:
 
     def lacking(self) -> dict[str, set[str]]:
         """What each side has not delivered."""
-        found = {}
+        missing = {}
         for one in self.ours:
             own = {text for text in self.published if text.startswith(one.name + " ")}
-            found[one.name] = self.published - own - set(one.delivered)
+            missing[one.name] = self.published - own - set(one.delivered)
         for one in self.naive:
-            found[one.name] = self.published - {message.content.decode() for message in one.log}
-        return {name: texts for name, texts in found.items() if texts}
+            missing[one.name] = self.published - {message.content.decode() for message in one.log}
+        return {name: texts for name, texts in missing.items() if texts}
 
     def run(self, seconds_max: int, reboot_s: int = 0) -> None:
         total = MESSAGES * len(self.written)

@@ -310,12 +310,12 @@ def test_what_is_on_its_way_after_all_is_counted_once() -> None:
 
 
 def handles(member: Member) -> list[int]:
-    found = []
+    handles = []
     handle = member.store.next(0)
     while handle:
-        found.append(handle)
+        handles.append(handle)
         handle = member.store.next(handle)
-    return found
+    return handles
 
 
 @pytest.mark.parametrize("with_reboot", [False, True])

@@ -50,13 +50,13 @@ class End:
 
     def frames(self, epochs: int = 1) -> list[bytes]:
         """What leaves in the epochs that follow."""
-        found = []
+        frames = []
         frame = bytearray(1024)
         for _ in range(epochs):
             self.epoch += 1
             while size := self.link.poll_into(frame, self.epoch * EPOCH_MS):
-                found.append(bytes(frame[:size]))
-        return found
+                frames.append(bytes(frame[:size]))
+        return frames
 
     def hear(self, kind: int, ids: list[bytes]) -> None:
         frame = bytearray(b"\x40\x01%c" % kind + (32 * len(ids)).to_bytes(2) + b"".join(ids))
@@ -66,12 +66,12 @@ class End:
         """What is under way or due again, in the order of the log."""
         slots = self.node.core.slots
         id = bytearray(32)
-        found = []
+        ids = []
         for slot in range(SLOTS):
             if slots.send_counts[slot] and not slots.states[slot] & 1:
                 assert slots.id_into(slot, id, 0)
-                found.append(bytes(id))
-        return found
+                ids.append(bytes(id))
+        return ids
 
 
 def numbers(frames: list[bytes]) -> list[int]:

@@ -96,7 +96,7 @@ class Cable:
         """Links and seals after boots."""
         self.carriers = []
         for member, end, wire in zip(self.members, self.ends, self.wires, strict=True):
-            # As boards/unix/setup.py does.
+            # As boards/setup.py does.
             end.store_gen = member.store.store_gen.to_bytes(4)
             member.links["peer"] = member.node.link(
                 member.numbers[member.peers[0]], PROFILE_BSP_1, CARRIER_MQTT, 1000, 0, self.now_ms

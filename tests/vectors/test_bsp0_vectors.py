@@ -29,8 +29,8 @@ def ask(requests: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
 
 @cache
 def vectors() -> Json:
-    found: Json = json.loads((VECTORS / "bsp/bsp_briar_1.5.19.json").read_text("utf-8"))
-    return found
+    vectors: Json = json.loads((VECTORS / "bsp/bsp_briar_1.5.19.json").read_text("utf-8"))
+    return vectors
 
 
 def readback(reply: Json) -> str:

@@ -10,12 +10,14 @@ from drupelet_tools.bench.command import app as bench
 from drupelet_tools.demo.command import demo
 from drupelet_tools.flash.command import app as flash
 from drupelet_tools.sim.command import app as sim
+from drupelet_tools.sim.simulate_command import simulate
 from drupelet_tools.telemetry.command import app as telemetry
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this room to `app`; heavy libraries are imported when one runs."""
     app.command()(demo)
+    app.command()(simulate)
     app.add_typer(bench, name="bench")
     app.add_typer(flash, name="flash")
     app.add_typer(sim, name="sim")

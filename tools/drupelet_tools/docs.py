@@ -1,7 +1,7 @@
 """Writes the files that are made from the code: `python -m drupelet_tools.docs`.
 
-docs/limits.md comes from firmware/drupelet/limits.py, firmware/package.json (what `mip` installs)
-from the modules of firmware/drupelet. tests/test_tidy.py compares both with what this makes.
+docs/limits.md comes from firmware/drupelet/limits.py, package.json (what `mip` installs) from the
+modules of set `small`. tests/test_tidy.py compares both with what this makes.
 """
 
 import ast
@@ -11,9 +11,14 @@ from importlib import import_module
 from pathlib import Path
 
 from drupelet import __version__
-from drupelet_tools.flash.build import ROOT, is_host_only
+from drupelet_tools.flash import sets
+from drupelet_tools.flash.build import ROOT
 
 FIRMWARE = ROOT / "firmware"
+# Boards that are no process and no emulator.
+BOARDS_BY_MIP = ("esp32", "nrf", "rp2", "stm32")
+# Packages of micropython-lib that a board's code imports, by name and version.
+DEPENDENCIES = (("sdcard", "0.2.0"),)
 _HEADING = re.compile(r"^# --- (.*?) ---$")
 _LIMITS_HEAD = """# Limits
 
@@ -64,22 +69,37 @@ def limits_page() -> str:
     return "".join(parts)
 
 
+def _package_rows() -> list[tuple[str, str]]:
+    """(path on the board, path in the clone) of each module that `mip` installs: set `small`.
+
+    With all profiles and carriers, for every chip: what channels and commands need is in images
+    and comes with `drupelet flash --set full`; with it the sources would fill a Pico's drive.
+    """
+    names = {name for board in BOARDS_BY_MIP for name in sets.modules("small", board)}
+    names.add("boards.from_source")
+    clone = {"boards": "firmware", "drupelet": "firmware", "drupelet_transports": "transports"}
+    paths = []
+    for name in names:
+        path = Path(*name.split("."))
+        root = ROOT / clone[path.parts[0]]
+        whole = path / "__init__.py" if (root / path).is_dir() else path.with_suffix(".py")
+        paths.append((whole.as_posix(), (root / whole).relative_to(ROOT).as_posix()))
+    return sorted(paths)
+
+
 def package_json() -> str:
-    """Return the text of firmware/package.json: every module of the core that a board runs."""
-    modules = sorted(
-        path.relative_to(FIRMWARE).as_posix()
-        for path in (FIRMWARE / "drupelet").rglob("*.py")
-        if not is_host_only(path)
-    )
-    rows = ",\n".join(f"        {json.dumps([module, module])}" for module in modules)
+    """Return the text of package.json: what `mip` makes a node of."""
+    listed = ",\n".join(f"        {json.dumps(row)}" for row in _package_rows())
+    deps = ",\n".join(f"        {json.dumps(row)}" for row in DEPENDENCIES)
     return (
-        f'{{\n    "urls": [\n{rows}\n    ],\n    "deps": [],\n    "version": "{__version__}"\n}}\n'
+        f'{{\n    "urls": [\n{listed}\n    ],\n    "deps": [\n{deps}\n    ],\n'
+        f'    "version": "{__version__}"\n}}\n'
     )
 
 
 def made() -> dict[Path, str]:
     """Return path -> text of every file that is made from the code."""
-    return {ROOT / "docs/limits.md": limits_page(), FIRMWARE / "package.json": package_json()}
+    return {ROOT / "docs/limits.md": limits_page(), ROOT / "package.json": package_json()}
 
 
 def main() -> None:

@@ -134,18 +134,18 @@ class MqttClient:
 
         Boards make all before they connect; one that is made later hears after the next connect.
         """
-        made = MqttTransport(self)
-        self._name(made, [inbox], outbox)
-        made.poll_object = self._sock
-        self._transports.append(made)
-        return made
+        transport = MqttTransport(self)
+        self._name(transport, [inbox], outbox)
+        transport.poll_object = self._sock
+        self._transports.append(transport)
+        return transport
 
     def transport_of(self, seal: "Seal") -> "MqttTransport":
         """The carrier of a sealed link, whose topics follow its keys: see `seal_topic.topics`."""
-        made = self.transport(b"", b"")
-        made.seal = seal
-        self._rename(made)
-        return made
+        transport = self.transport(b"", b"")
+        transport.seal = seal
+        self._rename(transport)
+        return transport
 
     def _name(self, transport: "MqttTransport", inboxes: "list[bytes]", outbox: bytes) -> None:
         for name in inboxes:

@@ -2,7 +2,9 @@
 """Serial lines on a host, over pyserial: `serial:///dev/ttyACM0?baud=115200`."""
 
 import select
+import socket
 import termios
+from typing import Protocol
 
 import serial
 
@@ -12,14 +14,60 @@ from drupelet_transports.framing import RX_SIZE, StreamTransport
 from drupelet_transports.url import Url, parse_url
 
 BAUD = 115200
+# Who serves a port over TCP is on this network or is not there.
+_CONNECT_S_MAX = 4.0
+
+
+class Port(Protocol):
+    """An open line that never waits."""
+
+    def fileno(self) -> int:
+        """For `select`."""
+
+    def read(self, size: int, /) -> bytes:
+        """What is there, b"" for nothing; raises OSError at the end."""
+
+    def write(self, data: bytes | bytearray | memoryview, /) -> int | None:
+        """How many bytes were taken."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class TcpPort:
+    """A serial port that somebody serves over TCP."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), _CONNECT_S_MAX)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
+        self.fileno = self._socket.fileno
+        self.close = self._socket.close
+
+    def read(self, size: int) -> bytes:
+        """As of Port."""
+        try:
+            data = self._socket.recv(size)
+        except BlockingIOError:
+            return b""
+        if not data:
+            raise ConnectionResetError("closed at the other end")
+        return data
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """As of Port."""
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
 
 
 class SerialHost(StreamTransport):
-    """Frames over an open pyserial port that never waits (`timeout=0, write_timeout=0`)."""
+    """Frames over an open port that never waits (pyserial: `timeout=0, write_timeout=0`)."""
 
-    def __init__(self, port: serial.Serial, frame_size_max: int = FRAME_SIZE_MAX) -> None:
+    def __init__(self, port: Port, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         super().__init__(frame_size_max)
-        self._port: serial.Serial | None = port
+        self._port: Port | None = port
         self.poll_object = port
 
     def _read(self) -> int:
@@ -56,6 +104,12 @@ def open_serial(url: Url | str, frame_size_max: int = FRAME_SIZE_MAX) -> SerialH
     """Open the line that `url` names; TransportError with one line and the remedy."""
     if isinstance(url, str):
         url = parse_url(url)
+    if url.host:
+        try:
+            return SerialHost(TcpPort(url.host, url.port), frame_size_max)
+        except OSError as error:
+            why = error.strerror or error
+            raise TransportError(f"{url.text}: {why}; start what serves this port") from None
     try:
         port = serial.Serial(
             url.path,

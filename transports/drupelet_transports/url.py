@@ -1,6 +1,10 @@
 """Carrier URLs: one string names the carrier, where it is and how it is used.
 
     serial:///dev/ttyACM0?baud=115200        (&plain=1: no keys, on a cable only)
+                                             (&frame=251: no longer frames, for `micro` boards)
+    uart:1?tx=4&rx=5&baud=115200             (a board's own UART; options as of serial:)
+    console:                                 (a board's own console, such as a Pico's USB)
+    serial://localhost:2217                  (a serial port that somebody serves over TCP)
     mqtt://localhost:1883/prefix
     mqtts://broker.example:8883/prefix       (the same over TLS)
     stick:///media/usb
@@ -12,6 +16,7 @@ names the URL and the remedy.
 """
 
 from drupelet._compat import const
+from drupelet.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
 from drupelet_transports.base import TransportError
 from drupelet_transports.loopback import is_digits
 
@@ -25,7 +30,12 @@ _PREFIX_SIZE_MAX = const(32)
 # Of DNS: a part of a name between dots.
 _LABEL_SIZE_MAX = const(63)
 
-_SCHEMES = ("serial", "mqtt", "mqtts", "stick", "udp", "loop")
+_SCHEMES = ("serial", "mqtt", "mqtts", "stick", "udp", "loop", "uart", "console")
+# Lines of a microcontroller: what is at the other end has serial:///dev/...
+BOARD_LINES = ("uart", "console")
+_CABLE_OPTIONS = ("baud", "frame", "plain")
+# What a board takes for the number of a UART or a pin.
+_PIN_MAX = const(127)
 
 
 class Url:
@@ -47,6 +57,15 @@ class Url:
     def plain(self) -> bool:
         """True for a cable that its owner wants without keys; no other carrier can be."""
         return "plain" in self.options
+
+    @property
+    def frame_size_max(self) -> int:
+        """Bytes of the longest frame that may leave here; TransportError."""
+        size = self.option_number("frame", FRAME_SIZE_MAX)
+        if not FRAME_SIZE_MIN <= size <= FRAME_SIZE_MAX:
+            allowed = str(FRAME_SIZE_MIN) + " to " + str(FRAME_SIZE_MAX)
+            raise _wrong(self.text, "frame must be from " + allowed + ", 251 for a `micro` board")
+        return size
 
     def option_number(self, name: str, default: int) -> int:
         """The option as a number above 0, or `default` where the URL has none; TransportError."""
@@ -75,7 +94,9 @@ def parse_url(text: str) -> Url:
     colon = text.find(":")
     scheme = text[:colon] if colon > 0 else ""
     if scheme not in _SCHEMES:
-        raise _wrong(text, "start it with serial:// mqtt:// mqtts:// stick:// udp:// or loop:")
+        raise _wrong(
+            text, "start it with serial:// mqtt:// mqtts:// stick:// udp:// uart: or console:"
+        )
     if _login_size(text):
         raise _wrong(
             text,
@@ -164,15 +185,31 @@ def _unquote(url: Url, path: str) -> str:
 
 
 def _check(url: Url) -> None:
-    known: tuple[str, ...] = ("baud", "plain") if url.scheme == "serial" else ()
-    if url.scheme == "udp":
+    known: tuple[str, ...] = ()
+    if url.scheme == "serial":
+        known = _CABLE_OPTIONS
+    elif url.scheme == "uart":
+        known = ("tx", "rx", "baud", "frame", "plain")
+    elif url.scheme == "console":
+        known = ("frame", "plain")
+    elif url.scheme == "udp":
         known = ("interface",)
     for name in url.options:
         if name not in known:
             raise _wrong(url.text, "there is no option " + name + ", leave it out")
     if url.options.get("plain", "1") != "1":
         raise _wrong(url.text, "write ?plain=1 for a cable without keys, or leave plain out")
-    if url.scheme in ("serial", "stick"):
+    if "frame" in url.options:
+        url.frame_size_max  # noqa: B018 - says what is wrong with it
+    if url.scheme == "uart":
+        _check_uart(url)
+    elif url.scheme == "console":
+        if url.path or url.host:
+            raise _wrong(url.text, "a board has one console: write console: and its options")
+    elif url.scheme == "serial" and url.host:
+        if not url.port or url.path:
+            raise _wrong(url.text, "give host and port, as in serial://localhost:2217")
+    elif url.scheme in ("serial", "stick"):
         if url.host or not url.path.startswith("/") or len(url.path) < 2:
             raise _wrong(
                 url.text, "give a whole path after three slashes, as in stick:///media/usb"
@@ -181,6 +218,15 @@ def _check(url: Url) -> None:
         _check_mqtt(url)
     elif url.scheme == "udp" and not (url.host and url.port):
         raise _wrong(url.text, "give address and port, as in udp://239.0.0.1:7447")
+
+
+def _check_uart(url: Url) -> None:
+    for text in (url.path, url.options.get("tx", "0"), url.options.get("rx", "0")):
+        if not (is_digits(text) and len(text) <= 3 and int(text) <= _PIN_MAX):
+            raise _wrong(url.text, "give number and pins, as in uart:1?tx=4&rx=5&baud=115200")
+    url.option_number("baud", 1)
+    if ("tx" in url.options) != ("rx" in url.options):
+        raise _wrong(url.text, "give both pins, tx and rx, or none for the chip's own")
 
 
 def _check_host(url: Url) -> None:

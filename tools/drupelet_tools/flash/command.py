@@ -1,4 +1,4 @@
-"""`drupelet flash`: compile a firmware set for a board; each error is one line with its remedy."""
+"""`drupelet flash`: firmware sets, and boards that get one; each error is one line."""
 
 import json
 from dataclasses import replace
@@ -6,15 +6,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
-from drupelet_host.commands import path
+from drupelet_host import output
+from drupelet_host.commands import AsJson, Home, home_of, path
+from drupelet_tools.flash.checks_command import checks
 from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.image.command import image
 
 if TYPE_CHECKING:
     from drupelet_tools.flash.sets import Built, Choice
 
-app = typer.Typer(help="Firmware for boards.", no_args_is_help=True, add_completion=False)
 
+class _Group(typer.core.TyperGroup):
+    """Takes what is no command's name for the TARGET of `device`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """As of a group."""
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [_DEVICE, *args]
+        return super().parse_args(ctx, args)
+
+
+_DEVICE = "device"
+app = typer.Typer(
+    help="Firmware for boards.",
+    no_args_is_help=True,
+    add_completion=False,
+    cls=_Group,
+    subcommand_metavar="TARGET | COMMAND [ARGS]...",
+)
+app.command()(image)
+app.command()(checks)
 
 Target = Annotated[
     Path,
@@ -32,7 +55,53 @@ ConfigFile = Annotated[
 
 @app.callback()
 def flash() -> None:
-    """Firmware for boards."""
+    """Put a node onto a board: `drupelet flash TARGET`, which is short for `device TARGET`."""
+
+
+@app.command(_DEVICE)
+def device(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", show_default=False,
+            help="auto, /dev/ttyACM0, a0, u0, id:SERIAL, or socket://host:port.",
+        ),
+    ],
+    board: Annotated[
+        str, typer.Option("--board", help="Refuse any other: rp2, esp32, stm32, nrf.")
+    ] = "",
+    name: Annotated[str, typer.Option("--name", help="Of a new board.")] = "",
+    group: Annotated[str, typer.Option("--group", help="Of a home that is made for it.")] = "",
+    set_name: Annotated[str, typer.Option("--set", help="small or full.")] = "small",
+    link: Annotated[
+        str, typer.Option("--link", metavar="URL", help="The board's end: console: or uart:1 …")
+    ] = "",
+    at: Annotated[
+        str, typer.Option("--at", metavar="URL", help="Our end, if it is not this cable.")
+    ] = "",
+    uart: Annotated[
+        str,
+        typer.Option("--uart", metavar="N,TX,RX", help="Also test this UART, its pins joined."),
+    ] = "",
+    again: Annotated[bool, typer.Option("--again", help="New keys for both sides.")] = False,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Bring a node onto a board with MicroPython, and wait for its first reading.
+
+    Sends what is not there yet, gives both sides keys over the same cable, tests the board.
+    Cut short, the next call goes on where it was.
+    """
+    from drupelet_tools.flash import steps
+    from drupelet_tools.flash.report import Report
+    from drupelet_tools.flash.selftest import uart_of
+    from drupelet_tools.flash.settings import Wish
+
+    wish = Wish(name, group, link)
+    order = steps.Order(target, home_of(home), board, set_name, wish, at, uart_of(uart), again)
+    done = steps.flash(order, Report(quiet=as_json))
+    if as_json:
+        output.print_json(steps.fields(done))
 
 
 @app.command()
@@ -40,6 +109,9 @@ def build(
     target: Target,
     arch: Annotated[str, typer.Option("--arch", help="Processor: x86, armv6m, bytecode …")],
     name: Annotated[str, typer.Option("--set", help="micro, small or full.")] = "full",
+    board: Annotated[
+        str, typer.Option("--board", help="unix, rp2, esp32, stm32, nrf or qemu.")
+    ] = "",
     profile: Annotated[
         list[str] | None, typer.Option("--profile", help="Wire profile; full: all of them.")
     ] = None,
@@ -70,7 +142,8 @@ def build(
             if profile or carrier:
                 raise BuildError("--config says profiles and carriers: leave the others out")
             choice = sets.for_configuration(name, config)
-        choice = sets.resolve(replace(choice, keep=tuple(keep or ()), lacks=tuple(lacks or ())))
+        choice = replace(choice, board=board, keep=tuple(keep or ()), lacks=tuple(lacks or ()))
+        choice = sets.resolve(choice)
         built = sets.build_set(target, arch, choice)
         image = rom.write(target) if romfs else None
     except BuildError as told:
@@ -84,7 +157,8 @@ def build(
 
 def _facts(choice: "Choice", arch: str, built: "Built") -> dict[str, Any]:
     return {
-        "set": choice.name, "arch": arch, "profiles": choice.profiles, "carriers": choice.carriers,
+        "set": choice.name, "board": choice.board, "arch": arch,
+        "profiles": choice.profiles, "carriers": choice.carriers,
         "modules": len(built.texts), "code_lines": built.code_lines,
         "code_lines_max": built.code_lines_max, "mpy_bytes": built.size,
     }  # fmt: skip
@@ -92,9 +166,10 @@ def _facts(choice: "Choice", arch: str, built: "Built") -> dict[str, Any]:
 
 def _text(choice: "Choice", arch: str, built: "Built", facts: dict[str, Any]) -> str:
     over = built.code_lines - built.code_lines_max
+    where = arch if choice.board in ("unix", "micro") else f"{choice.board}, {arch}"
     place = f"{over:,} over" if over > 0 else "within"
     return (
-        f"set {choice.name} for {arch}:"
+        f"set {choice.name} for {where}:"
         f" {', '.join(choice.profiles)} over {', '.join(choice.carriers)}\n"
         f"{len(built.texts)} modules, {built.size:,} bytes of .mpy,"
         f" {built.code_lines:,} code lines ({place} the limit of {built.code_lines_max:,})"

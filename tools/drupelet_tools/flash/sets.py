@@ -7,6 +7,7 @@ comment and not a docstring.
 """
 
 import ast
+import hashlib
 import io
 import json
 import tokenize
@@ -31,6 +32,7 @@ from drupelet_tools.flash.shake import shake
 from drupelet_tools.flash.shorten import shorten
 
 TABLE = Path(__file__).with_name("sets.toml")
+_DIGEST_DIGITS = 32
 _LAYOUT = (
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER,
@@ -97,17 +99,28 @@ def resolve(choice: Choice) -> Choice:
             known = ", ".join(table()["lacks"])
             raise BuildError(f"nothing stands in for module {name} of a port: one of {known}")
     board = choice.board or row["board"]
-    return replace(choice, board=board, profiles=parts["profiles"], carriers=parts["carriers"])
+    boards = (
+        [row["board"]] if row["board"] == "micro" else sorted(table()["boards"].keys() - {"micro"})
+    )
+    if board not in boards:
+        raise BuildError(f"set {choice.name} is for no board {board}: one of {', '.join(boards)}")
+    lacks = tuple(dict.fromkeys((*choice.lacks, *table()["boards"][board].get("lacks", ()))))
+    return replace(
+        choice, board=board, profiles=parts["profiles"], carriers=parts["carriers"], lacks=lacks
+    )
 
 
 def for_configuration(name: str, path: Path) -> Choice:
-    """What a board's configuration (boards/unix/main.py) asks of set `name`."""
+    """What a board's configuration file (docs/boards.md) asks of set `name`."""
     try:
-        config = json.loads(path.read_text("utf-8"))
-        peers = [(peer.get("profile", "bsp-1"), peer["url"]) for peer in config["peers"]]
-        replays = bool(config["rows"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return for_settings(name, json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildError(f"cannot read {path}: {error!r}: give a board's configuration") from None
+
+
+def for_settings(name: str, settings: Mapping[str, Any]) -> Choice:
+    """What a board's configuration asks of set `name`; KeyError or its like for none."""
+    peers = [(peer.get("profile", "bsp-1"), peer["url"]) for peer in settings["peers"]]
     choice = resolve(
         Choice(
             name,
@@ -115,30 +128,32 @@ def for_configuration(name: str, path: Path) -> Choice:
             tuple(dict.fromkeys(_carrier(url) for _, url in peers)),
         )
     )
-    if replays and "boards.unix.rows" not in reasons(choice):
-        raise BuildError(f"set {name} has no boards.unix.rows, which replays rows: use set full")
+    if settings.get("rows") and "boards.rows" not in reasons(choice):
+        raise BuildError(f"set {name} has no boards.rows, which replays rows: use set full")
     return choice
 
 
 def _carrier(url: str) -> str:
     """The carrier in sets.toml that a peer's URL asks for."""
     scheme = url.partition(":")[0]
-    return "serial-sealed" if scheme == "serial" and "plain=1" not in url else scheme
+    if scheme in ("serial", "uart", "console"):
+        return "serial" if "plain=1" in url else "serial-sealed"
+    return scheme
 
 
 def reasons(choice: Choice) -> dict[str, str]:
     """Dotted name of each module that the choice begins with -> why."""
     choice = resolve(choice)
     row = table()["sets"][choice.name]
-    found = dict(row["modules"])
+    own = table()["boards"][choice.board]
+    reasons_by_name = {**row["modules"], **own["modules"]}
     if not row.get("built_in"):
         for kind in ("profiles", "carriers"):
             for name in getattr(choice, kind):
-                found |= table()[kind][name]
-    if choice.board != row["board"]:
-        found = {name.replace(f"boards.{row['board']}.", f"boards.{choice.board}."): why
-                 for name, why in found.items()}  # fmt: skip
-    return found
+                reasons_by_name |= table()[kind][name]
+        for name in choice.carriers:
+            reasons_by_name |= own.get("carriers", {}).get(name.removesuffix("-sealed"), {})
+    return reasons_by_name
 
 
 def texts(choice: Choice, arch: str) -> dict[str, str]:
@@ -156,7 +171,7 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
     folded = _folded(choice.board, choice.lacks)
     found = _closure(folded, roots, skipped)
     while not row.get("everything"):
-        shaken = shake(found, choice.keep)
+        shaken = shake(found, (*choice.keep, *table()["boards"][choice.board].get("keep", ())))
         smaller = _closure(shaken, roots, skipped)
         if smaller == found:
             break
@@ -214,7 +229,7 @@ def _imports(body: list[ast.stmt], known: Mapping[str, str], skipped: set[str]) 
             yield from _imported(node, known)
         elif isinstance(node, ast.If):
             test = ast.unparse(node.test)
-            if test not in ("not ON_BOARD", "0"):
+            if test not in ("not ON_BOARD", "0", "TYPE_CHECKING"):
                 yield from _imports(node.body, known, skipped)
             if test != "ON_BOARD":
                 yield from _imports(node.orelse, known, skipped)
@@ -233,12 +248,32 @@ def _imported(node: ast.ImportFrom, known: Mapping[str, str]) -> Iterator[str]:
             yield f"{node.module}.{alias.name}"
 
 
+def modules(name: str, board: str) -> set[str]:
+    """Dotted names of all sources that a set needs on a port, with every profile and carrier.
+
+    As sources they import their constants, too, and the port may or may not have viper.
+    """
+    row = table()["sets"][name]
+    roots: dict[str, str] = {}
+    for profile in row["profiles"]:
+        for carrier in row["carriers"]:
+            roots |= reasons(Choice(name, (profile,), (carrier,), board))
+    for lacking in resolve(Choice(name, board=board)).lacks:
+        roots |= table()["lacks"][lacking]
+    sources = {_dotted(path): source for source, path in _sources(board)}
+    texts = {name: source.read_text("utf-8") for name, source in sources.items()}
+    native = {name for name, source in sources.items() if _is_machine_code(source)}
+    return {*_closure(texts, roots, set()), *_closure(texts, roots, native)}
+
+
 def _check_lazy(choice: Choice, found: Mapping[str, str], row: Mapping[str, Any]) -> None:
     """Each import inside a function is a decision: sets.toml has to hold it."""
     known = {_dotted(path): "" for _, path in _sources(choice.board)}
     decided = set(found) | row.get("without", {}).keys()
     for kind in ("profiles", "carriers"):
         decided.update(*(names for names in table()[kind].values()))
+    own = table()["boards"][choice.board]
+    decided.update(own["modules"], own.get("without", ()), *own.get("carriers", {}).values())
     for name, text in found.items():
         for node in ast.walk(ast.parse(text)):
             wanted: list[str] = []
@@ -301,3 +336,19 @@ def build_set(target: Path, arch: str, choice: Choice) -> Built:
         # What a traceback's short names stand for; it stays with whoever built the board.
         (target / "names.json").write_text(json.dumps(names, indent=0, sort_keys=True), "utf-8")
     return Built(built.texts, built.code_lines, built.code_lines_max, size)
+
+
+def modules_in(target: Path) -> dict[str, bytes]:
+    """What `build_set` left in `target`: path below it -> content."""
+    return {
+        path.relative_to(target).as_posix(): path.read_bytes()
+        for path in sorted(target.rglob("*.mpy"))
+    }
+
+
+def digest_of(modules: Mapping[str, bytes]) -> str:
+    """What names a compiled set: the same modules have the same one."""
+    digest = hashlib.sha256()
+    for path, content in sorted(modules.items()):
+        digest.update(f"{path}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:_DIGEST_DIGITS]

@@ -10,6 +10,8 @@ import tokenize
 from collections.abc import Mapping
 
 _PRIVATE = re.compile(r"_[a-z][a-z0-9_]+$")
+# Private names of MicroPython's own: attributes of `sys.implementation`.
+_FOREIGN = ("_machine", "_mpy", "_build")
 _DIGITS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -18,7 +20,7 @@ def shorten(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
     Lines and columns before a name stay on their lines.
     """
-    modules = {part for name in texts for part in name.split(".")}
+    modules = {part for name in texts for part in name.split(".")}.union(_FOREIGN)
     found: dict[str, int] = {}
     taken = set()
     for text in texts.values():

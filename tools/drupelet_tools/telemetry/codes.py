@@ -90,7 +90,11 @@ TRAFFIC_KINDS = (
     ("telemetry", "bytes"),
 )
 
-BOARD_KINDS = {1: "esp32", 2: "pico-w", 9: "host"}
+# Of drupelet_host.boards; those without a table of currents are all called the same.
+BOARD_KINDS = {
+    1: "esp32", 2: "pico-w", 3: "host", 4: "rp2040", 5: "board", 6: "board", 7: "board",
+    9: "host",
+}  # fmt: skip
 DESCRIPTOR_FIELDS = {1: "heap_limit", 2: "epoch_ms", 3: "board_kind"}
 
 

@@ -89,6 +89,7 @@ class Board:
     currents: Mapping[int, tuple[Current, ...]]
     operations: tuple[Operation, ...]
     supply: Supply
+    boot_ms: Figure | None = None  # from reset to the first turn, where it was measured
 
     def current(self, state: int, carriers: Iterable[str]) -> Current | None:
         """The row for a state on a board with these carriers; None where the table has none.
@@ -165,6 +166,7 @@ def _board(table: dict[str, Any]) -> Board:
         currents=currents,
         operations=tuple(_operation(row) for row in table.get("operation", ())),
         supply=_supply(table.get("supply", {})),
+        boot_ms=figure(table["boot"], "boot", "ms") if "boot" in table else None,
     )
 
 

@@ -36,7 +36,7 @@ def load(names: "list") -> int:
 
 def board_files(folder: str) -> "object":
     """The files of the board that this runs on; its package is not one of this room's."""
-    name = "boards.unix.files"
+    name = "boards.files"
     __import__(name)
     return sys.modules[name].BoardFiles(folder)
 

@@ -8,14 +8,12 @@ import os
 import sys
 
 from boards.device import Device
-from boards.unix.board import Board
-from boards.unix.files import BoardFiles
-from boards.unix.ports import Clock, Console, Waiter, random_byte
+from boards.files import BoardFiles
+from boards.loop import Board
 from drupelet.blackbox import (
     CODE_BOOT,
     CODE_DESCRIPTOR,
-    RESET_DEEP_SLEEP,
-    RESET_POWER_ON,
+    RESET_WATCHDOG,
     BlackBox,
 )
 from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
@@ -39,51 +37,58 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from boards.app import App
     from boards.commands import BoardCommands
     from boards.keys import BoardKeys
-    from boards.ports import SourcePort
+    from boards.ports import Port, SourcePort
     from boards.sleep import Sleeper
     from boards.topics import BoardTopics
     from drupelet.link import Link
     from drupelet.seal import Seal
 
-_BOARD_ESP32 = 1
 _BODY_FILES = 24  # long bodies kept at once
 _BOX_BLOCKS = 7  # a segment with what precedes it fills one block of LittleFS, 4 KiB
 _WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
 
 
-def _where(url: str) -> str:
-    """What follows `scheme://`, without options; the host checked the URL when it wrote it."""
-    return url.split("://")[1].split("?")[0]
+_CABLES = ("serial", "uart", "console")
 
 
 def _is_plain(url: str) -> bool:
     """Whether no keys are wanted: only for a cable, and only if its URL says so."""
-    return url.startswith("serial:") and "plain=1" in url
+    return url.split(":")[0] in _CABLES and "plain=1" in url
 
 
-def make(config: dict) -> "Board":
-    """The board that a configuration describes, ready to run."""
-    made = _Setup(config)
+def _is_there(path: str) -> bool:
+    try:
+        os.stat(path)
+    except OSError:
+        return False
+    return True
+
+
+def make(config: dict, port: "Port") -> "Board":
+    """The board that a configuration describes, on this port, ready to run."""
+    setup = _Setup(config, port)
     version = ".".join([str(part) for part in sys.implementation.version[:3]])
     bits = 32 if sys.maxsize < 1 << 32 else 64
-    made.console.say(
+    setup.console.say(
         '{"event":"interpreter","interpreter":"micropython %s, %d-bit"}' % (version, bits)
     )
-    return made.board
+    return setup.board
 
 
 class _Setup:
     """What the steps hand to each other."""
 
-    def __init__(self, config: dict) -> None:
+    def __init__(self, config: dict, port: "Port") -> None:
         self.config = config
+        self.port = self.clock = port
         self.frame = bytearray(FRAME_SIZE_MAX)  # before everything that splits the heap
         self.id = bytes.fromhex(config["id"])
         if len(self.id) != 4:
             raise ValueError("id: 8 hex digits")
-        self.console = Console()
+        self.console = port.console
         self.keys: "dict[str, BoardKeys]" = {}
         self._open_keys()
         self.socket: "Any" = None
@@ -91,11 +96,11 @@ class _Setup:
         # theirs for good.
         self.carriers = [self.open_carrier(peer) for peer in config["peers"]]
         __import__("drupelet.wire.bsp1")
-        self.clock = Clock()
         self.box = BlackBox(self.id, 0, _BOX_BLOCKS)
         store = FlashStore(
             BoardFiles(config["flash"]), SEGMENT_SIZE, SEGMENTS_MAX, config["messages_max"],
-            _BODY_FILES, config["filter_size"], int.from_bytes(os.urandom(4), "big") | 1,
+            _BODY_FILES, config["filter_size"],
+            int.from_bytes(bytes([port.random_byte() for _ in range(4)]), "big") | 1,
         )  # fmt: skip
         if store.open() < 0:
             raise DrupeletError(config["flash"] + ": the log cannot be read: check the flash")
@@ -103,7 +108,7 @@ class _Setup:
             self.context.store_gen = store.store_gen.to_bytes(4, "big")
         self.sleeper = self._wake(store)
         self.node = Node(
-            store, random_byte, config["peers_max"], GROUPS_MAX, config["messages_max"],
+            store, port.random_byte, config["peers_max"], GROUPS_MAX, config["messages_max"],
             config["offers_max"], self.box,
         )  # fmt: skip
         commands = self._join()
@@ -121,9 +126,7 @@ class _Setup:
             self.topics = BoardTopics(self, BoardFiles(config["flash"]))
         for row in range(len(self.carriers)):
             self._add_carrier(config["peers"][row], self.carriers[row])
-        if self.sleeper:
-            self.board.device.sleeper = self.sleeper
-            self.sleeper.start(self.board.device)
+        self._begin()
 
     # What not every board has is loaded only where it is used, bottom up as in `main`: code is
     # heap.
@@ -137,7 +140,9 @@ class _Setup:
         from boards.keys import BoardKeys, has_keys
         from drupelet.seal import SealContext
 
-        self.context = SealContext(Aead(), random_byte, bytes(4))  # its store is opened later
+        self.context = SealContext(
+            Aead(), self.port.random_byte, bytes(4)
+        )  # its store is opened later
         self.seal_buf = bytearray(FRAME_SIZE_MAX)
         files = BoardFiles(self.config["flash"])
         ring: "list[BoardKeys]" = []
@@ -146,11 +151,12 @@ class _Setup:
         if not has_keys(ring):
             from boards.provision import take_keys
 
+            self.port.leave()  # Ctrl-C ends the wait; an image turned it off
             take_keys(self.console, self.id, ring)
             self._let_go("boards", "provision")
 
     def _seal(self, peer: dict, carrier_class: int) -> "Seal | None":
-        """The seal of one peer; None, and said so, when there are no keys or they were revoked."""
+        """The seal of one peer; None when there are no keys or they were revoked."""
         from drupelet.seal import Seal
 
         keys = self.keys[peer["id"]]
@@ -161,53 +167,45 @@ class _Setup:
             if not self.node.store.next(0):
                 seal.flags |= ANEW  # whoever knew another log of ours should hear of it
             return seal
-        why = "revoked" if code == E_PEER else "no keys: see `drupelet provision`"
-        self.console.say('{"event":"refused","peer":"%s","why":"%s"}' % (peer["id"], why))
+        self._refusal = "revoked" if code == E_PEER else "no keys: see `drupelet provision`"
         return None
+
+    def _refuse(self, peer: dict, carrier: "Any") -> None:  # noqa: ANN401 - as below
+        """Say why there is no link to a peer, also where the console was its line."""
+        if peer["url"].split(":")[0] in _CABLES:
+            carrier.close()
+            if self.console.stream:
+                self.port.watch(None, sys.stdin.buffer)
+        self.console.say(
+            '{"event":"refused","peer":"%s","why":"%s"}' % (peer["id"], self._refusal)
+        )
+        if self.topics is not None:
+            self.topics.refused(peer)
 
     def open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - three shapes
         """The carrier of one peer: a transport, an MQTT client, or the socket for sticks."""
         scheme = peer["url"].split(":")[0]
-        if scheme == "serial":
+        if scheme in _CABLES:
             __import__("drupelet_transports.framing")
-            from drupelet_transports.serial_board import SerialBoard
-
             if peer["id"] in self.keys:
                 __import__("drupelet_transports.sealed")
-            path = _where(peer["url"])
-            line = SerialBoard(path)
-            self._look_at(path, line.up)
-            return line
+            return self.port.open_line(peer["url"])
         if scheme.startswith("mqtt"):
             __import__("drupelet_transports.sealed")
             from boards.broker import open_client
 
-            client = open_client(self.config, peer["url"], random_byte, self.console.say)
+            client = open_client(self.config, peer["url"], self.port.random_byte, self.console.say)
             self._let_go("boards", "broker")
             return client
         # All peers that are reached by stick share one: a board has one socket for it.
         if self.socket is None:
             from boards.stick import Socket
-            from drupelet_transports.stick import Stick
 
-            self.socket = Socket(Stick(_where(peer["url"]), self.id), self.seal_buf)
+            where = peer["url"].split("://")[1].split("?")[0]
+            self.socket = Socket(
+                self.port.open_stick(where, self.id), self.seal_buf, self.port.feed
+            )
         return self.socket
-
-    def _look_at(self, path: str, up: bool) -> None:
-        """Let the console go where it is this line: frames are no commands, nor news frames.
-
-        A line may be plugged in later; what is there and none is a mistake.
-        """
-        try:
-            if os.stat(path)[1:3] == os.stat("/proc/self/fd/0")[1:3]:  # inode and file system
-                self.console.stream = None
-        except OSError:
-            if not up:
-                said = '{"event":"absent","carrier":"%s","why":"plug the device in"}'
-                self.console.say(said % path)
-            return
-        if not up:
-            raise DrupeletError("serial " + path + " is no serial device: check the path")
 
     def _wake(self, store: FlashStore) -> "Sleeper | None":
         """What this board's deep sleep needs, if its configuration has any."""
@@ -215,7 +213,6 @@ class _Setup:
         if not config:
             return None
         from boards.sleep import Sleeper
-        from boards.unix.rtc import Rtc
 
         now_ms = self.clock.now_ms()
         plan = None
@@ -223,12 +220,12 @@ class _Setup:
             from drupelet.duty import WakePlan
 
             period_ms = config["period_ms"]
-            phase_ms = period_ms * (random_byte() << 8 | random_byte()) >> 16
+            phase_ms = period_ms * (self.port.random_byte() << 8 | self.port.random_byte()) >> 16
             plan = WakePlan(
                 period_ms, config["window_ms"], config["contact_ms"], self.config["peers_max"],
                 self.id, now_ms, phase_ms,
             )  # fmt: skip
-        rtc = Rtc(config["rtc"], config["rtc_size"])
+        rtc = self.port.rtc(config)
         sleeper = Sleeper(self.id, rtc, config["window_ms"], config["contact_ms"], plan)
         sleeper.wake(store, now_ms)
         return sleeper
@@ -271,49 +268,66 @@ class _Setup:
         box.boot = self.node.boot(now_ms, self.sleeper.generation if goes_on else -1)
         if goes_on:
             return
+        # However soon the power fails: the next boot has another number.
+        self.node.store.barrier()
         anchor = bytearray(6)
-        self.clock.anchor_into(anchor)
-        box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
-        woke = sys.argv[-1].startswith("woke=")
-        cause = RESET_DEEP_SLEEP if woke else config.get("reset_cause", RESET_POWER_ON)
-        box.log(now_ms, CODE_BOOT, cause, box.boot, 0, 0)
-        limit = config["heap_limit"]
+        if self.port.anchor_into(anchor):
+            box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
+        box.log(now_ms, CODE_BOOT, self.port.reset_cause(), box.boot, 0, 0)
+        limit = config.get("heap_limit", 0) or gc.mem_alloc() + gc.mem_free()
         box.log(now_ms, CODE_DESCRIPTOR, 1, 0, limit >> 16, limit & 0xFFFF)
         epoch_ms = config["epoch_ms"]
         box.log(now_ms, CODE_DESCRIPTOR, 2, 0, epoch_ms >> 16, epoch_ms & 0xFFFF)
-        box.log(now_ms, CODE_DESCRIPTOR, 3, _BOARD_ESP32, 0, 0)
+        box.log(now_ms, CODE_DESCRIPTOR, 3, self.port.board, 0, 0)
 
     def _make_board(self) -> None:
         console = self.console
         config = self.config
         node = self.node
-        clock = self.clock
-        waiter = Waiter()
-        if console.stream:
-            waiter.add(console.stream)
-        epoch_ms = config["epoch_ms"]
+        port = self.port
+        port.watch(None, console.stream)
+        epoch_ms = config.get("sample_ms", config["epoch_ms"])
         device = Device(
-            node, self.box, clock, self._source(), Author(node, self.readings),
+            node, self.box, port, self._source(), Author(node, self.readings),
             self.readings, self.telemetry, epoch_ms, console.say, self.frame,
         )  # fmt: skip
-        if config.get("battery"):
-            from boards.unix.sensors import Battery
-
-            device.battery = Battery(config["battery"])
         device.recover()
-        self.board = Board(
-            node, device, clock, console, waiter, epoch_ms, list(self.numbers.values())
-        )
+        self.board = Board(device, port, epoch_ms, list(self.numbers.values()))
 
     def _source(self) -> "SourcePort":
+        """Rows of a file, the owner's program, or what the port measures."""
         config = self.config
-        if config["rows"]:
-            from boards.unix.rows import Rows
+        self.app: "App | None" = None
+        if config.get("rows"):
+            from boards.rows import Rows
 
             return Rows(config["rows"], config["readings_max"])
-        from boards.unix.sensors import Sensors
+        path = config.get("app", "app.py")
+        if path and _is_there(path):
+            from boards.app import App
 
-        return Sensors(config["name"], config["readings_max"])
+            self.app = App(path, self.port, self.box, self.console.say)
+            return self.app
+        if config.get("app"):
+            raise DrupeletError("app: there is no file " + path + ": copy it to the board")
+        return self.port.source(config)
+
+    def _begin(self) -> None:
+        """What wants all links to be there."""
+        if self.sleeper:
+            self.board.device.sleeper = self.sleeper
+            self.sleeper.start(self.board.device)
+        if self.app:
+            self._attach_app()
+        self.port.attach(self.board)
+
+    def _attach_app(self) -> None:
+        """The owner's program hears what comes in."""
+        peers = {}
+        for id in self.numbers:
+            peers[self.numbers[id]] = id
+        hung = self.port.reset_cause() == RESET_WATCHDOG
+        self.app.attach(self.board.device, self.readings, self.config["group"], peers, hung)
 
     def _add_carrier(self, peer: dict, carrier: "Any") -> None:  # noqa: ANN401 - as above
         scheme = peer["url"].split(":")[0]
@@ -324,10 +338,9 @@ class _Setup:
         if not _is_plain(peer["url"]):
             seal = self._seal(peer, 1 if scheme == "stick" else 0)
             if seal is None:
-                if self.topics is not None:
-                    self.topics.refused(peer)
+                self._refuse(peer, carrier)
                 return
-        if scheme == "serial":
+        if scheme in _CABLES:
             self.board.served.append([carrier, carrier, None])
             link = self._link(peer, CARRIER_SERIAL)
         elif scheme.startswith("mqtt"):

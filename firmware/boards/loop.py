@@ -11,8 +11,7 @@ from drupelet.schedule import elapsed_ms
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.device import Device
-    from boards.unix.ports import Clock, Console, Waiter
-    from drupelet.node import Node
+    from boards.ports import Port
 
 # After a turn that failed for want of memory, or a sleep for want of a store.
 _AGAIN_MS = const(1000)
@@ -20,19 +19,14 @@ _TURNING = const(3)  # what an error befell (docs/SPEC.md 6.1)
 
 
 class Board:
-    """What `boards.unix.setup` put together; `run` until `stop`."""
+    """What `boards.setup` put together on a port; `run` until `stop`."""
 
-    def __init__(
-        self, node: "Node", device: "Device", clock: "Clock", console: "Console",
-        waiter: "Waiter", epoch_ms: int, peers: "list[int]",
-    ) -> None:  # fmt: skip
-        self.node = node
+    def __init__(self, device: "Device", port: "Port", epoch_ms: int, peers: "list[int]") -> None:
         self.device = device
-        self.clock = clock
-        self.console = console
-        self.waiter = waiter
+        self.port = port
+        self.console = port.console
         self.brokers = []
-        # Of [who keeps a carrier up (KeeperPort), the carrier, what the waiter has of it].
+        # Of [who keeps a carrier up (KeeperPort), the carrier, what the port watches of it].
         self.served = []
         self._epoch_ms = epoch_ms
         self._peers = peers
@@ -40,10 +34,11 @@ class Board:
     def run(self) -> None:
         """Until `stop`, or the end of input."""
         device = self.device
+        port = self.port
         sleeper = device.sleeper
         resumed = sleeper is not None and sleeper.resumed
         self._say_status("woke" if resumed else "started")
-        said_ms = self.clock.now_ms()
+        said_ms = port.now_ms()
         while True:
             command = self.console.command()
             if command == b"stop":
@@ -51,9 +46,9 @@ class Board:
             if command == b"flush":
                 device.flush()
                 self.console.say('{"event":"flushed"}')
-            wait_ms = self._maintain(self._step())
-            if elapsed_ms(self.clock.now_ms(), said_ms) >= self._epoch_ms:
-                said_ms = self.clock.now_ms()
+            wait_ms = self._turn()
+            if elapsed_ms(port.now_ms(), said_ms) >= self._epoch_ms:
+                said_ms = port.now_ms()
                 self._say_status("status")
             rest_ms = device.rest_ms()
             if rest_ms:
@@ -61,21 +56,25 @@ class Board:
                 wait_ms = _AGAIN_MS
             if wait_ms > 0:
                 device.asleep(True)
-                self.waiter.wait(wait_ms)
+            port.wait(wait_ms)
+            if wait_ms > 0:
                 device.asleep(False)
         device.flush()
         for client in self.brokers:
             client.close()
         self._say_status("stopped")
 
-    def _step(self) -> int:
-        """A turn of the device. What it had no memory for now it does in another one."""
-        device = self.device
+    def _turn(self) -> int:
+        """Everything that is due; then how long to wait, in ms.
+
+        What there was no memory for now is done in another turn.
+        """
         try:
-            return device.step()
+            return self._maintain(self.device.step())
         except MemoryError:
             gc.collect()
-            device.box.log(self.clock.now_ms(), CODE_ERROR, -E_CAPACITY, _TURNING, 0, 0)
+            now_ms = self.port.now_ms()
+            self.device.box.log(now_ms, CODE_ERROR, -E_CAPACITY, _TURNING, 0, 0)
             return _AGAIN_MS
 
     def _sleep(self, rest_ms: int) -> None:
@@ -94,16 +93,18 @@ class Board:
         """Keep carriers up; the shorter of `wait_ms` and what they need."""
         for row in self.served:
             keeper = row[0]
-            keeper.maintain(self.clock.now_ms())
+            self.port.feed()  # asking for a broker's address takes seconds
+            keeper.maintain(self.port.now_ms())
             # Whatever closed it since: what is closed must not be waited on, it is always ready.
-            self.waiter.replace(row[2], row[1].poll_object)
+            self.port.watch(row[2], row[1].poll_object)
             row[2] = row[1].poll_object
-            wait_ms = min(wait_ms, keeper.wait_ms(self.clock.now_ms()))
+            wait_ms = min(wait_ms, keeper.wait_ms(self.port.now_ms()))
         return wait_ms
 
     def _say_status(self, event: str) -> None:
         """What whoever started the board may want to know, without looking into its flash."""
-        device, node = self.device, self.node
+        device = self.device
+        node = device.node
         said = {
             "event": event, "boot": device.box.boot, "own": device.own, "logged": device.logged,
             "delivered": node.delivered, "pending": node.pending_count(),

@@ -1,0 +1,263 @@
+"""The owner's program: `app.py` on the board's drive, with `sample(now)` and `delivered(message)`.
+
+docs/app.md tells an owner what both may do. Whatever the program does wrong is told on the
+console, logged in the black box and counted, and the board goes on carrying messages of others.
+"""
+
+import gc
+import io
+import json
+import sys
+
+from drupelet._compat import const
+from drupelet.blackbox import CODE_ERROR
+from drupelet.errors import OK
+from drupelet.limits import APP_PAYLOAD_SIZE_MAX, ID_SIZE
+from drupelet.node import EVENT_NONE
+from drupelet.schedule import elapsed_ms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from boards.commands import BoardCommands
+    from boards.device import Device
+    from boards.ports import ClockPort, Say
+    from drupelet.blackbox import BlackBox
+    from drupelet.node import Node
+
+_E_APP = const(5)  # an error of the black box (docs/SPEC.md 6.1), and what it befell:
+_SAMPLING = const(1)
+_DELIVERING = const(4)
+_LOADING = const(5)
+# After a program that hung: longer than the minute in which an image counts a reset as a failed
+# start (boards/rp2/image/main.py), so that three of them do not end the board.
+_REST_MS = const(120000)
+_WORDS = ("", "sample", "", "", "delivered", "import")
+# What Python itself raises, by name: everything but the end of the program and Ctrl-C. Classes of
+# the owner's are added when the program is loaded.
+_BUILT_IN_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError,
+    MemoryError, NameError, OSError, RuntimeError, StopIteration, SyntaxError, TypeError,
+    ValueError,
+)  # fmt: skip
+
+
+def describe(error: BaseException) -> str:
+    """One line for whoever wrote the program: kind, text, and where in which file."""
+    text = "%s: %s" % (type(error).__name__, error)
+    if not isinstance(error, MemoryError) and hasattr(sys, "print_exception"):
+        out = io.StringIO()
+        sys.print_exception(error, out)
+        place = ""
+        for line in out.getvalue().split("\n"):
+            if line.startswith("  File ") and "boards/app." not in line:
+                place = " (" + line[7:] + ")"
+        text += place
+    return text
+
+
+class Message:
+    """What `delivered` is given.
+
+    group: the group's name. sender: id, 8 hex digits, of the peer that handed the message over,
+    which need not have written it. payload: bytes, None if it has more than APP_PAYLOAD_SIZE_MAX;
+    size: how many it has. timestamp: ms since the Unix epoch by its author's clock. id: 32 bytes.
+    again: a power cut may have taken what the program did with it the first time.
+    """
+
+    def __init__(
+        self, group: str, sender: str, payload: "bytes | None", size: int, timestamp: int,
+        id: bytes, again: bool,
+    ) -> None:  # fmt: skip
+        self.group = group
+        self.sender = sender
+        self.payload = payload
+        self.size = size
+        self.timestamp = timestamp
+        self.id = id
+        self.again = again
+
+
+class App:
+    """A SourcePort over the owner's program, and the device's events on their way through it."""
+
+    def __init__(self, path: str, clock: "ClockPort", box: "BlackBox", say: "Say") -> None:
+        self.errors = 0
+        self._clock = clock
+        self._box = box
+        self._say = say
+        self._stamp = bytearray(8)
+        self._payload: "bytes | bytearray | memoryview" = b""
+        self._at = 0
+        self._held = 0  # the event that must be durable before it is delivered
+        self._held_ms = 0
+        self._errors = _BUILT_IN_ERRORS
+        self._sample: "Any" = None
+        self._delivered: "Any" = None
+        self._once = False
+        try:
+            self._load(path)
+        except _BUILT_IN_ERRORS as error:
+            self._failed(_LOADING, error)
+
+    def _load(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        folder = folder or ("/" if path.startswith("/") else "")
+        # Behind the firmware's own places, and for good: the program may import more later.
+        if folder not in sys.path:
+            sys.path.append(folder)
+        program = __import__(name.rsplit(".", 1)[0])
+        for name in dir(program):
+            value = getattr(program, name)
+            if isinstance(value, type) and issubclass(value, Exception):
+                self._errors += (value,)
+        self._sample = getattr(program, "sample", None)
+        self._delivered = getattr(program, "delivered", None)
+        self._once = getattr(program, "ONCE", False)
+        if self._sample is None and self._delivered is None:
+            raise ValueError("it has neither sample(now) nor delivered(message)")
+
+    def _failed(self, where: int, error: BaseException) -> None:
+        """Tell, log and count what the program did wrong."""
+        if isinstance(error, MemoryError):
+            gc.collect()
+        self.errors += 1
+        now_ms = self._clock.now_ms()
+        count = self.errors
+        self._box.log(now_ms, CODE_ERROR, _E_APP, where, count >> 16 & 0xFFFF, count & 0xFFFF)
+        line = {"event": "app", "in": _WORDS[where], "error": describe(error), "errors": count}
+        self._say(json.dumps(line))
+
+    # --- readings: SourcePort ---
+
+    def ready(self, number: int) -> bool:  # noqa: ARG002 - the program counts for itself
+        """Ask the program for a reading; False: it has none, or failed."""
+        if self._sample is None:
+            return False
+        self._clock.timestamp_into(self._stamp)
+        try:
+            payload = self._sample(int.from_bytes(self._stamp, "big"))
+            if payload is None:
+                return False
+            if not isinstance(payload, (bytes, bytearray, memoryview)):
+                kind = type(payload).__name__
+                raise TypeError("sample() returned %s: return bytes, or None" % kind)
+            if len(payload) > APP_PAYLOAD_SIZE_MAX:
+                size = len(payload)
+                raise ValueError(
+                    "sample() returned %d bytes: at most %d" % (size, APP_PAYLOAD_SIZE_MAX)
+                )
+        except self._errors as error:
+            self._failed(_SAMPLING, error)
+            return False
+        self._payload = payload
+        self._at = 0
+        return True
+
+    def size(self) -> int:
+        """Bytes of the reading that `ready` has just got."""
+        return len(self._payload)
+
+    def read_into(self, buf: bytearray, at: int, size: int) -> None:
+        """The next `size` bytes of it."""
+        buf[at : at + size] = self._payload[self._at : self._at + size]
+        self._at += size
+
+    # --- messages: what `Device.events` has ---
+
+    def attach(
+        self, device: "Device", group: int, name: str, peers: "dict[int, str]", hung: bool
+    ) -> None:
+        """Take the device's events; `group`: of readings, its `name`; `peers`: id by number.
+
+        hung: the watchdog has reset the board, and what hung may hang again. So messages are
+        carried for a period before the program is called.
+        """
+        self._device = device
+        self._node: "Node" = device.node
+        self._group = group
+        self._name = name
+        self._peers = peers
+        self._events: "Node | BoardCommands" = device.events
+        self._rest_ms = device.epoch_ms
+        self._rests = hung
+        if hung:
+            self._rest_ms = max(device.epoch_ms, _REST_MS)
+            self._held_ms = self._clock.now_ms()
+            device.due_ms = (self._held_ms + self._rest_ms) & 0x3FFFFFFF
+        if self._delivered is not None:
+            device.events = self
+
+    def next_event(self) -> int:
+        """As of the node; EVENT_NONE, too, while the flash does not keep what was delivered."""
+        if self._held or self._rests:
+            if elapsed_ms(self._clock.now_ms(), self._held_ms) < self._rest_ms:
+                return EVENT_NONE
+            self._rests = False
+            self._rest_ms = self._device.epoch_ms
+        if self._held:
+            self.done(self._held)
+            if self._held:
+                return EVENT_NONE
+        return self._events.next_event()
+
+    def done(self, handle: int) -> None:
+        """Give the program what another member wrote.
+
+        As a rule the message counts as taken once it was given; with ONCE before it is given.
+        """
+        again = self._node.event_again
+        self._held = 0
+        try:
+            message = self._message(handle, again)
+        except MemoryError as error:
+            self._failed(_DELIVERING, error)
+            message = None
+        if message is None or not self._once:
+            self._give(message)
+            self._events.done(handle)
+            return
+        self._events.done(handle)
+        if self._keep() != OK:
+            self._held = handle
+            self._held_ms = self._clock.now_ms()
+            return
+        self._give(message)
+
+    def _keep(self) -> int:
+        """Make durable that the message was taken."""
+        node = self._node
+        code = node.save(self._clock.now_ms())
+        return node.store.barrier() if code == OK else code
+
+    def _give(self, message: "Message | None") -> None:
+        if message is None:
+            return
+        try:
+            self._delivered(message)
+        except self._errors as error:
+            self._failed(_DELIVERING, error)
+
+    def _message(self, handle: int, again: bool) -> "Message | None":
+        """The message of an event; None: our own, or not one of readings."""
+        node = self._node
+        store = node.store
+        if store.load(handle) != OK or store.group != self._group or not store.source:
+            return None
+        size = store.size
+        head = bytearray(1)
+        if not size or store.read_into(handle, 0, head, 0, 1) != 1:
+            return None
+        at = 1 + head[0] * ID_SIZE
+        size -= at
+        payload = None
+        if 0 <= size <= APP_PAYLOAD_SIZE_MAX:
+            payload = bytearray(size)
+            if store.read_into(handle, at, payload, 0, size) != size:
+                return None
+        return Message(
+            self._name, self._peers.get(store.source, ""),
+            None if payload is None else bytes(payload), size,
+            int.from_bytes(store.timestamp, "big"), bytes(store.id), again,
+        )  # fmt: skip

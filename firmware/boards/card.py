@@ -1,0 +1,80 @@
+"""An SD card as the stick: mounted when it is put in, let go when it was pulled.
+
+    "sd": {"spi": 0, "sck": 18, "mosi": 19, "miso": 16, "cs": 17, "detect": 22}
+
+`detect` is the socket's switch, closed to ground while a card is in; without one a card is looked
+for by asking it. The driver is micropython-lib's `sdcard`.
+"""
+
+import os
+import time
+
+import machine
+import sdcard
+
+from drupelet._compat import const
+from drupelet.schedule import elapsed_ms
+from drupelet_transports.stick import Stick
+
+# An empty socket without a switch is asked this often: each time takes a card's time to answer.
+_ASK_MS = const(5000)
+# What cards take; the driver begins at 100 kHz by itself.
+_BAUD = const(1320000)
+_SECTOR_SIZE = const(512)
+
+
+class Card(Stick):
+    """The stick below `path`, which is where the card is mounted."""
+
+    def __init__(self, path: str, own_id: "bytes | bytearray", settings: dict) -> None:
+        Stick.__init__(self, path, own_id)
+        self._mount = path.rstrip("/")
+        self._spi = machine.SPI(
+            settings["spi"], sck=machine.Pin(settings["sck"]), mosi=machine.Pin(settings["mosi"]),
+            miso=machine.Pin(settings["miso"]),
+        )  # fmt: skip
+        self._cs = machine.Pin(settings["cs"], machine.Pin.OUT, value=1)
+        self._switch = None
+        if "detect" in settings:
+            self._switch = machine.Pin(settings["detect"], machine.Pin.IN, machine.Pin.PULL_UP)
+        self._card = None
+        self._sector = bytearray(_SECTOR_SIZE)
+        self._asked_ms = -1
+
+    def present(self) -> bool:
+        """Whether there is a card whose files can be read."""
+        if self._switch is not None and self._switch.value():
+            self._let_go()
+            return False
+        if self._card is not None:
+            try:
+                # What is mounted may be a card that is gone: its first sector says so.
+                self._card.readblocks(0, self._sector)
+            except OSError:
+                self._let_go()
+                return False
+        elif not self._take():
+            return False
+        return Stick.present(self)
+
+    def _take(self) -> bool:
+        now_ms = time.ticks_ms() & 0x3FFFFFFF
+        if self._asked_ms >= 0 and elapsed_ms(now_ms, self._asked_ms) < _ASK_MS:
+            return False
+        try:
+            card = sdcard.SDCard(self._spi, self._cs, _BAUD)
+            os.mount(card, self._mount)
+        except OSError:
+            self._asked_ms = now_ms
+            return False
+        self._card = card
+        self._asked_ms = -1
+        return True
+
+    def _let_go(self) -> None:
+        if self._card is not None:
+            self._card = None
+            try:
+                os.umount(self._mount)
+            except OSError:
+                pass  # the card is gone, and so is what was not yet written to it

@@ -1,0 +1,87 @@
+"""The console as a serial line: a Pico's USB cable carries frames.
+
+While it does, Ctrl-C is a byte like any other. The four bytes 00 03 03 00 (Ctrl-@ Ctrl-C Ctrl-C
+Ctrl-@) bring the prompt of MicroPython back: between two delimiters, 03 says that two bytes
+follow, and there is one. No frame is sent so (COBS, drupelet_transports/framing.py).
+"""
+
+import select
+import sys
+
+import micropython
+
+from drupelet.errors import DrupeletError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from boards.base import Console
+
+_CTRL_C = 3
+_NO_BYTE = -1
+_ESCAPE = b"\x00\x03\x03\x00"
+
+
+class ConsoleStream:
+    """Console bytes as a stream that never waits; raises KeyboardInterrupt for the escape.
+
+    It takes the stream of `console`, which then is silent. It is closed where its peer was
+    refused, who may go on sending: the console speaks again, but hears only the escape.
+    """
+
+    def __init__(self, console: "Console") -> None:
+        if console.stream is None:
+            raise DrupeletError("console: is another peer's line already: use a uart for one")
+        self._console = console
+        self.watched = console.stream
+        console.stream = None
+        self._poll = select.poll()
+        self._poll.register(self.watched, select.POLLIN)
+        self._room = select.poll()
+        self._room.register(sys.stdout, select.POLLOUT)
+        self._byte = bytearray(1)
+        self._matched = 0  # bytes of the escape that came last
+        micropython.kbd_intr(_NO_BYTE)
+
+    def readinto(self, buf: bytearray) -> "int | None":
+        """Bytes that are there; None for none."""
+        count = 0
+        byte = self._byte
+        while count < len(buf) and _is_ready(self._poll):
+            # One by one: a console waits until all that was asked for is there.
+            if not self.watched.readinto(byte, 1):
+                break
+            buf[count] = byte[0]
+            count += 1
+            if byte[0] == _ESCAPE[self._matched]:
+                self._matched += 1
+                if self._matched == len(_ESCAPE):
+                    self._matched = 0
+                    self._console.stream = self.watched
+                    micropython.kbd_intr(_CTRL_C)
+                    raise KeyboardInterrupt
+            else:
+                self._matched = 1 if byte[0] == _ESCAPE[0] else 0
+        return count or None
+
+    def write(self, buf: bytearray, at: int, size: int) -> "int | None":
+        """Bytes taken; None while nobody reads at the other end."""
+        if not _is_ready(self._room):
+            return None
+        return sys.stdout.buffer.write(buf, at, size) or None
+
+    def close(self) -> None:
+        """Be the stream of the console, as `read` has it."""
+        self._console.stream = self
+
+    def read(self, _size: int) -> bytes:
+        """A blank for each byte that came: no frame is a command or stops the board."""
+        self.readinto(bytearray(1))
+        return b" "
+
+
+def _is_ready(poll: "Any") -> bool:  # noqa: ANN401 - as above
+    for _stream, _event in poll.ipoll(0):
+        return True
+    return False

@@ -1,0 +1,39 @@
+"""ESP32 and its relatives."""
+
+import esp32
+
+from boards.chip import ChipPort
+from drupelet._compat import const
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from boards.esp32.rtc import Rtc
+    from boards.esp32.volts import Battery
+
+_BOARD_ESP32 = const(1)  # docs/SPEC.md 6.1
+
+
+class Port(ChipPort):
+    """See `boards.ports.Port`."""
+
+    board = _BOARD_ESP32
+    # A write waits until all of it is in the buffer: one frame of the longest size.
+    uart_tx_size = 1056
+
+    def rtc(self, _settings: dict) -> "Rtc":
+        """The chip's RTC memory."""
+        from boards.esp32.rtc import Rtc
+
+        return Rtc()
+
+    def battery(self, setting: dict) -> "Battery":
+        """An ADC, by what the factory measured of it."""
+        from boards.esp32.volts import Battery
+
+        return Battery(setting["pin"], setting.get("times", 1))
+
+    def warmth(self) -> float:
+        """Degrees Celsius of the chip; the first ESP32 tells Fahrenheit."""
+        if hasattr(esp32, "mcu_temperature"):
+            return esp32.mcu_temperature()
+        return (esp32.raw_temperature() - 32) / 1.8

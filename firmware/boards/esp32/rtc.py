@@ -1,0 +1,56 @@
+"""Deep sleep of an ESP32: the snapshot in the memory of its real-time clock.
+
+    ms to the next reading u32, ms that it slept u32, the snapshot
+
+That memory outlives resets of any kind: what it holds counts only at the end of a deep sleep.
+"""
+
+import time
+
+import machine
+
+from drupelet._compat import const
+from drupelet.memory import get_u32, put_u32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_SIZE_MAX = const(2048)  # of `RTC.memory`
+_HEAD_SIZE = const(8)
+
+
+class Rtc:
+    """See `boards.ports.RtcPort`."""
+
+    def __init__(self) -> None:
+        self.size = _SIZE_MAX - _HEAD_SIZE
+        self.slept_ms = self.due_ms = 0
+        self._kept = b""
+        if machine.reset_cause() == machine.DEEPSLEEP_RESET:
+            kept = machine.RTC().memory()
+            if len(kept) >= _HEAD_SIZE:
+                self._kept = kept
+                self.due_ms = get_u32(kept, 0)
+                # Ticks begin with the wake: what the start took until here belongs to the sleep.
+                self.slept_ms = get_u32(kept, 4) + time.ticks_ms()
+
+    def load_into(self, buf: bytearray) -> int:
+        """Copy what the last sleep left to `buf`; its size, 0 when the power was off since."""
+        size = max(len(self._kept) - _HEAD_SIZE, 0)
+        buf[:size] = self._kept[_HEAD_SIZE:]
+        return size
+
+    def forget(self) -> None:
+        """What it left is used: a second boot must not find it."""
+        self._kept = b""
+        machine.RTC().memory(b"")
+
+    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> "NoReturn":
+        """Keep `buf[:size]` and `due_ms`, sleep, and boot again."""
+        kept = bytearray(_HEAD_SIZE + size)
+        put_u32(kept, 0, due_ms)
+        put_u32(kept, 4, wait_ms)
+        kept[_HEAD_SIZE:] = memoryview(buf)[:size]
+        machine.RTC().memory(kept)
+        machine.deepsleep(wait_ms)

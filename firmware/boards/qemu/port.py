@@ -1,0 +1,19 @@
+"""A Cortex-M3 in QEMU (mps2-an385): a board that tests can start and measure.
+
+Its MicroPython is a port of our own (tools/drupelet_tools/m3), which has what small ones have:
+`machine.UART` 1 and 2, a flash with LittleFS. It has no source of chance: `os.urandom` draws from
+the seed that QEMU was started with, so its keys are for tests only.
+"""
+
+from boards.chip import ChipPort
+from drupelet._compat import const
+
+_BOARD_QEMU = const(7)  # docs/SPEC.md 6.1
+
+
+class Port(ChipPort):
+    """See `boards.ports.Port`."""
+
+    board = _BOARD_QEMU
+    uart_pins = False
+    uart_buffers = False

@@ -1,0 +1,148 @@
+"""Frozen into the image, run after `_boot.py`: starts the node where the drive has drupelet.json.
+
+Where it has none, the board waits for one on its console (docs/SPEC.md 8.2). A start that fails
+resets the chip and is counted in a scratch register of the watchdog, which a reset keeps and a
+loss of power clears. After the third the board stays at the REPL, and its prompt says why. A
+minute without a failure clears the count; so does falling into deep sleep (boards/rp2/rtc.py),
+which a board that failed does not reach.
+"""
+
+import json
+import os
+import select
+import sys
+import time
+
+import machine
+import micropython
+
+CONFIGURATION = "/drupelet.json"
+STARTS_MAX = 3
+_STEADY_MS = 60000
+_CTRL_C = 3
+_NO_BYTE = -1
+_LINE_SIZE_MAX = 2048  # of a configuration on its way
+_SETTLE_MS = 10
+_RESET_MS = 1000  # long enough for the line about a failure to leave over USB
+# The watchdog's scratch register 7: the boot ROM reads 5 to 7 only where 4 asks it to, which the
+# reset of MicroPython never does. Deep sleep has 0 to 3 (boards/rp2/rtc.py).
+_SCRATCH = 0x40058028
+_CONFIGURE = b"keys configure "
+_WATCHDOG_CLEAR = 0x4005B000  # what is written here is cleared in the watchdog's control
+_WATCHDOG_ENABLE = 1 << 30
+_MAGIC = 0xD7B0  # above the count, so that what another program left there counts nothing
+# Whatever a mistake in code or configuration raises; Ctrl-C is none and goes through.
+_FAILURES = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, MemoryError,
+    NameError, OSError, RuntimeError, SyntaxError, TypeError, ValueError,
+)  # fmt: skip
+
+
+def _failed() -> int:
+    """How many starts failed since the last that did not."""
+    register = machine.mem32[_SCRATCH]
+    return register & 0xFF if register >> 16 & 0xFFFF == _MAGIC else 0
+
+
+def _keep(failed: int) -> None:
+    machine.mem32[_SCRATCH] = _MAGIC << 16 | failed
+
+
+def _steady(_timer: "machine.Timer | None" = None) -> None:
+    _keep(0)
+
+
+def _say(line: str) -> None:
+    """Leave the console to whoever opens it, now or later, and tell them this."""
+    micropython.kbd_intr(_CTRL_C)
+    sys.ps1 = "drupelet: " + line + "\n>>> "
+
+
+def _fail(why: str) -> None:
+    """End a start: by a reset, or with the REPL after the last."""
+    failed = _failed()
+    print("drupelet: start %d of %d failed: %s" % (failed, STARTS_MAX, why))
+    if failed < STARTS_MAX:
+        time.sleep_ms(_RESET_MS)
+        machine.reset()
+    machine.mem32[_WATCHDOG_CLEAR] = _WATCHDOG_ENABLE  # nobody feeds it at the prompt
+    _keep(0)
+    _say("%d starts failed, the last one: %s; Ctrl-D starts again" % (STARTS_MAX, why))
+
+
+def _configure() -> bool:
+    """Wait for `drupelet provision` to send drupelet.json; False: Ctrl-C, or `drupelet flash`."""
+    print("drupelet: no %s on the drive: waiting for it; Ctrl-C gives the prompt" % CONFIGURATION)
+    waiting = select.poll()
+    waiting.register(sys.stdin, select.POLLIN)
+    try:
+        while True:
+            waiting.poll()
+            # A Ctrl-C ends the wait here: what was sent behind it is for the prompt.
+            time.sleep_ms(_SETTLE_MS)
+            line = sys.stdin.buffer.readline(_LINE_SIZE_MAX)
+            if line.startswith(b"keys hello"):
+                print('{"event":"keys","step":"blank"}')
+            elif line.startswith(_CONFIGURE):
+                if _take(line[len(_CONFIGURE) :]):
+                    print('{"event":"keys","step":"configured"}')
+                    return True
+                print('{"event":"keys","step":"no","why":"not a whole configuration, or no room"}')
+    except KeyboardInterrupt:
+        return False
+
+
+def _take(text: bytes) -> bool:
+    """Put the configuration on the drive, whole or not at all; False: it is not whole, or full."""
+    try:
+        if not isinstance(json.loads(text), dict):
+            return False
+        with open(CONFIGURATION + ".new", "wb") as file:
+            file.write(text)
+        os.rename(CONFIGURATION + ".new", CONFIGURATION)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _start() -> None:
+    try:
+        os.stat(CONFIGURATION)
+    except OSError:
+        if not _configure():
+            _say("no " + CONFIGURATION + " on the drive: send it with `drupelet flash`")
+            return
+    try:
+        with open(CONFIGURATION, "rb") as file:
+            # Frames may come in while the board boots: a byte of theirs must not stop it.
+            if b'"console:' in file.read():
+                micropython.kbd_intr(_NO_BYTE)
+    except OSError as error:
+        _say("%s cannot be read: %s" % (CONFIGURATION, error))
+        return
+    failed = _failed()
+    if failed >= STARTS_MAX:
+        _keep(0)
+        _say("%d starts ended in a reset without a word; Ctrl-D starts again" % STARTS_MAX)
+        return
+    _keep(failed + 1)
+    steady = machine.Timer(-1, mode=machine.Timer.ONE_SHOT, period=_STEADY_MS, callback=_steady)
+    try:
+        from boards.rp2.main import run
+
+        code = run()
+    except KeyboardInterrupt:
+        code = 0
+    except _FAILURES as error:
+        _fail("%s: %s" % (type(error).__name__, error))
+        return
+    finally:
+        steady.deinit()
+    if code:
+        _fail("see the line above")
+        return
+    _keep(0)
+    _say("the node was stopped; Ctrl-D starts it again")
+
+
+_start()

@@ -1,0 +1,75 @@
+"""RP2040 and RP2350: a Raspberry Pi Pico and its like; deep sleep on the RP2040 only."""
+
+import sys
+
+import machine
+
+from boards.chip import ChipPort
+from drupelet._compat import const
+from drupelet.blackbox import RESET_DEEP_SLEEP, RESET_SOFT, RESET_WATCHDOG
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from boards.rp2.rtc import Rtc
+
+_BOARD_PICO = const(4)  # docs/SPEC.md 6.1
+_CORE_TEMP = const(4)  # the ADC's input inside the chip
+_FULL = const(65535)
+# Of the watchdog: what a deep sleep leaves in it is described in boards/rp2/rtc.py.
+SCRATCH = const(0x4005800C)
+MAGIC = const(0x4452)
+_CTRL_CLEAR = const(0x4005B000)  # what is written here is cleared in the watchdog's control
+_ENABLE = const(1 << 30)
+# In a string, because firmware sets give private names shorter ones.
+CHIP = getattr(sys.implementation, "_machine")  # noqa: B009
+
+
+def is_known() -> bool:
+    """Whether this chip's registers are as written here."""
+    return "RP2040" in CHIP
+
+
+def has_woken() -> bool:
+    """Whether the reset before this boot ended a deep sleep."""
+    return is_known() and machine.mem32[SCRATCH] >> 16 == MAGIC
+
+
+def stop_watchdog() -> None:
+    """End the watchdog, which MicroPython itself cannot."""
+    if is_known():
+        machine.mem32[_CTRL_CLEAR] = _ENABLE
+
+
+class Port(ChipPort):
+    """See `boards.ports.Port`."""
+
+    board = _BOARD_PICO
+
+    def __init__(self, config: dict) -> None:
+        ChipPort.__init__(self, config)
+        self._woke = has_woken()  # before the snapshot is used, which makes it void
+
+    def leave(self) -> None:
+        """As of a port; whoever is at the prompt then does not feed a watchdog."""
+        ChipPort.leave(self)
+        stop_watchdog()
+
+    def reset_cause(self) -> int:
+        """The chip calls all resets of its own a watchdog's: deep sleep ends with one, too."""
+        if self._woke:
+            return RESET_DEEP_SLEEP
+        cause = ChipPort.reset_cause(self)
+        if cause == RESET_WATCHDOG and not self._config.get("watchdog_ms"):
+            return RESET_SOFT
+        return cause
+
+    def rtc(self, _settings: dict) -> "Rtc":
+        """Watchdog scratch registers and two blocks of flash."""
+        from boards.rp2.rtc import Rtc
+
+        return Rtc(self._config["flash"])
+
+    def warmth(self) -> float:
+        """Degrees Celsius of the chip, by the formula of its data sheet (4.9.5)."""
+        volts = machine.ADC(_CORE_TEMP).read_u16() * 3.3 / _FULL
+        return 27 - (volts - 0.706) / 0.001721

@@ -1,0 +1,72 @@
+"""From a configuration file to a running board, the same on every port."""
+
+import gc
+import json
+import sys
+
+# Bottom up, not in alphabetical order: an import inside an import inside an import takes C stack,
+# and boards have little of it. Node and store are the deepest.
+# ruff: isort: off
+import drupelet.hashes
+import drupelet.profiles
+import drupelet.slots
+import drupelet.sync
+import drupelet.flashtables
+import drupelet.store
+import boards.files
+import boards.base
+import boards.device
+import boards.loop
+from drupelet.errors import DrupeletError
+# ruff: isort: on
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from boards.loop import Board
+    from boards.ports import Port
+
+
+def _set_up(config: dict, make_port: "Callable[[dict], Port]") -> "Board":
+    import boards.setup
+
+    board = boards.setup.make(config, make_port(config))
+    # That code has done its work, and code is heap.
+    del boards.setup
+    del sys.modules["boards.setup"]
+    gc.collect()
+    return board
+
+
+def start(path: str, make_port: "Callable[[dict], Port]") -> int:
+    """Run the board that a configuration file describes until it is told to stop; 0, or 1.
+
+    What is wrong with the configuration is told in one line.
+    """
+    try:
+        with open(path) as stream:
+            config = json.load(stream)
+    except (OSError, ValueError) as error:
+        print("board: cannot read %s: %s" % (path, error), file=sys.stderr)
+        return 1
+    try:
+        board = _set_up(config, make_port)
+    except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        print("board: %s lacks a key or has one wrong: %r" % (path, error), file=sys.stderr)
+        return 1
+    except ImportError as error:  # "no module named ..."
+        why = "its firmware set has not got what its configuration asks for"
+        print("board %s: %s: %s" % (config.get("name", path), why, error), file=sys.stderr)
+        return 1
+    except (DrupeletError, MemoryError, OSError) as error:
+        print("board %s: %s" % (config.get("name", path), error), file=sys.stderr)
+        return 1
+    try:
+        board.run()
+    except KeyboardInterrupt:
+        board.port.leave()
+        board.device.node.save(board.port.now_ms())
+    # Not where it fails: then the watchdog, if there is one, starts the board again.
+    board.port.leave()
+    return 0

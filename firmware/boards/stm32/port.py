@@ -1,0 +1,38 @@
+"""STM32: a Pyboard and its like; deep sleep on the F4 only."""
+
+from boards.chip import ChipPort
+from drupelet._compat import const
+from drupelet.errors import DrupeletError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from boards.stm32.rtc import Rtc
+    from boards.stm32.slot import Slot
+
+_BOARD_STM32 = const(5)  # docs/SPEC.md 6.1
+
+
+class Port(ChipPort):
+    """See `boards.ports.Port`."""
+
+    board = _BOARD_STM32
+    uart_pins = False
+    uart_tx_size = 0
+
+    def guard(self, wait_ms: int) -> None:
+        """The chip's watchdog; it would run on in deep sleep and end it."""
+        if self._config.get("sleep"):
+            raise DrupeletError("watchdog_ms: this chip's runs on in deep sleep: leave one out")
+        ChipPort.guard(self, wait_ms)
+
+    def rtc(self, _settings: dict) -> "Rtc":
+        """The chip's backup RAM."""
+        from boards.stm32.rtc import Rtc
+
+        return Rtc()
+
+    def open_stick(self, path: str, own_id: "bytes | bytearray") -> "Slot":
+        """The card in the board's own slot."""
+        from boards.stm32.slot import Slot
+
+        return Slot(path, own_id)

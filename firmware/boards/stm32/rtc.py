@@ -1,0 +1,83 @@
+"""Deep sleep of an STM32F4: the snapshot in its 4 KB of backup RAM.
+
+    magic u32, size u32, ms to the next reading u32, ms that it slept u32, the snapshot
+
+Backup RAM outlives standby and, on a battery of its own, power cuts: what it holds counts only at
+the end of a deep sleep.
+"""
+
+import time
+
+import machine
+import stm
+import uctypes
+
+from drupelet._compat import const
+from drupelet.errors import DrupeletError
+from drupelet.limits import RTC_SIZE_MAX
+from drupelet.memory import copy, get_u32, put_u32
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_RAM = const(0x40024000)
+_MAGIC = const(0x44525542)
+_HEAD_SIZE = const(16)
+# Of the power controller (RM0090, 5.4): write access to the backup domain, its regulator.
+_APB1_POWER = const(1 << 28)
+_AHB1_RAM = const(1 << 18)
+_ACCESS = const(1 << 8)
+_REGULATOR = const(1 << 9)
+
+
+def _open_ram() -> bytearray:
+    """The backup RAM, as bytes; DrupeletError where this chip has another one, or none."""
+    try:
+        clocks, power = stm.RCC, stm.PWR
+        access, regulator = power + stm.PWR_CR, power + stm.PWR_CSR
+        buses = clocks + stm.RCC_AHB1ENR, clocks + stm.RCC_APB1ENR
+    except AttributeError:
+        raise DrupeletError("sleep: only an STM32F4's backup RAM is known: leave it out") from None
+    stm.mem32[buses[1]] |= _APB1_POWER
+    stm.mem32[access] |= _ACCESS
+    stm.mem32[buses[0]] |= _AHB1_RAM
+    stm.mem32[regulator] |= _REGULATOR  # keeps it in standby
+    return uctypes.bytearray_at(_RAM, _HEAD_SIZE + RTC_SIZE_MAX)
+
+
+class Rtc:
+    """See `boards.ports.RtcPort`."""
+
+    def __init__(self) -> None:
+        self._ram = _open_ram()
+        self.size = RTC_SIZE_MAX
+        self.slept_ms = self.due_ms = 0
+        self._kept = 0
+        ram = self._ram
+        woke = machine.reset_cause() == machine.DEEPSLEEP_RESET
+        if woke and get_u32(ram, 0) == _MAGIC and get_u32(ram, 4) <= RTC_SIZE_MAX:
+            self._kept = get_u32(ram, 4)
+            self.due_ms = get_u32(ram, 8)
+            # Ticks begin with the wake: what the start took until here belongs to the sleep.
+            self.slept_ms = get_u32(ram, 12) + time.ticks_ms()
+
+    def load_into(self, buf: bytearray) -> int:
+        """Copy what the last sleep left to `buf`; its size, 0 when the power was off since."""
+        copy(buf, 0, self._ram, _HEAD_SIZE, self._kept)
+        return self._kept
+
+    def forget(self) -> None:
+        """What it left is used: a second boot must not find it."""
+        self._kept = 0
+        put_u32(self._ram, 0, 0)
+
+    def deep_sleep(self, buf: bytearray, size: int, wait_ms: int, due_ms: int) -> "NoReturn":
+        """Keep `buf[:size]` and `due_ms`, sleep, and boot again."""
+        ram = self._ram
+        copy(ram, _HEAD_SIZE, buf, 0, size)
+        put_u32(ram, 4, size)
+        put_u32(ram, 8, due_ms)
+        put_u32(ram, 12, wait_ms)
+        put_u32(ram, 0, _MAGIC)
+        machine.deepsleep(wait_ms)

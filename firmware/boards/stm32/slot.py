@@ -1,0 +1,40 @@
+"""The SD card in a Pyboard's own slot as the stick."""
+
+import os
+
+import pyb
+
+from drupelet_transports.stick import Stick
+
+
+class Slot(Stick):
+    """The stick below `path`, which is where the card is mounted; the slot has a switch."""
+
+    def __init__(self, path: str, own_id: "bytes | bytearray") -> None:
+        Stick.__init__(self, path, own_id)
+        self._mount = path.rstrip("/")
+        self._card = pyb.SDCard()
+        self._mounted = False
+
+    def present(self) -> bool:
+        """Whether there is a card whose files can be read."""
+        if not self._card.present():
+            if self._mounted:
+                self._mounted = False
+                try:
+                    os.umount(self._mount)
+                except OSError:
+                    pass  # the card is gone, and so is what was not yet written to it
+            return False
+        if not self._mounted:
+            try:
+                # The boot mounts a card that it finds, and may have done so with another one.
+                os.umount(self._mount)
+            except OSError:
+                pass  # it did not
+            try:
+                os.mount(self._card, self._mount)
+            except OSError:  # not FAT, or not all the way in
+                return False
+            self._mounted = True
+        return Stick.present(self)

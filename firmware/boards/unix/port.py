@@ -1,0 +1,78 @@
+"""The unix port: a board as a process on Linux."""
+
+import os
+import sys
+
+from boards.base import BasePort
+from drupelet.blackbox import RESET_DEEP_SLEEP, RESET_POWER_ON
+from drupelet.errors import DrupeletError
+from drupelet.limits import FRAME_SIZE_MAX
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from boards.loop import Board
+    from boards.unix.rtc import Rtc
+    from boards.unix.sensors import Sensors
+    from drupelet_transports.serial_board import SerialBoard
+
+_BOARD_UNIX = 3  # docs/SPEC.md 6.1
+
+
+class Port(BasePort):
+    """This machine; see `boards.ports.Port`."""
+
+    board = _BOARD_UNIX
+
+    def __init__(self, config: dict) -> None:
+        BasePort.__init__(self)
+        self._config = config
+
+    def reset_cause(self) -> int:
+        """A process that woke is told so in its last argument; else the configuration says it."""
+        if sys.argv[-1].startswith("woke="):
+            return RESET_DEEP_SLEEP
+        return self._config.get("reset_cause", RESET_POWER_ON)
+
+    def rtc(self, settings: dict) -> "Rtc":
+        """A file for RTC memory."""
+        from boards.unix.rtc import Rtc
+
+        return Rtc(settings["rtc"], settings["rtc_size"])
+
+    def open_line(self, url: str) -> "SerialBoard":
+        """A terminal device; its console goes where it is this line.
+
+        Frames are no commands, nor are news frames. A line may be plugged in later; what is there
+        and none is a mistake.
+        """
+        if not url.startswith("serial://"):
+            raise DrupeletError(url + ": is for microcontrollers: use serial:///dev/...")
+        from drupelet_transports.serial_board import SerialBoard
+
+        where = url[9:].split("?")[0]
+        size = url.split("frame=")[1].split("&")[0] if "frame=" in url else FRAME_SIZE_MAX
+        line = SerialBoard(where, int(size))
+        try:
+            if os.stat(where)[1:3] == os.stat("/proc/self/fd/0")[1:3]:  # inode and file system
+                self.console.stream = None
+        except OSError:
+            if not line.up:
+                event = '{"event":"absent","carrier":"%s","why":"plug the device in"}'
+                self.console.say(event % where)
+            return line
+        if not line.up:
+            raise DrupeletError("serial " + where + " is no serial device: check the path")
+        return line
+
+    def attach(self, board: "Board") -> None:
+        """Its battery, a file with microvolts; network and watchdog are the system's."""
+        if self._config.get("battery"):
+            from boards.unix.sensors import Battery
+
+            board.device.battery = Battery(self._config["battery"])
+
+    def source(self, config: dict) -> "Sensors":
+        """This machine's own sensors."""
+        from boards.unix.sensors import Sensors
+
+        return Sensors(config["name"], config["readings_max"])

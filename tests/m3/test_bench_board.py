@@ -1,0 +1,71 @@
+"""`drupelet bench board`: its columns, that counts repeat, and what the sets must leave free."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from drupelet_tools.bench import m3
+from drupelet_tools.bench.boards import ROWS
+from drupelet_tools.bench.columns import BOARD, kinsn_columns
+from drupelet_tools.bench.command import app
+from drupelet_tools.m3.image import image
+
+# What programs that read `--json` may rely on, in this order; more may follow.
+COLUMNS = [
+    "board", "set", "image_bytes", "heap", "used_after_boot", "free_after_boot", "modules_heap",
+    "stack_peak", "heap_peak", "alloc_per_record", "alloc_per_epoch", "kinsn_publish",
+    "kinsn_receive", "kinsn_ack", "kinsn_idle", "kinsn_seal_100", "boot_ms",
+    "flash_programs_per_message", "flash_erases_per_message",
+]  # fmt: skip
+TIMED = [name for name in COLUMNS if name.startswith("kinsn_")]
+STACK = 8192
+SMALL_FREE_MIN = 180 * 1024  # on a Pico
+SMALL_SEAL_MAX = 500  # thousand instructions
+
+
+def measured(row: str) -> dict[str, object]:
+    done = CliRunner().invoke(app, ["board", "--row", row, "--json"])
+    assert done.exit_code == 0, done.output
+    (found,) = json.loads(done.stdout)["rows"]
+    assert list(found)[: len(COLUMNS)] == COLUMNS
+    reasons = found["why_not"]
+    for name in COLUMNS:
+        assert found[name] is not None or name in reasons or name[:6] + "*" in reasons, name
+    return dict(found)
+
+
+def test_names_of_columns_and_rows() -> None:
+    assert [column.name for column in BOARD][: len(COLUMNS)] == COLUMNS
+    assert [" ".join(row) for row in ROWS] == ["m3 small", "m3 micro", "rp2 small", "rp2 full"]
+
+
+def test_an_unknown_row_is_wrong_usage() -> None:
+    done = CliRunner().invoke(app, ["board", "--row", "m4 small"])
+    assert done.exit_code == 2 and "m4 small" in done.output
+
+
+@pytest.mark.parametrize("row", ["m3 small", "m3 micro"])
+def test_two_runs_count_the_same(row: str, tmp_path: Path) -> None:
+    figures = measured(row)
+    set_name = row.split()[1]
+    bench = m3.Bench(set_name, image(set_name), tmp_path)
+    again = bench.run({"mode": "count", "bare": bench.bare()[0]}, counted=True)
+    for name, count in kinsn_columns(again).items():
+        if name not in figures["why_not"]:
+            assert count == pytest.approx(figures[name], rel=0.01), name
+    assert figures["alloc_per_record"] == figures["alloc_per_epoch"] == 0
+    assert figures["used_after_boot"] + figures["free_after_boot"] <= figures["heap"]
+    assert figures["used_after_boot"] <= figures["heap_min"] <= figures["heap"]
+    assert 0 < figures["stack_peak"] <= STACK
+    assert figures["kinsn_seal_100"] is None or figures["kinsn_seal_100"] <= SMALL_SEAL_MAX
+
+
+def test_the_small_set_leaves_a_pico_most_of_its_heap() -> None:
+    figures = measured("rp2 small")
+    assert figures["free_after_boot"] >= SMALL_FREE_MIN
+    assert figures["alloc_per_record"] == figures["alloc_per_epoch"] == 0
+    assert figures["used_after_boot"] < figures["heap_peak"] < figures["heap"]
+    assert figures["stack_peak"] > 0
+    assert all(figures[name] > 0 for name in TIMED), figures

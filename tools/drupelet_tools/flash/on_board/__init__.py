@@ -1,0 +1,1 @@
+"""Programs that `drupelet flash TARGET` runs at a board's prompt, on MicroPython."""

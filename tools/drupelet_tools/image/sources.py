@@ -1,0 +1,117 @@
+"""The sources of an image, unpacked once from the archives that tools/setup fetched.
+
+tools/image.lock names each archive with its SHA-256. The tree that they make has what MicroPython
+expects as submodules in its place, and lies in the cache under the hash of the lock.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from drupelet_tools.flash.build import ROOT
+from drupelet_tools.flash.errors import BuildError
+
+LOCK = ROOT / "tools/image.lock"
+_UNPACK_TIMEOUT_S = 120
+# Corrections of MicroPython 1.25: a file, what is wrong in it, and what is right.
+_CORRECTIONS = (
+    # Machine code of ARMv6-M reads its constants from words behind it, whose address is a multiple
+    # of 4. Frozen at another address it reads wrong ones: a CRC-32 is wrong then, and nothing else
+    # says so.
+    ("tools/mpy-tool.py", "__attribute__ ((aligned (2)))", "__attribute__ ((aligned (4)))"),
+    # Python code may go down to 256 bytes above the end of the stack's 8 KB. C code and an
+    # interrupt that come on top of it may write into the heap, which ends right below: in one walk
+    # over a UART the stack was seen to have 9,136 bytes. So 1,792 lie between.
+    (
+        "ports/rp2/memmap_mp_rp2040.ld",
+        "__GcHeapEnd = ORIGIN(RAM) + LENGTH(RAM);",
+        "__GcHeapEnd = ORIGIN(RAM) + LENGTH(RAM) - 1792;",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Folders of the unpacked sources."""
+
+    micropython: Path
+    pico_sdk: Path
+    tinyusb: Path
+    no_lib: Path  # stands for micropython-lib, of which an image takes nothing
+    key: str  # changes when any of the archives does
+
+
+def cache() -> Path:
+    """Where images and what they are made of are kept."""
+    return Path(os.environ.get("DRUPELET_CACHE", ROOT / ".cache")).resolve() / "image"
+
+
+def unpack() -> Sources:
+    """The sources, unpacked if they are not yet. Raises BuildError."""
+    if not LOCK.is_file():
+        raise BuildError(f"no {LOCK}: build an image in a clone of the project")
+    lock = LOCK.read_text("utf-8")
+    key = hashlib.sha256(f"{lock}{_CORRECTIONS}".encode()).hexdigest()[:16]
+    tree = cache() / f"sources-{key}"
+    if not tree.is_dir():
+        archives = [_archive(line) for line in lock.splitlines() if not line.startswith("#")]
+        new = tree.with_suffix(f".{os.getpid()}")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        for archive in archives:
+            _unpack(archive, new)
+        _join(new)
+        try:
+            new.rename(tree)
+        except OSError:  # another process was faster
+            shutil.rmtree(new)
+    micropython = next(tree.glob("micropython-*"))
+    return Sources(
+        micropython, tree / "usr/src/pico-sdk", micropython / "lib/tinyusb", tree / "no-lib", key
+    )
+
+
+def _archive(line: str) -> Path:
+    """The archive that a line of the lock names, checked against its hash."""
+    digest, _, path = line.partition(" ")
+    archive = cache() / "archives" / Path(path).name
+    if not archive.is_file():
+        raise BuildError(f"{archive.name} is not in the cache: run tools/setup --for-image")
+    if hashlib.sha256(archive.read_bytes()).hexdigest() != digest:
+        raise BuildError(f"{archive} is damaged: delete it, then run tools/setup --for-image")
+    return archive
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    if archive.suffix == ".deb":
+        subprocess.run(
+            ["dpkg", "-x", str(archive), str(folder)], check=True, timeout=_UNPACK_TIMEOUT_S
+        )
+        return
+    with tarfile.open(archive) as tar:
+        # Debian 12's Python has no filters; without one later ones warn.
+        tar.extraction_filter = getattr(tarfile, "tar_filter", None)
+        tar.extractall(folder)  # noqa: S202 - its hash was checked
+
+
+def _join(tree: Path) -> None:
+    """Put libraries where MicroPython looks for its submodules."""
+    micropython = next(tree.glob("micropython-*"))
+    for path, wrong, right in _CORRECTIONS:
+        text = (micropython / path).read_text("utf-8")
+        if text.count(wrong) != 1:
+            raise BuildError(f"{path} of MicroPython is not the one that the image corrects")
+        (micropython / path).write_text(text.replace(wrong, right), "utf-8")
+    lib = micropython / "lib"
+    for name, source in (
+        ("tinyusb", tree / "usr/src/tinyusb"),
+        ("mbedtls", next(tree.glob("mbedtls-*"))),
+    ):
+        (lib / name).rmdir()
+        (lib / name).symlink_to(os.path.relpath(source, lib))
+    (tree / "no-lib").mkdir()
+    (tree / "no-lib/README.md").write_text("An image freezes nothing of micropython-lib.\n")
