@@ -24,6 +24,10 @@ class Lines(Report):
     def __init__(self) -> None:
         super().__init__(quiet=True)
         self.lines: list[str] = []
+        self.checks: dict[str, tuple[bool | None, str]] = {}
 
     def note(self, text: str) -> None:
         self.lines.append(text)
+
+    def table(self, checks: list[tuple[str, bool | None, str]]) -> None:
+        self.checks = {name: (passed, seen) for name, passed, seen in checks}

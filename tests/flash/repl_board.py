@@ -108,6 +108,24 @@ class Adc:
         return 13900
 
 
+class Uart:
+    """One whose line is open, but for UART 1 at pins 4 and 5, which a wire joins."""
+
+    def __init__(self, number, tx, rx, **_rest):
+        self.joined = (number, tx, rx) == (1, 4, 5)
+        self.line = b""
+
+    def write(self, data):
+        self.line += data if self.joined else b""
+
+    def read(self, size):
+        data, self.line = self.line[:size], self.line[size:]
+        return data or None
+
+    def deinit(self):
+        pass
+
+
 class Registers:
     """Nothing in them."""
 
@@ -130,6 +148,7 @@ def be_a_pico(terminal, rom):
     )
     machine = Stand(__import__("machine"))
     machine.ADC, machine.mem32 = Adc, Registers()
+    machine.UART, machine.Pin = Uart, int
     machine.reset_cause, machine.PWRON_RESET = lambda: 1, 1
     machine.unique_id = lambda: b"\xe6\x61\x18\x60"
     keyboard = Stand(micropython)

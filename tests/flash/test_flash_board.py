@@ -18,6 +18,7 @@ from drupelet.errors import DrupeletError
 from drupelet_host import config
 from drupelet_tools.flash import repl, steps
 from drupelet_tools.flash.errors import CableError, FlashError
+from drupelet_tools.flash.selftest import uart_of
 from drupelet_tools.flash.sets import table
 from drupelet_tools.flash.settings import Wish
 from flash.flashing import Lines, build_once
@@ -133,6 +134,26 @@ def test_pulled_cable_then_the_rest(
         places = ["/"] if rom_blocks else ["/", "/lib/drupelet", "/lib/boards/rp2"]
         names = on_board(board, f"[name for place in {places} for name in os.listdir(place)]")
         assert not [name for name in names if name.endswith(".new")]
+
+
+def test_uart_without_a_wire_and_with_one(tmp_path: Path, home: Path) -> None:
+    """A board that fails its self-test gets no keys; the next call goes on from there."""
+    with PtyBoard(tmp_path) as board:
+        report = Lines()
+        with pytest.raises(FlashError) as caught:
+            steps.flash(order(board, home, uart=uart_of("1,8,9")), report)
+        assert "its self-test failed (uart): see the table above" in str(caught.value)
+        assert report.checks["uart"] == (False, "0 of 32 bytes")
+        assert not any(line.startswith("keys:") for line in report.lines)
+        done = steps.flash(order(board, home, uart=uart_of("1,4,5")), report)
+        assert (done.code.parts_sent, done.keyed) == (0, True)
+        assert report.checks["uart"] == (True, "32 of 32 bytes")
+
+
+@pytest.mark.parametrize("text", ["one", "1,4", "1,4,5,6", "1,tx,rx", "-1", "1,,"])
+def test_uart_that_is_none(text: str) -> None:
+    with pytest.raises(FlashError, match="give number, TX pin and RX pin, as in 1,4,5"):
+        uart_of(text)
 
 
 def test_command_line_in_a_process_of_its_own(tmp_path: Path, home: Path) -> None:

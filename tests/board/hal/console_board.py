@@ -1,4 +1,4 @@
-"""A Pico's program over the fake of its chip: `boards.rp2.main.run`, its peer on the console.
+"""A board's program over the fake of its chip: `run` of its kind's main.
 
 The configuration is `drupelet.json` beside, and so are files of keys. The last line is what `run`
 returned; behind the escape it comes out as it would on a console again.
@@ -6,6 +6,7 @@ returned; behind the escape it comes out as it would on a console again.
 
 import json
 import os
+import sys
 
 import fake_port
 
@@ -20,7 +21,7 @@ for name in os.listdir():
             os.mkdir("/board/log")
         with open(name, "rb") as source, open("/board/log/" + name, "wb") as copy:
             copy.write(source.read())
-from boards.rp2.main import run  # noqa: E402
-
-code = run("/board/drupelet.json")
+main = "boards." + fake_port.NAME + ".main"
+__import__(main)
+code = sys.modules[main].run("/board/drupelet.json")
 print(json.dumps({"returned": code, "files": len(os.listdir("/board/log"))}))

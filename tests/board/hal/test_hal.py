@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ ARCHES = [
     ("nrf", "armv7emsp"), ("qemu", "armv7m"),
 ]  # fmt: skip
 ESCAPE = b"\0\3\3\0"
+CONNECT = 0x10  # of MQTT
 
 
 def modules(port: str, *firmware: Path) -> dict[str, str]:
@@ -137,19 +139,19 @@ def exchange(line: DescriptorLine, member: Member, link: Link) -> None:
 
 @contextmanager
 def console_board(
-    folder: Path, peers: list[dict[str, str]], *carriers: str
+    folder: Path, peers: list[dict[str, str]], *carriers: str, port: str = "rp2", **more: object
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A Pico's program over the fake of its chip, its console on pipes; it has ended well."""
+    """A board's program over the fake of its chip, its console on pipes; it has ended well."""
     config = {
         "name": "pico", "id": "c0000007", "flash": "/board/log", "group": "test",
         "epoch_ms": EPOCH_MS, "readings_max": MESSAGES, "peers_max": 2, "messages_max": 64,
         "offers_max": 32, "filter_size": 256, "telemetry_to": [], "led": 25, "peers": peers,
     }  # fmt: skip
-    build_set(folder / "firmware", "x86", Choice("small", carriers=carriers, board="rp2"))
-    (folder / "drupelet.json").write_text(json.dumps(config))
+    build_set(folder / "firmware", "x86", Choice("small", carriers=carriers, board=port))
+    (folder / "drupelet.json").write_text(json.dumps(config | more))
     process = subprocess.Popen(
         [*micropython_command("x86"), "-X", "heapsize=1M", str(HERE / "console_board.py")],
-        env=modules("rp2", folder / "firmware"), cwd=folder, stdin=subprocess.PIPE,
+        env=modules(port, folder / "firmware"), cwd=folder, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -189,14 +191,19 @@ def test_a_pico_joins_over_its_console(tmp_path: Path) -> None:
     assert last["returned"] == 0 and last["files"] > 0
 
 
-def test_bytes_of_a_refused_peer_do_not_stop_a_pico(tmp_path: Path) -> None:
-    """Its console stays a line: a byte 03, a command, a frame are dropped; the escape is heard."""
-    keys = BoardKeys(HostFiles(tmp_path), bytes.fromhex("c0000007"), b"\x57\0\0\2", [])
-    for row in (0, 2, 4, 6):  # of another peer: who has keys is asked for none
+def keep_keys(folder: Path, peer_id: bytes) -> None:
+    """Keys of a board for a peer, which no peer has."""
+    keys = BoardKeys(HostFiles(folder), bytes.fromhex("c0000007"), peer_id, [])
+    for row in (0, 2, 4, 6):
         record = bytearray(RECORD_SIZE)
         record[0], record[16] = 1, row + 1
         finish(record)
         assert keys.save(row, record) == OK
+
+
+def test_bytes_of_a_refused_peer_do_not_stop_a_pico(tmp_path: Path) -> None:
+    """Its console stays a line: a byte 03, a command, a frame are dropped; the escape is heard."""
+    keep_keys(tmp_path, b"\x57\0\0\2")  # of another peer: who has keys is asked for none
     peers = [
         {"id": "57000001", "url": "console:", "mode": "batch"},
         {"id": "57000002", "url": "uart:1?tx=4&rx=5", "mode": "batch"},
@@ -214,3 +221,36 @@ def test_bytes_of_a_refused_peer_do_not_stop_a_pico(tmp_path: Path) -> None:
             time.sleep(EPOCH_MS / 1000)
         assert process.poll() is None
         assert escaped(process)["returned"] == 0
+
+
+def read_until(process: "subprocess.Popen[bytes]", wanted: str) -> str:
+    """What a board says, up to a line that has what is wanted."""
+    assert process.stdout is not None
+    lines = []
+    while not lines or wanted not in lines[-1]:
+        lines.append(process.stdout.readline().decode())
+        assert lines[-1], lines
+    return "".join(lines)
+
+
+def test_an_esp32_takes_readings_without_a_network_and_joins_it_later(tmp_path: Path) -> None:
+    """No network at the start is no end; when it is there, the board connects to its broker."""
+    keep_keys(tmp_path, b"\x57\0\0\1")
+    (tmp_path / "password").write_text("green apples")
+    with socket.socket() as broker:
+        broker.bind(("127.0.0.1", 0))  # nobody listens there yet
+        broker.settimeout(TIMEOUT_S)
+        url = f"mqtt://127.0.0.1:{broker.getsockname()[1]}/orchard"
+        peers = [{"id": "57000001", "url": url, "mode": "batch"}]
+        wifi = {"ssid": "orchard", "password_file": "password"}
+        with console_board(tmp_path, peers, "mqtt", port="esp32", wifi=wifi) as process:
+            assert process.stdin is not None
+            assert '"event":"network"' not in read_until(process, f'"logged": {MESSAGES}')
+            broker.listen()
+            (tmp_path / "network-is-there").touch()
+            assert '"up":true' in read_until(process, '"event":"network"')
+            line, _ = broker.accept()
+            with line:
+                assert line.recv(1)[0] == CONNECT
+            os.write(process.stdin.fileno(), b"stop\n")
+            assert '"returned": 0' in read_until(process, "returned")

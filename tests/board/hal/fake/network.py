@@ -1,8 +1,11 @@
-"""Stands in for `network`: an access point that comes and goes."""
+"""Stands in for `network`: an access point that comes and goes, also by a file that says so."""
+
+import os
 
 STA_IF = 0
 world = {"there": False, "ssid": "orchard", "password": "green apples", "broken": False}
 calls = []
+FILE = "network-is-there"
 
 
 class WLAN:
@@ -27,4 +30,4 @@ class WLAN:
         self._joined = ssid == world["ssid"] and key == (world["password"],)
 
     def isconnected(self):
-        return self._active and self._joined and world["there"]
+        return self._active and self._joined and (world["there"] or FILE in os.listdir())
