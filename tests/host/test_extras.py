@@ -63,8 +63,9 @@ def test_help_needs_no_extra(room: str) -> None:
     assert (done.returncode, done.stderr) == (0, "") and "Usage" in done.stdout
 
 
-def test_a_world_is_simulated_without_an_extra() -> None:
-    done = bare("sim", "run", "--seed", "1", "--kind", "drops")
+@pytest.mark.parametrize("kind", ["small", "sticks"])
+def test_a_world_is_simulated_without_an_extra(kind: str) -> None:
+    done = bare("sim", "run", "--seed", "1", "--kind", kind)
     assert (done.returncode, done.stderr) == (0, ""), done
 
 
