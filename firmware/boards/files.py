@@ -40,12 +40,14 @@ class BoardFiles(Files):
         return os.listdir(self._folder)
 
     def open(self, name: str, create: bool) -> int:
-        """Descriptor for reading and appending; E_STORAGE when missing and not to be created."""
+        """See `Files`. LittleFS writes when a file closes that might have been written to, so one
+        that is only read is opened for that.
+        """
         for fd in range(len(self._open)):
             if self._open[fd] is None:
                 try:
                     self._open[fd] = open(  # noqa: SIM115
-                        self._folder + name, "a+b" if create else "r+b"
+                        self._folder + name, "a+b" if create else "rb"
                     )
                 except OSError as error:
                     return _code(error)

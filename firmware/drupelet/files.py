@@ -30,7 +30,9 @@ class Files:
         raise NotImplementedError
 
     def open(self, name: str, create: bool) -> int:
-        """Descriptor for reading and appending; E_STORAGE when missing and not to be created."""
+        """Descriptor. create: to append and to read, and the file is made if it is missing;
+        else only to read, and E_STORAGE if it is missing.
+        """
         raise NotImplementedError
 
     def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
@@ -82,6 +84,7 @@ class RamFiles(Files):
         self._sizes: "dict[str, int]" = {}
         self._durable: "dict[str, int]" = {}
         self._open: "list[str]" = [""] * FILES_OPEN_MAX
+        self._appends = bytearray(FILES_OPEN_MAX)  # 1: not for reading only
 
     def names(self) -> "list[str]":
         return list(self._data)
@@ -97,10 +100,12 @@ class RamFiles(Files):
         for fd in range(len(self._open)):
             if not self._open[fd]:
                 self._open[fd] = name
+                self._appends[fd] = create
                 return fd
         return E_CAPACITY
 
     def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
+        assert self._appends[fd]
         name = self._open[fd]
         end = self._sizes[name]
         if self.used + size > self.capacity or 0 < self._file_size < end + size:

@@ -157,12 +157,11 @@ class Parts:
         if good and cut:
             # Files only grow, so what is kept moves to a new one.
             good = self._copy_part(fd, PART_HEAD_SIZE + kept)
-            files.close(fd)
-            good = good and files.rename(_TEMPORARY, name) == OK
-            fd = files.open(name, False) if good else -1
-        if not good or fd < 0:
-            if fd >= 0:
-                files.close(fd)
+        files.close(fd)
+        if good and cut:
+            good = files.rename(_TEMPORARY, name) == OK
+        fd = files.open(name, True) if good else -1
+        if fd < 0:
             return False
         self._fds[part] = fd
         return True

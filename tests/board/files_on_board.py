@@ -31,6 +31,16 @@ def fill_up() -> int:
     raise AssertionError("never full")
 
 
+def reading_writes(blocks: RamBlocks) -> int:
+    """How often a LittleFS writes while a file is opened, read and closed."""
+    files = BoardFiles("/flash")
+    before = blocks.writes
+    fd = files.open("S0000001.LOG", False)
+    assert files.read_into(fd, 0, bytearray(100), 0, 100) == 100
+    files.close(fd)
+    return blocks.writes - before
+
+
 ram = RamFiles(file_size=512, files_count=10)
 
 
@@ -46,5 +56,6 @@ os.VfsLfs2.mkfs(blocks)
 os.mount(os.VfsLfs2(blocks), "/flash")
 check(lambda: BoardFiles("/flash"))
 assert fill_up() > 10 * BLOCK_SIZE
+assert reading_writes(blocks) == 0
 assert BoardFiles(sys.argv[2] + "/gone").open("S0000001.LOG", True) == E_STORAGE
 print("contract kept")

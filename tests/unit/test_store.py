@@ -293,7 +293,7 @@ def test_a_torn_tail_is_skipped_and_writing_goes_on_elsewhere(tail: bytes) -> No
     store = reboot(files)
     first = put(store, 1)
     store.barrier()
-    fd = files.open("S0000001.LOG", False)
+    fd = files.open("S0000001.LOG", True)
     files.append(fd, tail, 0, len(tail))
     files.flush(fd)
     files.power_cut()

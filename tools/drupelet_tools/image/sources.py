@@ -23,9 +23,9 @@ _CORRECTIONS = (
     # of 4. Frozen at another address it reads wrong ones: a CRC-32 is wrong then, and nothing else
     # says so.
     ("tools/mpy-tool.py", "__attribute__ ((aligned (2)))", "__attribute__ ((aligned (4)))"),
-    # Python code may go down to 256 bytes above the end of the stack's 8 KB. C code and an
-    # interrupt that come on top of it may write into the heap, which ends right below: in one walk
-    # over a UART the stack was seen to have 9,136 bytes. So 1,792 lie between.
+    # Python code may go down to 256 bytes above the end of the stack's 8 KB, and the heap ends
+    # right below. On top of it come LittleFS (900 bytes where it compacts), the USB task, which a
+    # read of the flash lets run (500), and an interrupt: so 1,792 lie between.
     (
         "ports/rp2/memmap_mp_rp2040.ld",
         "__GcHeapEnd = ORIGIN(RAM) + LENGTH(RAM);",

@@ -44,6 +44,7 @@ class SimFiles(Files):
         self._durable: dict[str, int] = {}
         self._tails: set[str] = set()  # files with bytes that are not flushed
         self._open: list[str] = [""] * FILES_OPEN_MAX
+        self._appends = [False] * FILES_OPEN_MAX  # not for reading only
 
     # --- power ---
 
@@ -145,10 +146,12 @@ class SimFiles(Files):
         for fd, other in enumerate(self._open):
             if not other:
                 self._open[fd] = name
+                self._appends[fd] = create
                 return fd
         return E_CAPACITY
 
     def append(self, fd: int, buf: Buffer, at: int, size: int) -> int:
+        assert self._appends[fd]
         name = self._open[fd]
         data = self._data[name]
         if self.used + size > self.capacity:
