@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,29 @@ def test_imports_follow_the_arrows(room: str) -> None:
             if "on_board" not in path.parts  # programs for a board's prompt
         ]
     )
+
+
+def test_boards_import_each_other_in_no_circle() -> None:
+    """Not for types, nor when a function runs: what both need is a port (boards/ports.py)."""
+    root = ROOT / "firmware"
+    paths = {
+        ".".join(path.relative_to(root).with_suffix("").parts): path
+        for path in sources("firmware/boards")
+    }
+    arrows = {
+        name: {
+            whole
+            for node in ast.walk(parsed(path))
+            for module in imported(node)
+            for alias in (node.names if isinstance(node, ast.ImportFrom) else [])
+            for whole in (module, f"{module}.{alias.name}")
+            if whole in paths
+        }
+        | {module for node in ast.walk(parsed(path)) for module in imported(node)} & paths.keys()
+        for name, path in paths.items()
+    }
+    assert arrows["boards.start"] > {"boards.setup", "boards.ports"}
+    TopologicalSorter(arrows).prepare()  # raises CycleError, which names them
 
 
 def off_board(path: Path, modules: set[str]) -> list[str]:

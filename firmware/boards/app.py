@@ -20,9 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from boards.commands import BoardCommands
-    from boards.device import Device
-    from boards.ports import ClockPort, Say
+    from boards.ports import ClockPort, DevicePort, EventsPort, Say
     from drupelet.blackbox import BlackBox
     from drupelet.node import Node
 
@@ -167,7 +165,7 @@ class App:
     # --- messages: what `Device.events` has ---
 
     def attach(
-        self, device: "Device", group: int, name: str, peers: "dict[int, str]", hung: bool
+        self, device: "DevicePort", group: int, name: str, peers: "dict[int, str]", hung: bool
     ) -> None:
         """Take the device's events; `group`: of readings, its `name`; `peers`: id by number.
 
@@ -179,7 +177,7 @@ class App:
         self._group = group
         self._name = name
         self._peers = peers
-        self._events: "Node | BoardCommands" = device.events
+        self._events: "EventsPort" = device.events
         self._rest_ms = device.epoch_ms
         self._rests = hung
         if hung:

@@ -30,8 +30,7 @@ from drupelet.limits import FRAME_SIZE_MAX
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.card import Card
-    from boards.loop import Board
-    from boards.ports import RtcPort
+    from boards.ports import BoardPort, RtcPort
     from boards.vitals import Vitals
     from boards.volts import Battery
     from boards.wifi import Wifi
@@ -131,7 +130,7 @@ class ChipPort(BasePort):
             raise DrupeletError("watchdog_ms: %d is too long for this chip" % wait_ms) from None
         self._turn_ms = wait_ms >> 1
 
-    def attach(self, board: "Board") -> None:
+    def attach(self, board: "BoardPort") -> None:
         """Its battery, its network, and last its watchdog, which runs from then on."""
         config = self._config
         if config.get("battery"):

@@ -15,8 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from boards.device import Device
-    from boards.setup import _Setup as Setup
+    from boards.ports import DevicePort, SetupPort
     from drupelet.files import Files
     from drupelet.node import Node
 
@@ -39,7 +38,7 @@ def read_key(files: "Files") -> "bytes | None":
     return bytes(key) if count == _KEY_SIZE else None
 
 
-def join(setup: "Setup", open_folder: "Callable[[str], Files]") -> "BoardCommands | None":
+def join(setup: "SetupPort", open_folder: "Callable[[str], Files]") -> "BoardCommands | None":
     """The group of commands, shared with all peers, before `Node.boot`.
 
     None, and said so, when there is no key.
@@ -68,7 +67,7 @@ class BoardCommands:
         self._held = 0  # the event whose answer had no room
         self._held_ms = 0
 
-    def recover(self, device: "Device") -> None:
+    def recover(self, device: "DevicePort") -> None:
         """After `Node.boot`: find what was answered already, and take the device's events."""
         self._device = device
         actions = [self._set_epoch, self._sleep, self._flush, self._report]

@@ -22,10 +22,15 @@ from drupelet.seal_row import PEER_LOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.commands import BoardCommands
-    from boards.ports import BatteryPort, ClockPort, Say, SourcePort
-    from boards.sleep import Sleeper
-    from boards.stick import Socket
+    from boards.ports import (
+        BatteryPort,
+        ClockPort,
+        EventsPort,
+        Say,
+        SleeperPort,
+        SocketPort,
+        SourcePort,
+    )
     from drupelet.blackbox import BlackBox
     from drupelet.clients import Author
     from drupelet.link import Link
@@ -82,10 +87,10 @@ class Device:
         self.live = []
         self._out: "bytearray | memoryview" = self.frame
         self.seals: "list[tuple[Seal, Link]]" = []
-        self.socket: "Socket | None" = None  # of a device that takes a stick
-        self.sleeper: "Sleeper | None" = None  # of a device that sleeps deeply
+        self.socket: "SocketPort | None" = None  # of a device that takes a stick
+        self.sleeper: "SleeperPort | None" = None  # of a device that sleeps deeply
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
-        self.events: "Node | BoardCommands" = node  # whose events `consume` takes
+        self.events: "EventsPort" = node  # whose events `consume` takes
         self._totals = [0, 0, 0]  # damaged frames, flash programs and erases that were counted
         self.due_ms = clock.now_ms()
 

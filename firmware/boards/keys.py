@@ -137,5 +137,5 @@ class BoardKeys:
             if equal(keys.peer_id, 0, buf, at, 4):
                 from boards.revoke import mark_revoked
 
-                return mark_revoked(keys, get_u16(buf, at + 4))
+                return mark_revoked(keys, ROWS, get_u16(buf, at + 4))
         return E_PEER

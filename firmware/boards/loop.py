@@ -10,8 +10,7 @@ from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.device import Device
-    from boards.ports import Port
+    from boards.ports import DevicePort, Port
 
 # After a turn that failed for want of memory, or a sleep for want of a store.
 _AGAIN_MS = const(1000)
@@ -21,7 +20,9 @@ _TURNING = const(3)  # what an error befell (docs/SPEC.md 6.1)
 class Board:
     """What `boards.setup` put together on a port; `run` until `stop`."""
 
-    def __init__(self, device: "Device", port: "Port", epoch_ms: int, peers: "list[int]") -> None:
+    def __init__(
+        self, device: "DevicePort", port: "Port", epoch_ms: int, peers: "list[int]"
+    ) -> None:
         self.device = device
         self.port = port
         self.console = port.console

@@ -14,11 +14,13 @@ How a board starts, the same on each port:
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from boards.base import Console
-    from boards.loop import Board
+from drupelet.blackbox import BlackBox
+from drupelet.link import Link
+from drupelet.node import Node
+from drupelet.seal import Seal
+from drupelet_transports.base import Transport
 
 # One line of JSON to whoever listens.
 Say = Callable[[str], None]
@@ -85,7 +87,13 @@ class KeeperPort(Protocol):
 
 
 class ConsolePort(Protocol):
-    """Where a board without keys is spoken to."""
+    """Commands in, JSON lines out; a board without keys is spoken to here."""
+
+    stream: Any
+    """What is read; None while the console is the line of a peer."""
+
+    def command(self) -> bytes:
+        """The next whole line, b"" when there is none, b"stop" at end of input."""
 
     def line(self, size_max: int) -> bytes:
         """Wait for the next line, newline included; b"" at the end of input."""
@@ -126,6 +134,130 @@ class StickPort(Protocol):
         """Whether there is one now."""
 
 
+class EventsPort(Protocol):
+    """Whose events a device takes: the node's, or those of what looks at each of them first."""
+
+    def next_event(self) -> int:
+        """As of `drupelet.node.Node`."""
+
+    def done(self, handle: int) -> None:
+        """As of `drupelet.node.Node`."""
+
+
+class SocketPort(Protocol):
+    """Where a stick is plugged in and visited."""
+
+    def look(self, device: "DevicePort") -> None:
+        """Visit a stick that is new."""
+
+
+class SleeperPort(Protocol):
+    """When a device sleeps deeply, and how."""
+
+    resumed: bool
+    """Whether this boot ended a sleep that was kept whole."""
+
+    def heard(self, now_ms: int) -> None:
+        """A peer was heard."""
+
+    def turn_ms(self, now_ms: int) -> int:
+        """Milliseconds until it has to be asked again."""
+
+    def rest_ms(self, device: "DevicePort") -> int:
+        """How long a device may sleep deeply from now on; 0: something keeps it awake."""
+
+    def rest(self, device: "DevicePort", rest_ms: int) -> None:
+        """Deep sleep: RAM is gone. Returns only if the store fails."""
+
+
+class DevicePort(Protocol):
+    """A device (boards/device.py) as its board and its parts use it."""
+
+    node: Node
+    box: BlackBox
+    clock: ClockPort
+    say: Say
+    frame: bytearray
+    live: list[tuple[Transport, Link]]
+    seals: list[tuple[Seal, Link]]
+    events: EventsPort
+    sleeper: SleeperPort | None
+    battery: BatteryPort | None
+    epoch_ms: int
+    due_ms: int
+    """When the next reading is due."""
+    own: int
+    """Readings that it has taken, over all boots."""
+    logged: int
+    """Readings of anybody in its log."""
+    heap_low: int
+
+    def step(self) -> int:
+        """Everything that is due now; then how long to sleep, in ms."""
+
+    def left_ms(self, now_ms: int) -> int:
+        """Milliseconds until the next reading is due."""
+
+    def rest_ms(self) -> int:
+        """How long it may sleep deeply from now on; 0: something keeps it awake."""
+
+    def consume(self) -> bool:
+        """Take events; whether there is more to take."""
+
+    def drain(self) -> None:
+        """Let the black box's finished blocks go to flash."""
+
+    def flush(self) -> None:
+        """Close the black box's last segment so that it can leave."""
+
+    def count_flash(self) -> None:
+        """Note what the flash went through since the last time."""
+
+    def asleep(self, asleep: bool) -> None:
+        """Tell the black box that the device goes to sleep, or woke up."""
+
+
+class BoardPort(Protocol):
+    """A whole board (boards/loop.py) as its port adds to it."""
+
+    device: DevicePort
+    served: list[list[Any]]
+    """Rows of [KeeperPort, the carrier, what the port watches of it]."""
+
+
+class SetupPort(Protocol):
+    """A board that is being put together (boards/setup.py)."""
+
+    config: dict
+    id: bytes
+    console: ConsolePort
+    node: Node
+    numbers: dict[str, int]
+    """Peer number by id."""
+
+
+class KeysPort(Protocol):
+    """The key records of one peer (boards/keys.py)."""
+
+    seals: list[Seal]
+
+    def load(self, row: int, out: bytearray) -> int:
+        """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
+
+    def save(self, row: int, record: bytearray) -> int:
+        """Keep record[0:52]; durable when it returns OK."""
+
+
+class ChipFactsPort(Protocol):
+    """What a chip tells of itself."""
+
+    def warmth(self) -> float | None:
+        """Degrees Celsius; None where it cannot be asked."""
+
+    def battery(self, setting: dict) -> BatteryPort:
+        """The voltage that a configuration describes."""
+
+
 class Port(Protocol):
     """One kind of board: `boards/<port>/port.py` has it as `class Port`, made as `Port(config)`.
 
@@ -136,8 +268,7 @@ class Port(Protocol):
 
     board: int
     """The kind of board in the black box (docs/SPEC.md 6.1)."""
-    console: "Console"
-    """Commands in, JSON lines out."""
+    console: ConsolePort
 
     # --- time and chance ---
 
@@ -175,7 +306,7 @@ class Port(Protocol):
 
     # --- what is wired to it ---
 
-    def attach(self, board: "Board") -> None:
+    def attach(self, board: BoardPort) -> None:
         """Give a whole board what the configuration has of this port's own.
 
         A battery, a network to keep up, last a watchdog, which every `wait` feeds from then on.

@@ -1,16 +1,15 @@
 """Takes a device's keys away when the issuer says so; loaded when that happens."""
 
-from boards.keys import ROWS
 from drupelet.errors import OK
 from drupelet.memory import get_u16
 from drupelet.seal_record import FLAG_REVOKED, RECORD_KID_AT, RECORD_SIZE, finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.keys import BoardKeys
+    from boards.ports import KeysPort
 
 
-def mark_revoked(keys: "BoardKeys", kid: int) -> int:
+def mark_revoked(keys: "KeysPort", rows: int, kid: int) -> int:
     """Wipe a peer's chain keys durably and close its seals; OK or a code of the flash.
 
     Only keys of this base, so that what was said of older ones leaves new ones alone; 0: all.
@@ -18,7 +17,7 @@ def mark_revoked(keys: "BoardKeys", kid: int) -> int:
     record = bytearray(RECORD_SIZE)
     code = OK
     found = False
-    for row in range(ROWS):
+    for row in range(rows):
         if keys.load(row, record) != OK:
             continue
         if kid and get_u16(record, RECORD_KID_AT) & ~3 != kid:

@@ -20,8 +20,7 @@ from drupelet.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.device import Device
-    from boards.ports import RtcPort
+    from boards.ports import DevicePort, RtcPort
     from drupelet.blackbox import BlackBox
     from drupelet.duty import WakePlan
     from drupelet.ports import StorePort
@@ -73,7 +72,7 @@ class Sleeper:
         self._rtc.forget()  # good once: before anything is sent
         return self.resumed
 
-    def start(self, device: "Device") -> None:
+    def start(self, device: "DevicePort") -> None:
         """Take up clocks, back-off, plan and keys; the next reading has its own time.
 
         A link's keys go on in their epoch where the snapshot was long: a wake without a write.
@@ -144,7 +143,7 @@ class Sleeper:
         contact_ms = self._contact_ms - elapsed_ms(now_ms, self._heard_ms)
         return contact_ms if 0 < contact_ms < left_ms else left_ms
 
-    def rest_ms(self, device: "Device") -> int:
+    def rest_ms(self, device: "DevicePort") -> int:
         """How long a device may sleep deeply from now on; 0: something keeps it awake."""
         now_ms = device.clock.now_ms()
         outstanding = False
@@ -162,7 +161,7 @@ class Sleeper:
 
     # --- asleep ---
 
-    def rest(self, device: "Device", rest_ms: int) -> None:
+    def rest(self, device: "DevicePort", rest_ms: int) -> None:
         """Deep sleep of a device: RAM is gone; returns only if the store fails, then awake.
 
         The keys of the first live link go on at the next wake; those of others begin an epoch.
@@ -211,7 +210,7 @@ class Sleeper:
         return end + _CRC_SIZE
 
 
-def _live_seal(device: "Device") -> "Seal | None":
+def _live_seal(device: "DevicePort") -> "Seal | None":
     """The seal whose keys go through deep sleep: that of the first live link."""
     for seal, link in device.seals:
         if not link.visits:

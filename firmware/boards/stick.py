@@ -7,7 +7,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from boards.device import Device
+    from boards.ports import DevicePort
     from drupelet.bundles import BundleLink
     from drupelet.seal import Seal
     from drupelet_transports.stick import Stick
@@ -32,7 +32,7 @@ class Socket:
         self._links.append((peer_id, link))
         self._seals[peer_id] = seal
 
-    def look(self, device: "Device") -> None:
+    def look(self, device: "DevicePort") -> None:
         """Visit a stick that was not there before, then say that it may be unplugged."""
         if not self._stick.present():
             self._visited = False

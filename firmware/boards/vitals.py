@@ -2,13 +2,13 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.chip import ChipPort
+    from boards.ports import ChipFactsPort
 
 
 class Vitals:
     """A JSON text per reading: the chip's temperature and its supply, null where it has none."""
 
-    def __init__(self, port: "ChipPort", config: dict) -> None:
+    def __init__(self, port: "ChipFactsPort", config: dict) -> None:
         self._port = port
         self._name = config["name"]
         self._readings_max = config.get("readings_max", 0)

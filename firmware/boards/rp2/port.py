@@ -1,10 +1,9 @@
 """RP2040 and RP2350: a Raspberry Pi Pico and its like; deep sleep on the RP2040 only."""
 
-import sys
-
 import machine
 
 from boards.chip import ChipPort
+from boards.rp2.watchdog import has_woken, stop_watchdog
 from drupelet._compat import const
 from drupelet.blackbox import RESET_DEEP_SLEEP, RESET_SOFT, RESET_WATCHDOG
 
@@ -15,29 +14,6 @@ if TYPE_CHECKING:
 _BOARD_PICO = const(4)  # docs/SPEC.md 6.1
 _CORE_TEMP = const(4)  # the ADC's input inside the chip
 _FULL = const(65535)
-# Of the watchdog: what a deep sleep leaves in it is described in boards/rp2/rtc.py.
-SCRATCH = const(0x4005800C)
-MAGIC = const(0x4452)
-_CTRL_CLEAR = const(0x4005B000)  # what is written here is cleared in the watchdog's control
-_ENABLE = const(1 << 30)
-# In a string, because firmware sets give private names shorter ones.
-CHIP = getattr(sys.implementation, "_machine")  # noqa: B009
-
-
-def is_known() -> bool:
-    """Whether this chip's registers are as written here."""
-    return "RP2040" in CHIP
-
-
-def has_woken() -> bool:
-    """Whether the reset before this boot ended a deep sleep."""
-    return is_known() and machine.mem32[SCRATCH] >> 16 == MAGIC
-
-
-def stop_watchdog() -> None:
-    """End the watchdog, which MicroPython itself cannot."""
-    if is_known():
-        machine.mem32[_CTRL_CLEAR] = _ENABLE
 
 
 class Port(ChipPort):

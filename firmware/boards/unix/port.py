@@ -10,7 +10,7 @@ from drupelet.limits import FRAME_SIZE_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.loop import Board
+    from boards.ports import BoardPort
     from boards.unix.rtc import Rtc
     from boards.unix.sensors import Sensors
     from drupelet_transports.serial_board import SerialBoard
@@ -64,7 +64,7 @@ class Port(BasePort):
             raise DrupeletError("serial " + where + " is no serial device: check the path")
         return line
 
-    def attach(self, board: "Board") -> None:
+    def attach(self, board: "BoardPort") -> None:
         """Its battery, a file with microvolts; network and watchdog are the system's."""
         if self._config.get("battery"):
             from boards.unix.sensors import Battery
