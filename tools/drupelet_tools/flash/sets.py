@@ -14,7 +14,7 @@ import tokenize
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Built:
-    """What a set came to; `code_lines` are those of `texts`."""
+    """What a set came to."""
 
     texts: dict[str, str] = field(repr=False)
-    code_lines: int
     code_lines_max: int
     size: int = 0  # bytes of .mpy
+
+    @cached_property
+    def code_lines(self) -> int:
+        """Those of `texts`; counting takes a fifth of the time of a build."""
+        return sum(map(count_lines, self.texts.values()))
 
     @property
     def fits(self) -> bool:
@@ -310,10 +314,8 @@ def count_lines(text: str) -> int:
 
 
 def measure(choice: Choice, arch: str) -> Built:
-    """Count a set's code lines without compiling it."""
-    found = texts(choice, arch)
-    lines = sum(count_lines(text) for text in found.values())
-    return Built(found, lines, table()["sets"][choice.name]["code_lines_max"])
+    """What a set has, without compiling it."""
+    return Built(texts(choice, arch), table()["sets"][choice.name]["code_lines_max"])
 
 
 def build_set(target: Path, arch: str, choice: Choice) -> Built:
@@ -335,7 +337,7 @@ def build_set(target: Path, arch: str, choice: Choice) -> Built:
     if names:
         # What a traceback's short names stand for; it stays with whoever built the board.
         (target / "names.json").write_text(json.dumps(names, indent=0, sort_keys=True), "utf-8")
-    return Built(built.texts, built.code_lines, built.code_lines_max, size)
+    return replace(built, size=size)
 
 
 def modules_in(target: Path) -> dict[str, bytes]:

@@ -21,10 +21,11 @@ def shorten(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     Lines and columns before a name stay on their lines.
     """
     modules = {part for name in texts for part in name.split(".")}.union(_FOREIGN)
+    names = {module: _names(text) for module, text in texts.items()}
     found: dict[str, int] = {}
     taken = set()
-    for text in texts.values():
-        for token in _names(text):
+    for tokens in names.values():
+        for token in tokens:
             if _PRIVATE.match(token.string) and token.string not in modules:
                 found[token.string] = found.get(token.string, 0) + 1
             else:
@@ -37,7 +38,7 @@ def shorten(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         number += 1
         short[name] = made if len(made) < len(name) else name
     return (
-        {module: _replaced(text, short) for module, text in texts.items()},
+        {module: _replaced(text, names[module], short) for module, text in texts.items()},
         {made: name for name, made in short.items()},
     )
 
@@ -53,9 +54,9 @@ def _names(text: str) -> list[tokenize.TokenInfo]:
     return [token for token in tokens if token.type == tokenize.NAME]
 
 
-def _replaced(text: str, short: Mapping[str, str]) -> str:
+def _replaced(text: str, names: list[tokenize.TokenInfo], short: Mapping[str, str]) -> str:
     lines = text.split("\n")
-    for token in reversed(_names(text)):
+    for token in reversed(names):
         made = short.get(token.string)
         if made:
             row, start = token.start
