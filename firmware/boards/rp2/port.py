@@ -3,7 +3,7 @@
 import machine
 
 from boards.chip import ChipPort
-from boards.rp2.watchdog import has_woken, stop_watchdog
+from boards.rp2 import has_woken, stop_watchdog
 from drupelet._compat import const
 from drupelet.blackbox import RESET_DEEP_SLEEP, RESET_SOFT, RESET_WATCHDOG
 

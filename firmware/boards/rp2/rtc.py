@@ -20,7 +20,7 @@ import time
 import machine
 import rp2
 
-from boards.rp2.watchdog import MAGIC, SCRATCH, has_woken, is_known, stop_watchdog
+from boards.rp2 import MAGIC, SCRATCH, has_woken, is_known, stop_watchdog
 from drupelet._compat import const
 from drupelet.errors import DrupeletError
 

@@ -33,9 +33,9 @@ def prepare():
     if NAME == "rp2":
         import rp2
 
-        import boards.rp2.watchdog
+        import boards.rp2
 
-        boards.rp2.watchdog.CHIP = "Raspberry Pi Pico with RP2040"
+        boards.rp2.CHIP = "Raspberry Pi Pico with RP2040"
         device = rp2.Flash(start=0, len=rp2.SIZE - 8192)
     else:
         from ram_disk import RamDisk
