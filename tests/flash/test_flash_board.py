@@ -348,6 +348,17 @@ def test_no_answer(silent: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "no MicroPython answers there; press the board's reset" in _refused_port(silent, home)
 
 
+def test_answer_that_takes_longer_than_a_board_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repl, "_ANSWER_S_MAX", 1.0)
+    with PtyBoard(tmp_path) as board, repl.BoardRepl(board.target) as prompt:
+        prompt.enter()
+        assert prompt.call("files", "__import__('time').sleep(0.1)") is None
+        with pytest.raises(CableError, match="the board stopped to answer"):
+            prompt.call("files", "__import__('time').sleep(4)")
+
+
 def test_agent_that_runs(tmp_path: Path, home: Path) -> None:
     with PtyBoard(tmp_path) as board:
         config.create(config.Config(home, "host", bytes.fromhex("40000000"), GROUP))

@@ -15,7 +15,7 @@ from importlib import resources
 from typing import Any
 
 import serial
-from mpremote.transport import TransportError, TransportExecError
+from mpremote.transport import TransportError
 from mpremote.transport_serial import SerialTransport
 
 from drupelet_host.output import printable
@@ -164,11 +164,11 @@ class BoardRepl:
                 lines.append(text.strip().decode("utf-8", "replace"))
 
         try:
-            self._transport.exec(source, data_consumer=take)
-        except TransportExecError as error:
-            raise self._failed(error.error_output) from None
+            _, error = self._transport.exec_raw(source, _ANSWER_S_MAX, data_consumer=take)
         except (TransportError, *_WENT):
             raise CableError(self._gone()) from None
+        if error:
+            raise self._failed(error.decode("utf-8", "replace"))
         return lines
 
     def _failed(self, traceback: str) -> BoardError:

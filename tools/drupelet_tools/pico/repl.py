@@ -1,5 +1,6 @@
 """The prompt of an emulated Pico, over its USB console."""
 
+import functools
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from mpremote.transport_serial import SerialTransport
 
-from drupelet_tools.pico.emulator import Pico
+from drupelet_tools.pico.emulator import ANSWER_S, Pico
 
 # What ends a node whose console carries frames (boards/console_line.py), then one with a free one.
 _ESCAPE = b"\x00\x03\x03\x00"
@@ -21,7 +22,9 @@ _BAUD = 115200
 def prompt(pico: Pico) -> Iterator[SerialTransport]:
     """The REPL of a Pico that runs no node."""
     transport = SerialTransport(pico.console, _BAUD)
-    transport.enter_raw_repl(soft_reset=False)
+    # The emulated chip is slow, and this machine may have other work.
+    transport.exec_raw = functools.partial(transport.exec_raw, timeout=ANSWER_S)
+    transport.enter_raw_repl(soft_reset=False, timeout_overall=ANSWER_S)
     try:
         yield transport
         transport.exit_raw_repl()
