@@ -4,8 +4,7 @@ import json
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +59,11 @@ def measure(set_name: str, progress: Callable[[str], None]) -> Row:
 
 def _run(uf2: Path, flash: Path, set_name: str, settings: dict[str, Any]) -> dict[str, Any]:
     """One run of the script on a fresh Pico; what it answers, with what the emulator counted."""
+    from drupelet_tools.pico.repl import prompt  # it needs the extra that brings mpremote
+
     with Pico(flash, uf2, symbols=symbols_of(uf2)) as pico:
         pico.wait("usb", timeout_s=_BOOT_S)
-        with _prompt(pico) as repl:
+        with prompt(pico) as repl:
             used, free = map(int, repl.exec(_BARE).split())
             wish = settings | {"bare": used, "set": set_name, "port": "rp2"}
             for name, data in (
@@ -82,19 +83,6 @@ def _run(uf2: Path, flash: Path, set_name: str, settings: dict[str, Any]) -> dic
         raise BenchError(f"{_SCRIPT} on the Pico: {error.decode(errors='replace')[-200:]}")
     answer: dict[str, Any] = json.loads(text.splitlines()[-1])
     return answer | {"heap": used + free, "programs": worn[0], "erases": worn[1]}
-
-
-@contextmanager
-def _prompt(pico: Pico) -> "Iterator[Any]":
-    """The REPL over the USB console, as mpremote has it."""
-    from mpremote.transport_serial import SerialTransport
-
-    repl = SerialTransport(pico.console, 115200)
-    try:
-        repl.enter_raw_repl(soft_reset=False)
-        yield repl
-    finally:
-        repl.close()
 
 
 def _wait_up(repl: "Any") -> None:  # noqa: ANN401 - of a library without types
