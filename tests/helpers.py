@@ -311,3 +311,13 @@ def give(net: Network, here: str, there: str, sent: list[bytes]) -> list[int]:
     """Frames that were sent come to a link now; what each one was to it."""
     link = net.members[there].links[here]
     return [link.receive(bytearray(frame), len(frame), net.now_ms) for frame in sent]
+
+
+def serve(line, link, frame: bytearray, now_ms: int) -> None:
+    """One turn of a link on a serial line: take what came in, send what is due."""
+    size = line.receive_into(frame)
+    while size > 0:
+        assert link.receive(frame, size, now_ms) == 0
+        size = line.receive_into(frame)
+    while not line.pending_size and (size := link.poll_into(frame, now_ms)):
+        line.send(frame, size)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 def mark_revoked(keys: "KeysPort", rows: int, kid: int) -> int:
     """Wipe a peer's chain keys durably and close its seals; OK or a code of the flash.
 
-    Only keys of this base, so that what was said of older ones leaves new ones alone; 0: all.
+    Only keys of the base `kid`, so that what was said of older ones leaves new ones alone; 0: all.
+    `rows`: how many records a peer has.
     """
     record = bytearray(RECORD_SIZE)
     code = OK

@@ -16,7 +16,7 @@ from drupelet_tools.descriptor_line import DescriptorLine
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
 from drupelet_tools.terminal import Terminal
-from helpers import Draw, Member
+from helpers import Draw, Member, serve
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -194,12 +194,7 @@ def exchange(board: Board, member: Member, link: Link, count: int) -> None:
         if published < count // 2:
             payload = b"host:%d" % published
             published += member.publish(b" " * (16 - len(payload)) + payload, now_ms) is not None
-        size = line.receive_into(frame)
-        while size > 0:
-            assert link.receive(frame, size, now_ms) == 0
-            size = line.receive_into(frame)
-        while not line.pending_size and (size := link.poll_into(frame, now_ms)):
-            line.send(frame, size)
+        serve(line, link, frame, now_ms)
         member.consume()
         time.sleep(0.01)
 

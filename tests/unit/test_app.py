@@ -73,7 +73,7 @@ class Board:
         store = FlashStore(files)
         store.open()
         self.clock = clock
-        self.said: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
         self.box = NotedBox()
         self.node = node = Node(store, lambda: 7, 4, 4, 16, 16, self.box)
         readings = node.join(READINGS_CLIENT_ID, b"test")
@@ -82,7 +82,7 @@ class Board:
         node.share(readings, peer, SHARED)
         node.boot(clock.ms)
         self.app = App(
-            str(program), clock, self.box, lambda line: self.said.append(json.loads(line))
+            str(program), clock, self.box, lambda line: self.lines.append(json.loads(line))
         )
         self.device = Device(
             node, self.box, clock, self.app, Author(node, readings), readings, telemetry,
@@ -171,9 +171,9 @@ def test_an_error_of_the_program_is_told_counted_and_passed_over(
     assert sorted(kinds) == [1, 1, 4]
     assert [count for a, _, count in board.box.errors if a == 5] == [1, 2, 3]
     assert board.app.errors == 3
-    assert {event["in"] for event in board.said} == {"sample", "delivered"}
+    assert {event["in"] for event in board.lines} == {"sample", "delivered"}
     name = error.partition("(")[0]
-    assert all(event["error"].startswith(name + ":") for event in board.said)
+    assert all(event["error"].startswith(name + ":") for event in board.lines)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_an_error_of_the_program_is_told_counted_and_passed_over(
 def test_what_is_no_reading_is_refused(tmp_path: Path, returned: str, why: str) -> None:
     board = Board(write(tmp_path, f"def sample(now): return {returned}\n"), SimFiles(), Clock())
     board.device.step()
-    assert board.payloads() == [] and [event["error"] for event in board.said] == [why]
+    assert board.payloads() == [] and [event["error"] for event in board.lines] == [why]
 
 
 def test_readings_of_any_size_and_none(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_readings_of_any_size_and_none(tmp_path: Path) -> None:
     for _ in range(6):
         board.clock.ms += EPOCH_MS
         board.device.step()
-    assert [len(payload) for payload in board.payloads()] == sizes and not board.said
+    assert [len(payload) for payload in board.payloads()] == sizes and not board.lines
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_program_that_cannot_be_loaded_leaves_a_board_that_carries(
     member.publish(b"to all")
     exchange(member, board, 3)
     assert board.device.logged == 1 and board.box.errors == [(5, 5, 1)]
-    assert board.said[0]["in"] == "import" and board.said[0]["error"].startswith(why)
+    assert board.lines[0]["in"] == "import" and board.lines[0]["error"].startswith(why)
 
 
 def test_what_a_program_is_given(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from drupelet_host.files import HostFiles
 from drupelet_tools.descriptor_line import DescriptorLine
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.flash.sets import Choice, build_set
-from helpers import Draw, Member
+from helpers import Draw, Member, serve
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -127,12 +127,7 @@ def exchange(line: DescriptorLine, member: Member, link: Link) -> None:
             published += (
                 member.publish(bytes(range(256)) * (published % 3 + 1), now_ms) is not None
             )
-        size = line.receive_into(frame)
-        while size > 0:
-            assert link.receive(frame, size, now_ms) == 0
-            size = line.receive_into(frame)
-        while not line.pending_size and (size := link.poll_into(frame, now_ms)):
-            line.send(frame, size)
+        serve(line, link, frame, now_ms)
         member.consume()
         time.sleep(0.005)
 
