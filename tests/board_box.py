@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from drupelet.errors import OK
-from drupelet.seal_record import install
+from drupelet.base.errors import OK
+from drupelet.seal.record import install
 from drupelet_host.provision import FlashKeys, RamKeys
 from drupelet_tools.demo import plan
 from drupelet_tools.demo.child import Child, Event

@@ -1,9 +1,9 @@
 """What a `compact-1` codec knows of one link, for tests: the codec is one for all links."""
 
-from drupelet.link import Link
-from drupelet.memory import put_u16
-from drupelet.wire.compact1 import Compact1
-from drupelet.wire.hello import _SPEAKS
+from drupelet.base.memory import put_u16
+from drupelet.link.link import Link
+from drupelet.wire.compact.codec import Compact1
+from drupelet.wire.compact.hello import _SPEAKS
 
 
 class Spoken:

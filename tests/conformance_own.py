@@ -43,33 +43,33 @@ ROWS = [
 ]
 
 OWN = [
-    Mutation("D-3.5-01", CORE + "wire/compact1_out.py",
+    Mutation("D-3.5-01", CORE + "wire/compact/outlet.py",
              "frame[begin] |= span << 2", "frame[begin] |= span + 1 << 2"),
-    Mutation("D-3.5-01", CORE + "wire/compact1_out.py",
+    Mutation("D-3.5-01", CORE + "wire/compact/outlet.py",
              "return put_varint(frame, at, span)", "return put_varint(frame, at, span + 1)"),
-    Mutation("D-3.5-02", CORE + "wire/compact1_out.py",
+    Mutation("D-3.5-02", CORE + "wire/compact/outlet.py",
              "frame[begin] |= span << 2", "frame[begin] |= span + 1 << 2"),
-    Mutation("D-3.5-02", CORE + "wire/compact1_out.py",
+    Mutation("D-3.5-02", CORE + "wire/compact/outlet.py",
              "return put_varint(frame, at, span)", "return put_varint(frame, at, span + 1)"),
-    Mutation("D-3.5-02", CORE + "wire/compact1_out.py",
+    Mutation("D-3.5-02", CORE + "wire/compact/outlet.py",
              "        if count < span:\n", "        if count <= span:\n"),
-    Mutation("D-3.5-03", CORE + "wire/compact1_in.py",
+    Mutation("D-3.5-03", CORE + "wire/compact/intake.py",
              "        count = flags >> 2\n        if form >= FORM_IDS:\n",
              "        count = (flags >> 2) + (form == FORM_RANGE and flags >> 2 > 0)\n"
              "        if form >= FORM_IDS:\n"),
-    Mutation("D-3.5-03", CORE + "wire/compact1_in.py",
+    Mutation("D-3.5-03", CORE + "wire/compact/intake.py",
              "            if count <= 0 or count > COMPACT_COVER_SIZE * 8:\n",
              "            count += 1\n"
              "            if count <= 0 or count > COMPACT_COVER_SIZE * 8:\n"),
-    Mutation("D-3.5-03", CORE + "wire/compact1_in.py",
+    Mutation("D-3.5-03", CORE + "wire/compact/intake.py",
              "                slot = self.slot_of(first + offset)\n"
              "                if slot >= 0:",
              "                slot = self.slot_of(first + offset + 1)\n"
              "                if slot >= 0:"),
-    Mutation("D-3.5-04", CORE + "wire/compact1_in.py",
+    Mutation("D-3.5-04", CORE + "wire/compact/intake.py",
              "        if not folds_to(self._slab, frame, fold_at):\n",
              "        if bits_at >= 0 and not folds_to(self._slab, frame, fold_at):\n"),
-    Mutation("D-3.5-05", CORE + "wire/compact1_in.py",
+    Mutation("D-3.5-05", CORE + "wire/compact/intake.py",
              "                if slot < 0 or not slots.id_into(slot, self._slab, 0):\n",
              "                if slot < 0 and bits_at < 0:\n"
              "                    continue\n"

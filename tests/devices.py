@@ -8,8 +8,7 @@ import hashlib
 import struct
 from dataclasses import dataclass, field
 
-from drupelet.errors import OK
-from drupelet.files import RamFiles
+from drupelet.base.errors import OK
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -22,7 +21,8 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 
 CLIENT = bytes(range(32))
 EPOCH_MS = 1000

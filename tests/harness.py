@@ -15,9 +15,9 @@ TESTS = __file__.rpartition("/")[0] or "."
 for folder in ("/../transports", "/../firmware", ""):
     sys.path.insert(0, TESTS + folder)
 
-from drupelet.errors import E_PEER, CapacityError, DrupeletError, check  # noqa: E402
-from drupelet.hashes import Blake2s, MessageHash, group_id_into  # noqa: E402
-from drupelet.limits import (  # noqa: E402
+from drupelet.base.errors import E_PEER, CapacityError, DrupeletError, check  # noqa: E402
+from drupelet.base.hashes import Blake2s, MessageHash, group_id_into  # noqa: E402
+from drupelet.base.limits import (  # noqa: E402
     BODY_SIZE_MAX,
     DESCRIPTOR_SIZE_MAX,
     ID_SIZE,

@@ -6,8 +6,8 @@ Almeida and Broder ("Summary Cache", 2000): the first entry below the error rate
 
 import struct
 
-from drupelet.errors import CapacityError
-from drupelet.wire.bloom import parameters
+from drupelet.base.errors import CapacityError
+from drupelet.wire.sds.bloom import parameters
 from harness_values import RequestError, ranged, rate
 
 # Bits of a filter: the core's own bound.

@@ -1,7 +1,7 @@
 """The line harness's verbs for `bsp-0`, on CPython only: JSON-like dicts in and out."""
 
-from drupelet.errors import PeerError
-from drupelet.wire import bsp0
+from drupelet.base.errors import PeerError
+from drupelet.wire.bsp0 import records as bsp0
 from harness_values import items, number, pieces, ranged, unhex
 
 LISTS = {bsp0.ACK: "acks", bsp0.OFFER: "offers", bsp0.REQUEST: "requests"}

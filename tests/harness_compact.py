@@ -4,13 +4,13 @@ A stream is the records of one frame, without the frame's kind byte. The core ju
 what is in it is taken apart here, byte by byte, from docs/SPEC.md 3.5.
 """
 
-from drupelet.errors import E_PEER
-from drupelet.hashes import MessageHash
-from drupelet.members import Members
-from drupelet.schedule import Clocks
-from drupelet.slots import MessageSlots, OfferPool
-from drupelet.wire.compact1_in import CompactReader
-from drupelet.wire.numbering import STAMP_AT
+from drupelet.base.errors import E_PEER
+from drupelet.base.hashes import MessageHash
+from drupelet.engine.clock import Clocks
+from drupelet.engine.members import Members
+from drupelet.engine.slots import MessageSlots, OfferPool
+from drupelet.wire.compact.intake import CompactReader
+from drupelet.wire.compact.numbering import STAMP_AT
 from harness_values import pieces, to_hex, unhex
 
 NAMES = ("ACK", "MESSAGE", "OFFER", "REQUEST", "HELLO", "BASE", "GROUP")

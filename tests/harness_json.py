@@ -5,7 +5,7 @@ passes over unknown escapes; CPython's fails on deep nesting where MicroPython's
 both read RFC 8259 by the letter, within two bounds.
 """
 
-from drupelet.wire.sds import is_text
+from drupelet.wire.sds.message import is_text
 
 # No request nests deeper than a list of entries in a list of messages: 4.
 DEPTH_MAX = 32

@@ -3,9 +3,9 @@
 Runs under CPython and both MicroPythons, like harness.py which calls it.
 """
 
-from drupelet.errors import check
-from drupelet.hashes_mvds import MvdsMessageHash
-from drupelet.wire import mvds
+from drupelet.base.errors import check
+from drupelet.base.hashes_mvds import MvdsMessageHash
+from drupelet.wire.mvds import payload as mvds
 from drupelet.wire.protobuf import bytes_size
 from harness_values import items, number, to_hex, to_hex_pieces, unhex
 

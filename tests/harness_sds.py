@@ -3,10 +3,10 @@
 Runs under CPython and both MicroPythons; dialect `sds-nim` (harness_sds_nim.py) on hosts only.
 """
 
-from drupelet.errors import check
-from drupelet.hashes_sds import Identity
-from drupelet.wire import sds
-from drupelet.wire.bloom import Bloom, modulo
+from drupelet.base.errors import check
+from drupelet.base.hashes_sds import Identity
+from drupelet.wire.sds import message as sds
+from drupelet.wire.sds.bloom import Bloom, modulo
 from harness_bloom import sizes
 from harness_values import INT64_MAX, items, number, ranged, text, to_hex, to_hex_pieces, unhex
 

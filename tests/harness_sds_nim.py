@@ -1,7 +1,7 @@
 """The line harness's verbs for dialect `sds-nim`; on CPython only, like what it calls."""
 
-from drupelet.wire import sds_nim
-from drupelet.wire.farmhash import nim_hash
+from drupelet.wire.sds import nim as sds_nim
+from drupelet.wire.sds.farmhash import nim_hash
 from harness_bloom import sizes
 from harness_values import INT64_MAX, items, ranged, text, to_hex, unhex
 

@@ -4,11 +4,11 @@ On MicroPython the block cipher is the port's own, where it has the key's size; 
 keys of 24 bytes, it is the core's.
 """
 
-from drupelet.aes import Aes
-from drupelet.ccm import Ccm
-from drupelet.errors import CapacityError, PeerError
-from drupelet.hkdf import hkdf as hkdf_sha256
-from drupelet.hmac256 import hmac as hmac_sha256
+from drupelet.base.aes import Aes
+from drupelet.base.ccm import Ccm
+from drupelet.base.errors import CapacityError, PeerError
+from drupelet.base.hkdf import hkdf as hkdf_sha256
+from drupelet.base.hmac256 import hmac as hmac_sha256
 from harness_values import number, to_hex, unhex
 
 try:

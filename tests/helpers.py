@@ -4,9 +4,9 @@ It runs on MicroPython, too: no typing, no dataclasses, randomness of its own. E
 bounded: `Network.run` gives up after `rounds_max` rounds.
 """
 
-from drupelet.clients import READINGS_CLIENT_ID, Author
-from drupelet.files import RamFiles
-from drupelet.members import HEAD_PARENTS
+from drupelet.clients.default import READINGS_CLIENT_ID, Author
+from drupelet.engine.members import HEAD_PARENTS
+from drupelet.engine.slots import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -16,8 +16,8 @@ from drupelet.node import (
     SHARED,
     Node,
 )
-from drupelet.slots import PART_OWNER, PART_ROW, PART_SIZE
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 
 EPOCH_MS = 1000

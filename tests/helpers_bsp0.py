@@ -4,10 +4,10 @@ import json
 from functools import cache
 from typing import Any
 
-from drupelet.clients_bsp0 import join
-from drupelet.members import FAMILY_BSP_0
+from drupelet.clients.bsp0 import join
+from drupelet.engine.members import FAMILY_BSP_0
 from drupelet.node import SHARED
-from drupelet.wire import bsp0
+from drupelet.wire.bsp0 import records as bsp0
 from helpers import Draw, Member, stamp
 from published import VECTORS
 

@@ -2,11 +2,11 @@
 
 import random
 
-from drupelet.channel import EVENT_MESSAGE, Channel, Settings
-from drupelet.channel_keep import RamKeeper
-from drupelet.errors import OK
-from drupelet.wire.bloom import Bloom
-from drupelet.wire.sds import (
+from drupelet.base.errors import OK
+from drupelet.channel.channel import EVENT_MESSAGE, Channel, Settings
+from drupelet.channel.keeper import RamKeeper
+from drupelet.wire.sds.bloom import Bloom
+from drupelet.wire.sds.message import (
     BLOOM,
     CAUSAL,
     CHANNEL_ID,

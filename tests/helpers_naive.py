@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.members import HEAD_PARENTS
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.members import HEAD_PARENTS
 from drupelet.node import (
     CARRIER_SERIAL,
     INTERACTIVE,
@@ -12,7 +12,7 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from drupelet.profiles import PROFILE_BSP_0, family_of
+from drupelet.wire.registry import PROFILE_BSP_0, family_of
 from helpers import EPOCH_MS, FRAMES_PER_ROUND_MAX, ROUND_MS, Draw, Line, Member, check_causal
 from helpers_bsp0 import CLIENT, Friend
 from naive import bsp, mvds

@@ -1,7 +1,7 @@
 """A host without carriers, and what it uploads: helpers of tests of the remote log."""
 
-from drupelet.clients import READINGS_CLIENT_ID, Author
-from drupelet.limits import BODY_SIZE_MAX
+from drupelet.base.limits import BODY_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1, SHARED, Link, Node
 from drupelet_host.cas import RemoteStore
 from drupelet_host.remote_log import LogReader, LogWriter, take_news

@@ -2,11 +2,11 @@
 
 import random
 
-from drupelet.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
-from drupelet.channel_keep import RamKeeper
-from drupelet.errors import E_CAPACITY
-from drupelet.wire.bloom import Bloom
-from drupelet.wire.sds_nim import from_sds
+from drupelet.base.errors import E_CAPACITY
+from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
+from drupelet.channel.keeper import RamKeeper
+from drupelet.wire.sds.bloom import Bloom
+from drupelet.wire.sds.nim import from_sds
 from drupelet_host.sds_nim_channel import NimChannel
 from helpers_channel import START_MS
 

@@ -1,8 +1,8 @@
 """A store in plain Python, for tests of what stands on a store: every call of `StorePort`, no
 flash, no files. What the real stores do is the contract suite's business."""
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.flashread import (
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.store.reader import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_INVALID,

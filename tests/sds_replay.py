@@ -1,4 +1,4 @@
-"""Recorded channel runs of the JavaScript peer, replayed on `drupelet.channel`.
+"""Recorded channel runs of the JavaScript peer, replayed on `drupelet.channel.channel`.
 
 Each participant gets the recorded frames that the peer's participant got, at the same times, and
 publishes what it published. Beside it runs a model of the text that knows sets and lists only.
@@ -7,10 +7,10 @@ publishes what it published. Beside it runs a model of the text that knows sets 
 from dataclasses import dataclass, field
 from typing import Any
 
-from drupelet.channel import EVENT_MESSAGE, Channel, Settings
-from drupelet.channel_keep import RamKeeper
-from drupelet.wire.bloom import Bloom
-from drupelet.wire.sds import CAUSAL, Decoder
+from drupelet.channel.channel import EVENT_MESSAGE, Channel, Settings
+from drupelet.channel.keeper import RamKeeper
+from drupelet.wire.sds.bloom import Bloom
+from drupelet.wire.sds.message import CAUSAL, Decoder
 
 Json = dict[str, Any]
 FRAME_SIZE = 2048

@@ -3,8 +3,8 @@
 It runs on MicroPython, too.
 """
 
-from drupelet.seal import Seal, SealContext
-from drupelet.seal_record import install, is_sound
+from drupelet.seal.record import install, is_sound
+from drupelet.seal.seal import Seal, SealContext
 
 # Named constants are numbers in compiled firmware: their names are not there.
 OK, E_STORAGE = 0, -3

@@ -12,9 +12,11 @@ from typing import NamedTuple
 import pytest
 
 import statements
-from drupelet import blackbox, clients, flashlog, flashread, flashsegments, link, segments
-from drupelet.errors import E_PEER, OK
-from drupelet.files import RamFiles
+from drupelet.base import events
+from drupelet.base.errors import E_PEER, OK
+from drupelet.clients import default as clients
+from drupelet.engine import long_bodies as segments
+from drupelet.link import link
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -25,13 +27,18 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet.store import FlashStore
+from drupelet.store import log as flashlog
+from drupelet.store import reader as flashread
+from drupelet.store import segments as flashsegments
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 from drupelet.wire import bsp1
 from drupelet_host import database, room_sqlite, store_sqlite
 from drupelet_tools.telemetry import codes
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+CORE = "firmware/drupelet"
 CLIENT = bytes(range(32))
 STAMP = struct.pack(">Q", 1_700_000_000_000)
 needs_texts = pytest.mark.skipif(
@@ -138,8 +145,8 @@ def test_every_row_of_conformance_has_a_test_or_a_reason() -> None:
 def places() -> frozenset[str]:
     """Names of the core: files, classes, functions, and what is in them."""
     found = set()
-    for path in (ROOT / "firmware/drupelet").rglob("*.py"):
-        found |= {path.name, f"{path.parent.name}/{path.name}"}
+    for path in (ROOT / CORE).rglob("*.py"):
+        found |= {path.name, path.relative_to(ROOT / CORE).as_posix()}
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 found |= {node.name, f"{path.stem}.{node.name}"}
@@ -215,16 +222,16 @@ def test_spec_names_every_record_of_the_log() -> None:
 
 
 def test_spec_names_every_code_of_the_black_box() -> None:
-    events = named(blackbox, "CODE_")
-    assert len(events) >= 15
-    assert_listed("6.1", events)
-    states = named(blackbox, "STATE_")
+    event_codes = named(events, "CODE_")
+    assert len(event_codes) >= 15
+    assert_listed("6.1", event_codes)
+    states = named(events, "STATE_")
     assert len(states) == 7
     assert_listed("6.2", states)
 
 
 def test_spec_names_every_counter_of_the_black_box() -> None:
-    counters = named(blackbox, "COUNT_")
+    counters = named(events, "COUNT_")
     base = counters.pop("CARRIERS")
     assert len(counters) == 10
     listed = re.findall(r"^\| (\d+) \| (.+) \|$", section("6.3"), re.M)

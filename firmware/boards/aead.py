@@ -5,7 +5,7 @@ importing this raises ImportError the board has no sealed links, and its owner m
 in any other way.
 """
 
-from drupelet.ccm import Ccm
+from drupelet.base.ccm import Ccm
 
 _MODE_ECB = 1
 
@@ -16,13 +16,13 @@ try:
         return aes(key, _MODE_ECB)
 
 except ImportError:
-    from drupelet.aes import Aes
+    from drupelet.base.aes import Aes
 
     _make_aes = Aes
 
 
 class Aead(Ccm):
-    """AES-CCM with keys of 16 bytes; see `drupelet.ccm.Ccm`."""
+    """AES-CCM with keys of 16 bytes; see `drupelet.base.ccm.Ccm`."""
 
     def __init__(self) -> None:
         Ccm.__init__(self, _make_aes)

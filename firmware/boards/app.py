@@ -9,20 +9,20 @@ import io
 import json
 import sys
 
-from drupelet._compat import const
-from drupelet.blackbox import CODE_ERROR
-from drupelet.errors import OK
-from drupelet.limits import APP_PAYLOAD_SIZE_MAX, ID_SIZE
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
+from drupelet.base.events import CODE_ERROR
+from drupelet.base.limits import APP_PAYLOAD_SIZE_MAX, ID_SIZE
+from drupelet.base.time_ms import elapsed_ms
 from drupelet.node import EVENT_NONE
-from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from boards.ports import ClockPort, DevicePort, EventsPort, Say
-    from drupelet.blackbox import BlackBox
     from drupelet.node import Node
+    from drupelet.telemetry.black_box import BlackBox
 
 _E_APP = const(5)  # an error of the black box (docs/SPEC.md 6.1), and what it befell:
 _SAMPLING = const(1)

@@ -5,7 +5,7 @@ import select
 import sys
 import time
 
-from drupelet._compat import const
+from drupelet.base.compat import const
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ The files are those of a host's [[brokers]] table, in `brokers` of the board's c
 
 import os
 
-from drupelet._compat import const
-from drupelet.errors import DrupeletError
+from drupelet.base.compat import const
+from drupelet.base.errors import DrupeletError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

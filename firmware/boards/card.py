@@ -12,8 +12,8 @@ import time
 import machine
 import sdcard
 
-from drupelet._compat import const
-from drupelet.schedule import elapsed_ms
+from drupelet.base.compat import const
+from drupelet.base.time_ms import elapsed_ms
 from drupelet_transports.stick import Stick
 
 # An empty socket without a switch is asked this often: each time takes a card's time to answer.

@@ -16,16 +16,16 @@ import machine
 import micropython
 
 from boards.base import BasePort
-from drupelet._compat import const
-from drupelet.blackbox import (
+from drupelet.base.compat import const
+from drupelet.base.errors import DrupeletError
+from drupelet.base.events import (
     RESET_DEEP_SLEEP,
     RESET_HARD,
     RESET_POWER_ON,
     RESET_SOFT,
     RESET_WATCHDOG,
 )
-from drupelet.errors import DrupeletError
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ChipPort(BasePort):
         return BasePort._unix_ms(self) + _ORIGIN_MS
 
     def reset_cause(self) -> int:
-        """RESET_* of drupelet.blackbox, 0 for what this port does not name."""
+        """RESET_* of drupelet.telemetry.black_box, 0 for what this port does not name."""
         cause = machine.reset_cause()
         for name, code in (
             ("DEEPSLEEP_RESET", RESET_DEEP_SLEEP), ("WDT_RESET", RESET_WATCHDOG),

@@ -3,21 +3,21 @@
 Loaded only when the board's configuration says so and its flash holds the command key.
 """
 
-from drupelet._compat import const
-from drupelet.clients import Author
-from drupelet.clients_command import COMMANDS_CLIENT_ID, CommandBoard, CommandClient
-from drupelet.errors import E_PEER, OK
-from drupelet.members import SHARED
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.clients.command import COMMANDS_CLIENT_ID, CommandBoard, CommandClient
+from drupelet.clients.default import Author
+from drupelet.engine.members import SHARED
 from drupelet.node import EVENT_NONE
-from drupelet.schedule import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from boards.ports import DevicePort, SetupPort
-    from drupelet.files import Files
     from drupelet.node import Node
+    from drupelet.store.files import Files
 
 _KEY_NAME = "commands.key"
 _KEY_SIZE = const(32)

@@ -10,7 +10,7 @@ import sys
 
 import micropython
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

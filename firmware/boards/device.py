@@ -6,8 +6,9 @@ until a carrier has bytes), `source` (the next payload) and `say` (one line to w
 
 import gc
 
-from drupelet._compat import const
-from drupelet.blackbox import (
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
+from drupelet.base.events import (
     CODE_BATTERY,
     CODE_ERROR,
     CODE_HEAP_LOW,
@@ -15,10 +16,9 @@ from drupelet.blackbox import (
     COUNT_ERASES,
     COUNT_PROGRAMS,
 )
-from drupelet.errors import OK
+from drupelet.base.time_ms import elapsed_ms
 from drupelet.node import EVENT_MESSAGE
-from drupelet.schedule import elapsed_ms
-from drupelet.seal_row import PEER_LOST
+from drupelet.seal.row import PEER_LOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
         SocketPort,
         SourcePort,
     )
-    from drupelet.blackbox import BlackBox
-    from drupelet.clients import Author
-    from drupelet.link import Link
+    from drupelet.clients.default import Author
+    from drupelet.link.link import Link
     from drupelet.node import Node
-    from drupelet.seal import Seal
+    from drupelet.seal.seal import Seal
+    from drupelet.telemetry.black_box import BlackBox
     from drupelet_transports.base import Transport
 
 # Power states of the black box (docs/SPEC.md 6).
@@ -48,7 +48,7 @@ _SENSOR = const(6)
 # What an error befell (docs/SPEC.md 6.1).
 _PUBLISHING = const(1)
 _SAVING = const(2)
-_E_SENSOR = const(4)  # beside those of drupelet.errors
+_E_SENSOR = const(4)  # beside those of drupelet.base.errors
 # A battery is noted when it has moved by this much: noise makes no events.
 _BATTERY_STEP_MV = const(10)
 # A carrier that could not take a whole frame is served again after this: what a UART keeps of it
@@ -194,7 +194,7 @@ class Device:
 
     def _show_again(self, seal: "Seal", link: "Link", now_ms: int) -> None:
         """The peer has lost what it acknowledged: all of it is shown again."""
-        from drupelet.amnesty import forget_holds  # rare: loaded when it happens
+        from drupelet.engine.resync import forget_holds  # rare: loaded when it happens
 
         forget_holds(link)
         if self.node.save(now_ms) == OK:

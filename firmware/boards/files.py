@@ -7,9 +7,9 @@ the bytes to the operating system, which outlives the process but not the machin
 import errno
 import os
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.limits import FILES_OPEN_MAX, SCRATCH_SIZE
-from drupelet.memory import copy
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import FILES_OPEN_MAX, SCRATCH_SIZE
+from drupelet.base.memory import copy
 
 # MicroPython leaves these two out of its errno module.
 _EFBIG = 27
@@ -18,7 +18,7 @@ _ENOSPC = 28
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.files import Files
+    from drupelet.store.files import Files
 else:
     Files = object
 

@@ -8,15 +8,15 @@ provisioned by cable, heals a board that somebody had in hand.
 
 import binascii
 
-from drupelet._compat import const
-from drupelet.errors import E_PEER, E_STORAGE, OK, StorageError
-from drupelet.memory import equal, get_u16
-from drupelet.seal_record import RECORD_SIZE, is_sound
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, E_STORAGE, OK, StorageError
+from drupelet.base.memory import equal, get_u16
+from drupelet.seal.record import RECORD_SIZE, is_sound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.files import Files
-    from drupelet.seal import Seal
+    from drupelet.seal.seal import Seal
+    from drupelet.store.files import Files
 
 ROWS = const(10)
 _CHAIN_ROWS = const(8)

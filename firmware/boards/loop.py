@@ -3,10 +3,10 @@
 import gc
 import json
 
-from drupelet._compat import const
-from drupelet.blackbox import CODE_ERROR
-from drupelet.errors import E_CAPACITY
-from drupelet.schedule import elapsed_ms
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY
+from drupelet.base.events import CODE_ERROR
+from drupelet.base.time_ms import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

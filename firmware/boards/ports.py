@@ -16,10 +16,10 @@ How a board starts, the same on each port:
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from drupelet.blackbox import BlackBox
-from drupelet.link import Link
+from drupelet.link.link import Link
 from drupelet.node import Node
-from drupelet.seal import Seal
+from drupelet.seal.seal import Seal
+from drupelet.telemetry.black_box import BlackBox
 from drupelet_transports.base import Transport
 
 # One line of JSON to whoever listens.
@@ -287,7 +287,7 @@ class Port(Protocol):
     # --- why it runs, and how it rests ---
 
     def reset_cause(self) -> int:
-        """RESET_* of drupelet.blackbox."""
+        """RESET_* of drupelet.telemetry.black_box."""
 
     def rtc(self, settings: dict) -> RtcPort:
         """What outlives deep sleep, for the configuration's `sleep`."""

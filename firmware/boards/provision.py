@@ -13,9 +13,9 @@ import binascii
 import json
 
 from boards.keys import ROWS
-from drupelet._compat import const
-from drupelet.errors import OK, DrupeletError
-from drupelet.seal_record import RECORD_SIZE, challenge
+from drupelet.base.compat import const
+from drupelet.base.errors import OK, DrupeletError
+from drupelet.seal.record import RECORD_SIZE, challenge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Takes a device's keys away when the issuer says so; loaded when that happens."""
 
-from drupelet.errors import OK
-from drupelet.memory import get_u16
-from drupelet.seal_record import FLAG_REVOKED, RECORD_KID_AT, RECORD_SIZE, finish
+from drupelet.base.errors import OK
+from drupelet.base.memory import get_u16
+from drupelet.seal.record import FLAG_REVOKED, RECORD_KID_AT, RECORD_SIZE, finish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The rows of a file as readings: one text a line, however long, never whole in memory."""
 
-from drupelet.memory import find
+from drupelet.base.memory import find
 
 _CHUNK_SIZE = 128
 _NEWLINE = b"\n"

@@ -10,16 +10,12 @@ import sys
 from boards.device import Device
 from boards.files import BoardFiles
 from boards.loop import Board
-from drupelet.blackbox import (
-    CODE_BOOT,
-    CODE_DESCRIPTOR,
-    RESET_WATCHDOG,
-    BlackBox,
-)
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
-from drupelet.errors import E_PEER, OK, DrupeletError
-from drupelet.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
-from drupelet.link import (
+from drupelet.base.errors import E_PEER, OK, DrupeletError
+from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR, RESET_WATCHDOG
+from drupelet.base.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
+from drupelet.engine.members import GROUP_TELEMETRY, SHARED, VISIBLE
+from drupelet.link.link import (
     AUTO,
     BATCH,
     CARRIER_MQTT,
@@ -27,11 +23,11 @@ from drupelet.link import (
     CARRIER_STICK,
     INTERACTIVE,
 )
-from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
 from drupelet.node import Node
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet.seal_row import ANEW
-from drupelet.store import FlashStore
+from drupelet.seal.row import ANEW
+from drupelet.store.flash_store import FlashStore
+from drupelet.telemetry.black_box import BlackBox
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +39,8 @@ if TYPE_CHECKING:
     from boards.ports import Port, SourcePort
     from boards.sleep import Sleeper
     from boards.topics import BoardTopics
-    from drupelet.link import Link
-    from drupelet.seal import Seal
+    from drupelet.link.link import Link
+    from drupelet.seal.seal import Seal
 
 _BODY_FILES = 24  # long bodies kept at once
 _BOX_BLOCKS = 7  # a segment with what precedes it fills one block of LittleFS, 4 KiB
@@ -138,7 +134,7 @@ class _Setup:
             return
         from boards.aead import Aead
         from boards.keys import BoardKeys, has_keys
-        from drupelet.seal import SealContext
+        from drupelet.seal.seal import SealContext
 
         self.context = SealContext(
             Aead(), self.port.random_byte, bytes(4)
@@ -157,7 +153,7 @@ class _Setup:
 
     def _seal(self, peer: dict, carrier_class: int) -> "Seal | None":
         """The seal of one peer; None when there are no keys or they were revoked."""
-        from drupelet.seal import Seal
+        from drupelet.seal.seal import Seal
 
         keys = self.keys[peer["id"]]
         seal = Seal(self.context, keys, carrier_class)
@@ -217,7 +213,7 @@ class _Setup:
         now_ms = self.clock.now_ms()
         plan = None
         if [peer for peer in self.config["peers"] if peer.get("awake") == "plan"]:
-            from drupelet.duty import WakePlan
+            from drupelet.duty.wake_plan import WakePlan
 
             period_ms = config["period_ms"]
             phase_ms = period_ms * (self.port.random_byte() << 8 | self.port.random_byte()) >> 16

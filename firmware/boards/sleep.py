@@ -4,9 +4,9 @@ Order at a wake: `wake` after `store.open` and before `node.boot`; `start` once 
 docs/SPEC.md 10.3 has the bytes.
 """
 
-from drupelet._compat import const
-from drupelet.errors import OK
-from drupelet.limits import (
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
+from drupelet.base.limits import (
     DEEP_SLEEP_MS_MIN,
     RTC_SIZE_MAX,
     SNAPSHOT_KEYS_SIZE,
@@ -14,17 +14,17 @@ from drupelet.limits import (
     WAIT_MS_MAX,
     WAKE_STATE_SIZE_MAX,
 )
-from drupelet.memory import crc32_into, equal, fill, get_u16, put_u16
-from drupelet.schedule import elapsed_ms
-from drupelet.snapshot import Snapshot
+from drupelet.base.memory import crc32_into, equal, fill, get_u16, put_u16
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.duty.snapshot import Snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.ports import DevicePort, RtcPort
-    from drupelet.blackbox import BlackBox
-    from drupelet.duty import WakePlan
-    from drupelet.ports import StorePort
-    from drupelet.seal import Seal
+    from drupelet.duty.wake_plan import WakePlan
+    from drupelet.seal.seal import Seal
+    from drupelet.store.ports import StorePort
+    from drupelet.telemetry.black_box import BlackBox
 
 _DEEP_SLEEP = const(0)  # a state of the black box
 # Behind the snapshot, in memory with more room: size u16 and the black box, then a crc32.
@@ -86,7 +86,7 @@ class Sleeper:
         self._snapshot.apply(self._buf, device.node.core, links, self.plan, now_ms, away_ms)
         seal = _live_seal(device)
         if seal is not None and self._form_long:
-            from drupelet.seal_sleep import import_from
+            from drupelet.seal.sleep import import_from
 
             import_from(seal, self._buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE)
             seal.grow_old((away_ms >> 16) + 1)
@@ -182,7 +182,7 @@ class Sleeper:
             fill(buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE, 0)
             seal = _live_seal(device)
             if seal is not None:
-                from drupelet.seal_sleep import export_into
+                from drupelet.seal.sleep import export_into
 
                 export_into(seal, buf, self._snapshot.keys_at)
             room = self._snapshot.state_room(core.members.peers)

@@ -7,17 +7,17 @@ import sys
 # Bottom up, not in alphabetical order: an import inside an import inside an import takes C stack,
 # and boards have little of it. Node and store are the deepest.
 # ruff: isort: off
-import drupelet.hashes
-import drupelet.profiles
-import drupelet.slots
-import drupelet.sync
-import drupelet.flashtables
-import drupelet.store
+import drupelet.base.hashes
+import drupelet.wire.registry
+import drupelet.engine.slots
+import drupelet.engine.receiver
+import drupelet.store.index
+import drupelet.store.flash_store
 import boards.files
 import boards.base
 import boards.device
 import boards.loop
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 # ruff: isort: on
 
 TYPE_CHECKING = False

@@ -1,6 +1,6 @@
 """The socket for a stick: one visit each time a stick is plugged in."""
 
-from drupelet.errors import OK
+from drupelet.base.errors import OK
 from drupelet_transports.sealed_visit import SealedVisit
 
 TYPE_CHECKING = False
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from boards.ports import DevicePort
-    from drupelet.bundles import BundleLink
-    from drupelet.seal import Seal
+    from drupelet.link.stick_visit import BundleLink
+    from drupelet.seal.seal import Seal
     from drupelet_transports.stick import Stick
 
 

@@ -10,13 +10,13 @@ import binascii
 import hashlib
 
 from boards.keys import BoardKeys
-from drupelet.channel_seal import SenderKeys
-from drupelet.errors import OK
-from drupelet.handover import TOPIC_SIZE, Handover
-from drupelet.limits import ID_SIZE
-from drupelet.link import BATCH, CARRIER_MQTT, CARRIER_UDP
-from drupelet.profiles import PROFILE_BSP_1
-from drupelet.topic import Topic
+from drupelet.base.errors import OK
+from drupelet.base.limits import ID_SIZE
+from drupelet.channel.key_distribution import TOPIC_SIZE, Handover
+from drupelet.channel.sender_keys import SenderKeys
+from drupelet.link.link import BATCH, CARRIER_MQTT, CARRIER_UDP
+from drupelet.link.topic import Topic
+from drupelet.wire.registry import PROFILE_BSP_1
 from drupelet_transports.handing import Handing
 from drupelet_transports.sealed_topic import SealedTopic
 
@@ -24,8 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drupelet.files import Files
-    from drupelet.link import Link
+    from drupelet.link.link import Link
+    from drupelet.store.files import Files
 
 # In front of the group's id and the topic's name.
 _LABEL = b"drupelet topic"

@@ -8,9 +8,9 @@ board that finds none takes its readings, and tries again, longer apart each tim
 
 import network
 
-from drupelet._compat import const
-from drupelet.errors import DrupeletError
-from drupelet.schedule import elapsed_ms
+from drupelet.base.compat import const
+from drupelet.base.errors import DrupeletError
+from drupelet.base.time_ms import elapsed_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,17 +12,14 @@ Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random
 # From the bottom up: an import inside an import inside an import takes C stack, and boards have
 # little of it.
 # ruff: isort: off
-import drupelet.profiles
-import drupelet.sync  # noqa: F401
+import drupelet.wire.registry
+import drupelet.engine.receiver  # noqa: F401
 # ruff: isort: on
 
-from drupelet._compat import const
-from drupelet.core import NO_BOX, Core
-from drupelet.errors import E_STORAGE, OK, CapacityError, check
-from drupelet.flashread import STATE_DELETED
-from drupelet.graph import ASK_AGAIN
-from drupelet.hashes import group_id_into
-from drupelet.limits import (
+from drupelet.base.compat import const
+from drupelet.base.errors import E_STORAGE, OK, CapacityError, check
+from drupelet.base.hashes import group_id_into
+from drupelet.base.limits import (
     DESCRIPTOR_SIZE_MAX,
     GROUPS_MAX,
     ID_SIZE,
@@ -33,7 +30,18 @@ from drupelet.limits import (
     PEERS_MAX,
     WAIT_MS_MAX,
 )
-from drupelet.link import (
+from drupelet.engine.core import NO_BOX, Core
+from drupelet.engine.graph import ASK_AGAIN
+from drupelet.engine.members import (
+    FAMILY_BSP,
+    FAMILY_MVDS,
+    GROUP_TELEMETRY,
+    INVISIBLE,
+    SHARED,
+    VISIBLE,
+)
+from drupelet.engine.publisher import Publisher
+from drupelet.link.link import (
     AUTO,
     BATCH,
     CARRIER_MQTT,
@@ -43,15 +51,9 @@ from drupelet.link import (
     INTERACTIVE,
     Link,
 )
-from drupelet.members import (
-    FAMILY_BSP,
-    FAMILY_MVDS,
-    GROUP_TELEMETRY,
-    INVISIBLE,
-    SHARED,
-    VISIBLE,
-)
-from drupelet.profiles import (
+from drupelet.store.reader import STATE_DELETED
+from drupelet.telemetry.recorder import Recorder
+from drupelet.wire.registry import (
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
     PROFILE_MVDS_1,
@@ -59,17 +61,16 @@ from drupelet.profiles import (
     PROFILE_MVDS_NESTED,
     bring_family,
 )
-from drupelet.publish import Publisher
-from drupelet.telemetry import Recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from drupelet.blackbox import BlackBox
-    from drupelet.channel import Channel, Settings
-    from drupelet.channel_ports import KeeperPort
-    from drupelet.ports import ClientPort, StorePort
+    from drupelet.channel.channel import Channel, Settings
+    from drupelet.channel.ports import KeeperPort
+    from drupelet.engine.ports import ClientPort
+    from drupelet.store.ports import StorePort
+    from drupelet.telemetry.black_box import BlackBox
 
 EVENT_NONE = const(0)
 EVENT_MESSAGE = const(1)  # `event_handle` entered the log, or was not confirmed before a crash
@@ -131,19 +132,19 @@ class Node(Publisher):
 
     def join_begin(self, client_id: bytes) -> None:
         """Join a group whose descriptor comes piece by piece: `join_append`, then `join_end`."""
-        from drupelet.describe import describe_begin
+        from drupelet.engine.descriptor import describe_begin
 
         check(describe_begin(self.core, client_id), "no room for a descriptor")
 
     def join_append(self, piece: "bytes | bytearray", at: int, size: int) -> None:
         """Add `size` bytes to the descriptor. Raises CapacityError beyond 32 KiB."""
-        from drupelet.describe import describe_append
+        from drupelet.engine.descriptor import describe_append
 
         check(describe_append(self.core, piece, at, size), "no room for a descriptor")
 
     def join_end(self, flags: int = 0, client: "ClientPort | None" = None) -> int:
         """Become a member; returns the group's number."""
-        from drupelet.describe import describe_end
+        from drupelet.engine.descriptor import describe_end
 
         id = bytearray(ID_SIZE)
         check(describe_end(self.core, id), "the descriptor cannot be read back")
@@ -166,7 +167,7 @@ class Node(Publisher):
         number = self.store.member(_MEMBER_GROUP, id, 0, ID_SIZE)
         check(number, "no room for another group")
         if family != FAMILY_BSP:
-            from drupelet.families import keep_family
+            from drupelet.engine.group_family import keep_family
 
             keep_family(self.core, number, family)
         bring_family(self.core, family)
@@ -176,7 +177,7 @@ class Node(Publisher):
 
     def leave(self, group: int) -> None:
         """Leave a group: its messages are dropped, and refused until it is joined again."""
-        from drupelet.manage import leave
+        from drupelet.engine.control import leave
 
         row = self.core.members.group_slot(group)
         assert row >= 0, "not a member"
@@ -184,7 +185,7 @@ class Node(Publisher):
 
     def remove_peer(self, peer: int) -> None:
         """Forget a peer; its links are dead, its row is free for another one."""
-        from drupelet.manage import remove_peer
+        from drupelet.engine.control import remove_peer
 
         row = self.core.members.peer_slot(peer)
         assert row >= 0, "removed a peer that is not known"
@@ -214,11 +215,11 @@ class Node(Publisher):
         if visibility == SHARED and before != SHARED:
             self.core.window.show_all(peer_slot)
             if self.core.window.boot:
-                from drupelet.manage import shown
+                from drupelet.engine.control import shown
 
                 shown(self.core, group, peer)
         elif visibility < before:
-            from drupelet.manage import hidden
+            from drupelet.engine.control import hidden
 
             hidden(self.core, group_slot, peer_slot, visibility)
 
@@ -228,7 +229,7 @@ class Node(Publisher):
         `generation`: that of a snapshot of a deep sleep (docs/SPEC.md 10.3), so this boot goes on
         and the flash is not written.
         """
-        from drupelet.waking import wake
+        from drupelet.engine.recovery import wake
 
         window = self.core.window
         wake(self.core, now_ms, generation)
@@ -258,11 +259,11 @@ class Node(Publisher):
         if live:
             link = Link(self.core, slot, profile, carrier, epoch_ms, mode)
         else:
-            from drupelet.bundles import BundleLink
+            from drupelet.link.stick_visit import BundleLink
 
             link = BundleLink(self.core, slot, profile)
         if live and others:
-            from drupelet.sharing import Sharing
+            from drupelet.link.arbiter import Sharing
 
             clocks.shared = clocks.shared or Sharing(clocks)
             clocks.shared.begin(slot)
@@ -279,7 +280,7 @@ class Node(Publisher):
 
         keeper: where its messages are kept; settings: sizes and periods, None for the usual ones.
         """
-        from drupelet.channel_open import open_channel
+        from drupelet.channel.opening import open_channel
 
         made = open_channel(id, participant, keeper, self._random_byte, settings, now_ms)
         self._channels = list(self._channels) + [made]
@@ -314,7 +315,7 @@ class Node(Publisher):
 
         With OK it is durable: it reaches the peers whatever happens.
         """
-        from drupelet.manage import share
+        from drupelet.engine.control import share
 
         group = self._group_of(handle)
         code = E_STORAGE if group < 0 else share(self.core.graph, group, handle)
@@ -325,7 +326,7 @@ class Node(Publisher):
 
         Its id is still acknowledged; what depends on it is not affected (BSP v1 section 5).
         """
-        from drupelet.manage import delete
+        from drupelet.engine.control import delete
 
         group = self._group_of(handle)
         return E_STORAGE if group < 0 else delete(self.core.graph, group, handle)

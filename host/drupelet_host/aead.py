@@ -1,4 +1,4 @@
-"""The AEAD port of a host: AES-CCM of `cryptography`; see `drupelet.ccm.Ccm` for the shape."""
+"""The AEAD port of a host: AES-CCM of `cryptography`; shaped as `drupelet.base.ccm.Ccm`."""
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from drupelet.errors import DrupeletError, StorageError
-from drupelet.schedule import elapsed_ms
+from drupelet.base.errors import DrupeletError, StorageError
+from drupelet.base.time_ms import elapsed_ms
 from drupelet_host import clock, config, family, key_actions, mailbox, status, stick_visit
 from drupelet_host.cas import FolderStore
 from drupelet_host.channels import Channels

@@ -23,10 +23,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from drupelet.errors import OK, DrupeletError, StorageError
-from drupelet.limits import SEAL_JUMP
-from drupelet.memory import put_u32
-from drupelet.seal_record import RECORD_EPOCH_AT, RECORD_KEY_AT, RECORD_SIZE, finish, step
+from drupelet.base.errors import OK, DrupeletError, StorageError
+from drupelet.base.limits import SEAL_JUMP
+from drupelet.base.memory import put_u32
+from drupelet.seal.record import RECORD_EPOCH_AT, RECORD_KEY_AT, RECORD_SIZE, finish, step
 from drupelet_host import config, database, private, restored
 from drupelet_host.keys import CHAIN_ROWS, HostKeys, known_peers
 from drupelet_host.private import BusyError

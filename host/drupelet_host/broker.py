@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 
 _HOST = "127.0.0.1"
 # Importing amqtt takes about a second on a slow machine under load.

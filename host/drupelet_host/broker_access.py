@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host import private
 from drupelet_host.toml_table import Table, quoted, shown
 from drupelet_transports.url import Url, parse_url

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
-from drupelet.errors import CapacityError, StorageError
+from drupelet.base.errors import CapacityError, StorageError
 
 # Multihash: code of SHA-256, 32 bytes follow.
 _MULTIHASH_HEAD = b"\x12\x20"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host import config, output
 from drupelet_host.commands import AsJson, Home, TextCommand, ask_agent, home_of, table
 from drupelet_host.config import Config

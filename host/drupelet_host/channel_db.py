@@ -1,6 +1,6 @@
 """Messages of channels in one SQLite file: a channel's keeper on a host, and the store node.
 
-A frame is in the keeper's form (drupelet.channel_keep). Written rows are one transaction until
+A frame is in the keeper's form (drupelet.channel.keeper). Written rows are one transaction until
 `commit`; a host commits before it sends.
 
 SQLite may roll everything back when a write fails, on a full disk for one, and give the same
@@ -14,11 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from drupelet.channel_keep import compare_ids, put_names
-from drupelet.channel_ports import Buffer, Key
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
-from drupelet.limits import WAIT_MS_MAX
-from drupelet.wire.sds import Decoder
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.base.limits import WAIT_MS_MAX
+from drupelet.channel.keeper import compare_ids, put_names
+from drupelet.channel.ports import Buffer, Key
+from drupelet.wire.sds.message import Decoder
 from drupelet_host import clock
 from drupelet_host.database import closed_on_failure, explain, open_file
 
@@ -119,7 +119,7 @@ class ChannelDatabase:
 
 
 class SqliteKeeper:
-    """A channel's messages, all of them, as `drupelet.channel_ports.KeeperPort`.
+    """A channel's messages, all of them, as `drupelet.channel.ports.KeeperPort`.
 
     wall_ms: the time of day, by which a message's waiting goes on over a restart.
     """

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from drupelet.channel import (
+from drupelet.base.errors import CapacityError, DrupeletError, StorageError
+from drupelet.channel.channel import (
     EPHEMERAL,
     EVENT_GAP,
     EVENT_MESSAGE,
@@ -17,9 +18,8 @@ from drupelet.channel import (
     Channel,
     Settings,
 )
-from drupelet.channel_settings import response_groups
-from drupelet.errors import CapacityError, DrupeletError, StorageError
-from drupelet.wire.sds_nim import from_sds
+from drupelet.channel.settings import response_groups
+from drupelet.wire.sds.nim import from_sds
 from drupelet_host import clock, database
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper, columns_of
 from drupelet_host.config import CHANNEL_PERIODS_MAX, Config, Shared

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import drupelet
-from drupelet.errors import CapacityError, DrupeletError, StorageError
-from drupelet.limits import PENDING_PER_PEER_MAX
+from drupelet.base.errors import CapacityError, DrupeletError, StorageError
+from drupelet.base.limits import PENDING_PER_PEER_MAX
 from drupelet_host import (
     channel_commands,
     client_commands,

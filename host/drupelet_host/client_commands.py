@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from drupelet.errors import DrupeletError, StorageError
-from drupelet.hashes import group_id_into
-from drupelet.limits import ID_SIZE
+from drupelet.base.errors import DrupeletError, StorageError
+from drupelet.base.hashes import group_id_into
+from drupelet.base.limits import ID_SIZE
 from drupelet_host import clock, config, database, output
 from drupelet_host.commands import AsJson, Home, ask_agent, home_of, path, table, text_path
 

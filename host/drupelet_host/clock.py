@@ -2,7 +2,7 @@
 
 import time
 
-from drupelet.limits import NOW_MODULUS_MS, TIMESTAMP_SIZE
+from drupelet.base.limits import NOW_MODULUS_MS, TIMESTAMP_SIZE
 
 _MODULUS_MASK = NOW_MODULUS_MS - 1
 # The first day of 2024: a clock that says less was not set.

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from drupelet.errors import DrupeletError, StorageError
+from drupelet.base.errors import DrupeletError, StorageError
 from drupelet_host import config, database, mailbox, output, toml_table
 from drupelet_host.local_path import local_path
 

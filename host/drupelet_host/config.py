@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from drupelet.errors import CapacityError, StorageError
-from drupelet.limits import DESCRIPTOR_SIZE_MAX, WAIT_MS_MAX
+from drupelet.base.errors import CapacityError, StorageError
+from drupelet.base.limits import DESCRIPTOR_SIZE_MAX, WAIT_MS_MAX
 from drupelet_host import file_lock, private, toml_table
 from drupelet_host.boards import BOARD_HOST, BOARDS
 from drupelet_host.broker_access import (

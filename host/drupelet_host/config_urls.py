@@ -1,6 +1,6 @@
 """The carrier URLs of `drupelet.toml`: which of them each key may hold. Raises ConfigError."""
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host.toml_table import Table, shown
 from drupelet_transports.url import BOARD_LINES, Url, parse_url
 

@@ -17,12 +17,12 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from drupelet.errors import OK, CapacityError, StorageError
-from drupelet.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
-from drupelet.seal import Seal
-from drupelet.seal_control import end_waiting
-from drupelet.seal_issue import Issuer, rekey
-from drupelet.seal_record import FLAG_TAG16, RECORD_SIZE
+from drupelet.base.errors import OK, CapacityError, StorageError
+from drupelet.base.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
+from drupelet.seal.control import end_waiting
+from drupelet.seal.issue import Issuer, rekey
+from drupelet.seal.record import FLAG_TAG16, RECORD_SIZE
+from drupelet.seal.seal import Seal
 from drupelet_host import pairs, private
 from drupelet_host.keys import CLASS_NAMES, ID_SIZE, ChainState, HostKeys, KeysError, known_peers
 from drupelet_host.secret import Secret

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from drupelet.errors import StorageError
+from drupelet.base.errors import StorageError
 
 # "DRP1": what `file` and we recognise the database by.
 APPLICATION_ID = 0x44525031

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drupelet.errors import DrupeletError
-from drupelet.limits import SEAL_REVOKE_SENDS
+from drupelet.base.errors import DrupeletError
+from drupelet.base.limits import SEAL_REVOKE_SENDS
 from drupelet_host import clock, config, control, database, file_lock, identity, private
 from drupelet_host.broker_access import access
 from drupelet_host.config import Config

@@ -4,14 +4,14 @@ bsp is the default client's (docs/SPEC.md 4); mvds the same bodies as MVDS has t
 metadata, timestamps in seconds; bsp-0 Briar's, whose bodies are the payload alone.
 """
 
-from drupelet.clients import READINGS_CLIENT_ID, Author
-from drupelet.clients_bsp0 import join as join_bsp0
-from drupelet.families import keep_family
-from drupelet.hashes import group_id_into
-from drupelet.limits import ID_SIZE
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS, HEAD_PARENTS
+from drupelet.base.hashes import group_id_into
+from drupelet.base.limits import ID_SIZE
+from drupelet.clients.bsp0 import join as join_bsp0
+from drupelet.clients.default import READINGS_CLIENT_ID, Author
+from drupelet.engine.group_family import keep_family
+from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, HEAD_PARENTS
 from drupelet.node import Node
-from drupelet.wire import bsp0
+from drupelet.wire.bsp0 import records as bsp0
 from drupelet_host import clock
 from drupelet_host.clients.public import PUBLIC_CLIENT_ID, topic_descriptor
 from drupelet_host.config import FAMILY_BSP_0_NAME, FAMILY_MVDS_NAME, Config

@@ -7,8 +7,8 @@ agent is waited for, everything else goes on.
 from collections.abc import Callable
 from dataclasses import replace
 
-from drupelet.errors import DrupeletError, StorageError
-from drupelet.schedule import elapsed_ms
+from drupelet.base.errors import DrupeletError, StorageError
+from drupelet.base.time_ms import elapsed_ms
 from drupelet_host import clock
 from drupelet_host.config import FOLDER_PLACE, FeedSettings
 from drupelet_host.feed_places import Places

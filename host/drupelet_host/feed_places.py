@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from drupelet.errors import DrupeletError, StorageError
+from drupelet.base.errors import DrupeletError, StorageError
 from drupelet_host import private
 from drupelet_host.broker_access import key_of
 from drupelet_host.cas import FolderStore, RemoteStore, SqliteRemoteStore

@@ -11,8 +11,8 @@ The root opens the feed, so it goes to members only, as every message does. A pl
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from drupelet.errors import PeerError
-from drupelet.limits import ID_SIZE
+from drupelet.base.errors import PeerError
+from drupelet.base.limits import ID_SIZE
 from drupelet.node import Node
 from drupelet.wire.protobuf import VARINT
 from drupelet_host.clients.notices import Notices

@@ -5,9 +5,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.files import Files
-from drupelet.limits import FILES_OPEN_MAX
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import FILES_OPEN_MAX
+from drupelet.store.files import Files
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections.abc import Iterable
 
-from drupelet.errors import PeerError, StorageError
+from drupelet.base.errors import PeerError, StorageError
 from drupelet.wire.protobuf import VARINT
 from drupelet_host import clock
 from drupelet_host.cas import CONTENT_SIZE_MAX

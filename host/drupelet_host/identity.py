@@ -6,7 +6,7 @@ for two ids, and messages belong to one group. So the home does not start, and s
 
 import sqlite3
 
-from drupelet.errors import OK, StorageError
+from drupelet.base.errors import OK, StorageError
 from drupelet_host import family
 from drupelet_host.config import CONFIG_NAME, Config
 from drupelet_host.keys import known_peers

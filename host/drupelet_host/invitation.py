@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from drupelet.seal_record import challenge
+from drupelet.seal.record import challenge
 from drupelet_host.keys import KeysError
 from drupelet_host.secret import Secret
 

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drupelet.errors import OK, CapacityError, DrupeletError, StorageError
-from drupelet.seal_record import FLAG_ISSUER, FLAG_PACKS, FLAG_TAG16, install
+from drupelet.base.errors import OK, CapacityError, DrupeletError, StorageError
+from drupelet.seal.record import FLAG_ISSUER, FLAG_PACKS, FLAG_TAG16, install
 from drupelet_host import clock, config, private
 from drupelet_host.config import Config, Peer
 from drupelet_host.invitation import (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host import config, output
 from drupelet_host.commands import AsJson, Home, ask_agent, home_of
 from drupelet_host.config_urls import STICK_BY_REQUEST

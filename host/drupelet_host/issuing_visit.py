@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from drupelet.bundles import BundleLink
-from drupelet.errors import OK
-from drupelet.seal import TYPE_CONTROL, Seal
-from drupelet.seal_issue import Issuer
+from drupelet.base.errors import OK
+from drupelet.link.stick_visit import BundleLink
+from drupelet.seal.issue import Issuer
+from drupelet.seal.seal import TYPE_CONTROL, Seal
 from drupelet_transports.sealed_visit import SealedVisit
 from drupelet_transports.stick import BundleWriter, Stick
 

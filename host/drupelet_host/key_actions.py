@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from drupelet.errors import E_PEER, OK, StorageError
+from drupelet.base.errors import E_PEER, OK, StorageError
 from drupelet_host.config import Config, Peer
 from drupelet_host.keys import KeysError
 from drupelet_host.provision import peer_id_of

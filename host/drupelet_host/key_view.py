@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from drupelet.limits import SEAL_JUMP
+from drupelet.base.limits import SEAL_JUMP
 from drupelet_host.config import Config, Peer
 from drupelet_host.invite import INVITED, pairings
 from drupelet_host.keys import CLASS_NAMES, ChainState, class_of, is_whole, known_peers, look

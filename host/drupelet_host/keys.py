@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError
-from drupelet.seal_record import (
+from drupelet.base.errors import E_PEER, E_STORAGE, OK, DrupeletError
+from drupelet.seal.record import (
     FLAG_ISSUER,
     FLAG_PACKS,
     FLAG_RECEIVE,

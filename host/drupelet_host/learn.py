@@ -10,7 +10,7 @@ status.
 from collections.abc import Callable
 from typing import Any
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host import clock, config
 from drupelet_host.clients.carriers import Carriers, new_peers
 from drupelet_host.member import Member

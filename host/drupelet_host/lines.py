@@ -8,11 +8,11 @@ import select
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from drupelet.amnesty import forget_holds
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.engine.resync import forget_holds
 from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL
-from drupelet.schedule import elapsed_ms
 from drupelet_host import clock
 from drupelet_host.broker_access import BrokerSettings, access, key_of
 from drupelet_host.config import Peer
@@ -27,9 +27,9 @@ from drupelet_transports.sealed import Sealed
 from drupelet_transports.url import Url, parse_url
 
 if TYPE_CHECKING:
-    from drupelet.handover import Handover
-    from drupelet.seal import Seal
-    from drupelet.seal_issue import Issuer
+    from drupelet.channel.key_distribution import Handover
+    from drupelet.seal.issue import Issuer
+    from drupelet.seal.seal import Seal
     from drupelet_transports.mqtt_host import MqttClient
 
 CARRIERS = {"serial": CARRIER_SERIAL, "mqtt": CARRIER_MQTT}

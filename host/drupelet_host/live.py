@@ -8,8 +8,8 @@ as the peer has answered in compact-1.
 import os
 from typing import Any
 
-from drupelet.budget import Budget, NoAir
-from drupelet.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
+from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
+from drupelet.link.budget import Budget, NoAir
 from drupelet.node import (
     AUTO,
     BATCH,
@@ -21,10 +21,10 @@ from drupelet.node import (
     PROFILE_MVDS_NESTED,
     Link,
 )
-from drupelet.profiles import PROFILE_BSP_0
-from drupelet.wire.compact1 import Compact1
-from drupelet.wire.hello import COMPACT, PLAIN
-from drupelet.wire.recovery import Recovery
+from drupelet.wire.compact.codec import Compact1
+from drupelet.wire.compact.hello import COMPACT, PLAIN
+from drupelet.wire.registry import PROFILE_BSP_0
+from drupelet.wire.sketch.recovery import Recovery
 from drupelet_host.config import Peer
 from drupelet_transports.framing import wire_size_max
 from drupelet_transports.url import Url

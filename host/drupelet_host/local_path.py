@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 
 # `Path` makes one slash of two, so one is enough. A scheme of one letter would be a drive.
 # Without any slash only what nobody calls a folder.

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drupelet.clients import TELEMETRY_CLIENT_ID
-from drupelet.clients_command import COMMANDS_CLIENT_ID
-from drupelet.errors import StorageError
-from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
-from drupelet.hashes import group_id_into
-from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
+from drupelet.base.errors import StorageError
+from drupelet.base.hashes import group_id_into
+from drupelet.base.limits import ID_SIZE, TIMESTAMP_SIZE
+from drupelet.clients.command import COMMANDS_CLIENT_ID
+from drupelet.clients.default import TELEMETRY_CLIENT_ID
+from drupelet.store.reader import STATE_DELIVERED, STATE_PENDING
 from drupelet_host import clock, config, database, family, identity, mailbox, telemetry_files
 from drupelet_host.output import payload_text
 from drupelet_host.parse import split_body

@@ -4,7 +4,7 @@ How far either has come is in the store's table `meta`, so that it goes back wit
 older copy of the store is put in its place.
 """
 
-from drupelet.link import Link
+from drupelet.link.link import Link
 from drupelet_host import clock, database, restored
 from drupelet_host.feeds import Feed
 from drupelet_host.mailserver import Mailbox, MailReader, MailWriter

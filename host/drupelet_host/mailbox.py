@@ -9,8 +9,8 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from drupelet.errors import CapacityError, StorageError
-from drupelet.limits import BODY_SIZE_MAX, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
+from drupelet.base.errors import CapacityError, StorageError
+from drupelet.base.limits import BODY_SIZE_MAX, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
 from drupelet_host import clock, database
 
 # Messages that wait for an agent that does not run.

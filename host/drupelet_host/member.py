@@ -6,12 +6,11 @@ The agent adds carriers to it; `drupelet stick` without an agent visits a stick 
 import os
 from dataclasses import dataclass
 
-from drupelet.blackbox import BlackBox
-from drupelet.bundles import BundleLink
-from drupelet.clients import TELEMETRY_CLIENT_ID, Author
-from drupelet.errors import OK, DrupeletError, StorageError
-from drupelet.flashread import STATE_DELIVERED
-from drupelet.limits import BODY_SIZE_MAX
+from drupelet.base.errors import OK, DrupeletError, StorageError
+from drupelet.base.limits import BODY_SIZE_MAX
+from drupelet.clients.default import TELEMETRY_CLIENT_ID, Author
+from drupelet.engine.slots import PEER_ROW, STICK_OUT
+from drupelet.link.stick_visit import BundleLink
 from drupelet.node import (
     BATCH,
     CARRIER_STICK,
@@ -22,7 +21,8 @@ from drupelet.node import (
     VISIBLE,
     Node,
 )
-from drupelet.slots import PEER_ROW, STICK_OUT
+from drupelet.store.reader import STATE_DELIVERED
+from drupelet.telemetry.black_box import BlackBox
 from drupelet.wire.packed import Packed
 from drupelet_host import clock, database, family, identity, mailbox, restored
 from drupelet_host.clients.home import HomeGroups

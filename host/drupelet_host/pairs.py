@@ -10,7 +10,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host import private
 
 _NAME = "pairs"

@@ -1,6 +1,6 @@
 """The default client's body, read: dependency ids and payload (docs/SPEC.md 4)."""
 
-from drupelet.limits import DEPENDENCIES_MAX, ID_SIZE
+from drupelet.base.limits import DEPENDENCIES_MAX, ID_SIZE
 
 
 def split_body(body: bytes) -> tuple[list[bytes], bytes]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.limits import BODY_SIZE_MAX, CONTENT_HEADER_SIZE, PART_INCOMING, PIECE_SIZE
-from drupelet.ports import Buffer
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import BODY_SIZE_MAX, CONTENT_HEADER_SIZE, PART_INCOMING, PIECE_SIZE
+from drupelet.base.ports import Buffer
 
 # Incomplete messages at once: one per peer (32), so that no peer waits for another.
 PARTS_HOST_MAX = 32

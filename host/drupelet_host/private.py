@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from drupelet.errors import DrupeletError, StorageError
+from drupelet.base.errors import DrupeletError, StorageError
 from drupelet_host import file_lock
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError, StorageError
-from drupelet.seal_record import (
+from drupelet.base.errors import E_PEER, E_STORAGE, OK, DrupeletError, StorageError
+from drupelet.seal.record import (
     FLAG_ISSUER,
     FLAG_PACKS,
     FLAG_TAG16,

@@ -18,8 +18,8 @@ from typing import Any
 
 import serial
 
-from drupelet.errors import E_STORAGE, OK
-from drupelet.seal_record import RECORD_SIZE
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.seal.record import RECORD_SIZE
 from drupelet_host.keys import ROWS, ChainState, KeysError
 from drupelet_host.output import printable
 from drupelet_transports.base import TransportError

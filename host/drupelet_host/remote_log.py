@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from drupelet.errors import OK, PeerError, StorageError
-from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
-from drupelet.limits import GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
-from drupelet.members import FAMILY_MVDS, HEAD_EPHEMERAL
+from drupelet.base.errors import OK, PeerError, StorageError
+from drupelet.base.limits import GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.engine.members import FAMILY_MVDS, HEAD_EPHEMERAL
 from drupelet.node import Link, Node
-from drupelet.schedule import elapsed_ms
+from drupelet.store.reader import STATE_DELIVERED, STATE_PENDING
 from drupelet_host.cas import RemoteStore
 from drupelet_host.remote_log_wire import (
     DATA_INLINE_MAX,

@@ -6,8 +6,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
-from drupelet.errors import CapacityError, DrupeletError
-from drupelet.link import Link
+from drupelet.base.errors import CapacityError, DrupeletError
+from drupelet.link.link import Link
 from drupelet_host import clock
 from drupelet_host.cas import FolderStore, RemoteStore
 from drupelet_host.clients.home import HomeGroups

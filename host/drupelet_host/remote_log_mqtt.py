@@ -10,8 +10,8 @@ from them who talks often, not who it is.
 import time
 from collections.abc import Callable
 
-from drupelet.errors import OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import OK
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_host import clock
 from drupelet_host.remote_log_service import StoreService
 from drupelet_transports.mqtt_host import MqttClient

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from drupelet.errors import CapacityError, DrupeletError, PeerError, StorageError
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import CapacityError, DrupeletError, PeerError, StorageError
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_host.cas import ADDRESS_SIZE, CONTENT_SIZE_MAX, RemoteStore
 from drupelet_host.remote_log_wire import fields, put_field
 

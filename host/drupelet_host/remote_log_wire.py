@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
 
-from drupelet.errors import PeerError
-from drupelet.hkdf import hkdf
-from drupelet.limits import BODY_SIZE_MAX, ID_SIZE
+from drupelet.base.errors import PeerError
+from drupelet.base.hkdf import hkdf
+from drupelet.base.limits import BODY_SIZE_MAX, ID_SIZE
 from drupelet.wire.protobuf import BYTES, VARINT, Reader
 from drupelet_host.aead import Cipher
 from drupelet_host.cas import ADDRESS_SIZE

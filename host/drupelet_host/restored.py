@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drupelet.errors import OK, StorageError
-from drupelet.limits import SEAL_JUMP_AFTER
+from drupelet.base.errors import OK, StorageError
+from drupelet.base.limits import SEAL_JUMP_AFTER
 from drupelet_host import database
 from drupelet_host.store_sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from drupelet.seal import Seal
+    from drupelet.seal.seal import Seal
 
 # Keys of the table `meta` (docs/SPEC.md 8); the last two with the peer's id in hex behind them.
 PLACE = "place"

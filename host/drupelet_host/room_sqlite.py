@@ -2,9 +2,9 @@
 
 import sqlite3
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.limits import ID_SIZE
-from drupelet.ports import Buffer
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import ID_SIZE
+from drupelet.base.ports import Buffer
 from drupelet_host.parts_sqlite import SqliteParts
 
 # Removed in one go when the store is full, so that a full store does not pay per message.

@@ -12,9 +12,9 @@ the message counts as sent now, and what depends on it follows its own time.
 
 from collections import OrderedDict, deque
 
-from drupelet.channel import EVENT_GAP, EVENT_MESSAGE, Channel
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.wire.sds_nim import Message, from_sds, to_sds
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel
+from drupelet.wire.sds.nim import Message, from_sds, to_sds
 from drupelet_host.sds_nim_channel import NimChannel
 
 # Messages whose two values are known; older ones are behind everything that is still to come.

@@ -6,12 +6,12 @@ Lamport values are seconds there, and neither sync nor ephemeral messages exist.
 from collections import OrderedDict
 from collections.abc import Callable
 
-from drupelet.channel import Channel, Settings
-from drupelet.channel_ports import Buffer, KeeperPort, Key
-from drupelet.errors import E_PEER, PeerError
-from drupelet.hashes_sds import Identity
-from drupelet.wire.farmhash import nim_hash
-from drupelet.wire.sds_nim import (
+from drupelet.base.errors import E_PEER, PeerError
+from drupelet.base.hashes_sds import Identity
+from drupelet.channel.channel import Channel, Settings
+from drupelet.channel.ports import Buffer, KeeperPort, Key
+from drupelet.wire.sds.farmhash import nim_hash
+from drupelet.wire.sds.nim import (
     Filter,
     NimBloom,
     NimTimes,
@@ -33,7 +33,7 @@ UNNAMED = b"-"
 
 
 class NimFilter:
-    """The rolling filter and the keys of ids, as `drupelet.channel_ports.BloomPort`.
+    """The rolling filter and the keys of ids, as `drupelet.channel.ports.BloomPort`.
 
     A key is the id's 64-bit hash; the id behind it is remembered, because its second hash and
     the parameters of a received filter are needed later.

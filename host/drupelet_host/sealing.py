@@ -8,14 +8,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from drupelet.errors import E_PEER, E_STORAGE, OK, DrupeletError
-from drupelet.limits import (
+from drupelet.base.errors import E_PEER, E_STORAGE, OK, DrupeletError
+from drupelet.base.limits import (
     SEAL_FORGED_PER_SLICE_HOST,
     SEAL_OLD_HOST_MAX,
     SEAL_STEPS_HOST_MAX,
 )
-from drupelet.seal import Seal, SealContext
-from drupelet.seal_issue import Issuer
+from drupelet.seal.issue import Issuer
+from drupelet.seal.seal import Seal, SealContext
 from drupelet_host import clock, control
 from drupelet_host.aead import Aead
 from drupelet_host.config import Config, Peer

@@ -10,8 +10,8 @@ Whom our chain no longer reaches is written in one step with the chain that it d
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from drupelet.errors import E_STORAGE, OK, DrupeletError
-from drupelet.seal_record import RECORD_SIZE, is_sound
+from drupelet.base.errors import E_STORAGE, OK, DrupeletError
+from drupelet.seal.record import RECORD_SIZE, is_sound
 from drupelet_host import private
 from drupelet_host.config import PEERS_CONFIGURED_MAX
 
@@ -24,7 +24,7 @@ _OUT_MAX = 256
 
 @dataclass
 class SenderFile:
-    """The key port of one topic (drupelet.channel_ports.SenderKeyPort)."""
+    """The key port of one topic (drupelet.channel.ports.SenderKeyPort)."""
 
     path: Path
     failure: str = ""  # why the last call failed

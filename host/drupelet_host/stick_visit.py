@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from drupelet.amnesty import forget_holds
-from drupelet.bundles import BundleLink
-from drupelet.errors import OK, DrupeletError, StorageError
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.seal import Seal
-from drupelet.seal_issue import Issuer
+from drupelet.base.errors import OK, DrupeletError, StorageError
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.engine.resync import forget_holds
+from drupelet.link.stick_visit import BundleLink
+from drupelet.seal.issue import Issuer
+from drupelet.seal.seal import Seal
 from drupelet_host import clock, database, restored, status
 from drupelet_host.config import Peer
 from drupelet_host.issuing_visit import IssuingVisit

@@ -6,10 +6,10 @@ participants repair among themselves, only later (specs/sds.md "Design Assumptio
 
 from typing import Protocol
 
-from drupelet.channel import Channel
-from drupelet.errors import CapacityError, PeerError
-from drupelet.limits import CHANNEL_HISTORY_MAX, CHANNEL_MESSAGE_ID_MAX, CHANNEL_NAME_MAX
-from drupelet.wire.sds_nim import Entry, Message, from_sds, to_sds
+from drupelet.base.errors import CapacityError, PeerError
+from drupelet.base.limits import CHANNEL_HISTORY_MAX, CHANNEL_MESSAGE_ID_MAX, CHANNEL_NAME_MAX
+from drupelet.channel.channel import Channel
+from drupelet.wire.sds.nim import Entry, Message, from_sds, to_sds
 from drupelet_host.channel_db import FRAME_SIZE_MAX, ChannelDatabase
 
 # Messages that one channel may fill the disk with: at 300 B each, 300 MB.

@@ -14,8 +14,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
-from drupelet.flashread import (
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.base.limits import (
+    BODY_SIZE_MAX,
+    CONTENT_HEADER_SIZE,
+    GONE_HANDLE,
+    ID_SIZE,
+    TIMESTAMP_SIZE,
+)
+from drupelet.base.ports import Buffer
+from drupelet.store.reader import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
@@ -23,14 +31,6 @@ from drupelet.flashread import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.limits import (
-    BODY_SIZE_MAX,
-    CONTENT_HEADER_SIZE,
-    GONE_HANDLE,
-    ID_SIZE,
-    TIMESTAMP_SIZE,
-)
-from drupelet.ports import Buffer
 from drupelet_host import database
 from drupelet_host.parts_sqlite import PARTS_HOST_MAX, copy_out
 from drupelet_host.room_sqlite import SqliteRoom
@@ -62,7 +62,7 @@ _PUT = (
 
 
 class SqliteStore(SqliteRoom):
-    """Same calls, codes and attributes as `drupelet.store.FlashStore`.
+    """Same calls, codes and attributes as `drupelet.store.flash_store.FlashStore`.
 
     Args:
         path: the database file; its folder must exist.

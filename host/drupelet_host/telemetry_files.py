@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from drupelet.limits import BOX_HEADER_SIZE
+from drupelet.base.limits import BOX_HEADER_SIZE
 
 SUFFIX = ".dbx"
 OTHER_SUFFIX = ".dbx-other"

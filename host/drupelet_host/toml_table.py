@@ -4,7 +4,7 @@ import difflib
 import re
 from pathlib import Path
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 
 NAME_SIZE_MAX = 32
 _ID = re.compile(r"[0-9a-f]{8}")

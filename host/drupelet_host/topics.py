@@ -9,12 +9,12 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from drupelet.channel_seal import OVERHEAD, SenderKeys
-from drupelet.errors import E_STORAGE, OK, StorageError
-from drupelet.handover import TOPIC_SIZE, Handover
-from drupelet.limits import FRAME_SIZE_MAX, HANDOVER_MS
+from drupelet.base.errors import E_STORAGE, OK, StorageError
+from drupelet.base.limits import FRAME_SIZE_MAX, HANDOVER_MS
+from drupelet.channel.key_distribution import TOPIC_SIZE, Handover
+from drupelet.channel.sender_keys import OVERHEAD, SenderKeys
+from drupelet.link.topic import Topic
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_UDP, PROFILE_BSP_1
-from drupelet.topic import Topic
 from drupelet_host import clock
 from drupelet_host.aead import Aead
 from drupelet_host.config import Config, Peer, Shared, can_listen

@@ -3,10 +3,10 @@
 They fit no frame of its carrier, and it has not shown that it reads segments.
 """
 
-from drupelet.core import Core
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.oversize import is_oversize
-from drupelet.states import HOLD, QUEUED
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.engine.core import Core
+from drupelet.engine.oversize import is_oversize
+from drupelet.engine.states import HOLD, QUEUED
 
 
 class Undeliverable:

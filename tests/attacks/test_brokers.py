@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from board.hostile import CONNACK, SUBACK, HostileBroker, packet, publish, remaining
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_transports import mqtt_board
 from drupelet_transports.mqtt_host import MqttClient, MqttTransport
 

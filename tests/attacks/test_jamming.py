@@ -12,15 +12,15 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from drupelet.errors import OK
-from drupelet.limits import (
+from drupelet.base.errors import OK
+from drupelet.base.limits import (
     FRAME_SIZE_MAX,
     SEAL_FORGED_PER_SLICE,
     SEAL_FORGED_PER_SLICE_HOST,
     SEAL_OLD_MAX,
     SEAL_STEPS_MAX,
 )
-from drupelet.seal import CLASS_LIVE, Seal, SealContext
+from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
 from drupelet_host.aead import Aead
 from drupelet_tools.sim.broker import Mosquitto
 from drupelet_transports import mqtt_board, mqtt_host

@@ -18,9 +18,9 @@ from devices import (
     field_of,
     record,
 )
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import PENDING_PER_PEER_MAX
-from drupelet.members import INVISIBLE, SHARED
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import PENDING_PER_PEER_MAX
+from drupelet.engine.members import INVISIBLE, SHARED
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,

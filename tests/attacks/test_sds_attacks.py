@@ -5,17 +5,17 @@ import tracemalloc
 
 import pytest
 
-from drupelet._murmur_ints import _hash
-from drupelet.channel import EVENT_MESSAGE
-from drupelet.channel_in import POSSIBLY, UNACKNOWLEDGED
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import (
+from drupelet.base._murmur_ints import _hash
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import (
     CHANNEL_ASKED_MAX,
     CHANNEL_HISTORY_MAX,
     CHANNEL_IN_MAX,
     CHANNEL_REPAIRS_MAX,
     CHANNEL_WANTED_MAX,
 )
+from drupelet.channel.channel import EVENT_MESSAGE
+from drupelet.channel.intake import POSSIBLY, UNACKNOWLEDGED
 from helpers_channel import START_MS, Talker, filter_of, wire
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import OK
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_transports.stick import Stick
 
 A, B, C = b"\xaa\0\0\1", b"\xbb\0\0\2", b"\xcc\0\0\3"

@@ -16,7 +16,7 @@ from cryptolib import aes
 sys.path.insert(0, sys.argv[1])
 sys.modules["cryptolib"] = object()  # type: ignore[assignment]
 if sys.argv[2] == "plain":
-    sys.modules["drupelet._aes_viper"] = object()  # type: ignore[assignment]
+    sys.modules["drupelet.base._aes_viper"] = object()  # type: ignore[assignment]
 
 from boards.aead import Aead  # noqa: E402
 

@@ -5,7 +5,7 @@ The first line: device id (hex), boot, blocks of a segment. Runs on MicroPython 
 
 import sys
 
-from drupelet.blackbox import BlackBox
+from drupelet.telemetry.black_box import BlackBox
 
 
 def tell(box: BlackBox, words: "list[str]") -> None:

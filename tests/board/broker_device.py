@@ -9,7 +9,7 @@ import sys
 import time
 
 from boards.broker import open_client
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 
 LIFE_MS = 20_000
 TEXT = b"21.5 C"

@@ -10,11 +10,11 @@ from binascii import hexlify, unhexlify
 
 sys.path[:0] = sys.argv[1].split(":")
 if sys.argv[2] == "plain":
-    sys.modules["drupelet._memory_viper"] = object()  # type: ignore[assignment]
-    sys.modules["drupelet._blake2s_viper"] = object()  # type: ignore[assignment]
+    sys.modules["drupelet.base._memory_viper"] = object()  # type: ignore[assignment]
+    sys.modules["drupelet.base._blake2s_viper"] = object()  # type: ignore[assignment]
 
-from drupelet import memory  # noqa: E402
-from drupelet.hashes import Blake2s, MessageHash, group_id_into  # noqa: E402
+from drupelet.base import memory  # noqa: E402
+from drupelet.base.hashes import Blake2s, MessageHash, group_id_into  # noqa: E402
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max  # noqa: E402
 
 

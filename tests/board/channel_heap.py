@@ -9,10 +9,10 @@ import sys
 
 import heap_check
 
-import drupelet.wire.bloom  # noqa: F401 - leaves first: imports nest deeply else
-from drupelet.channel import Channel, Settings
-from drupelet.channel_keep import RamKeeper
-from drupelet.wire.bloom import Bloom
+import drupelet.wire.sds.bloom  # noqa: F401 - leaves first: imports nest deeply else
+from drupelet.channel.channel import Channel, Settings
+from drupelet.channel.keeper import RamKeeper
+from drupelet.wire.sds.bloom import Bloom
 
 MESSAGES = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
 IDLE = 1000

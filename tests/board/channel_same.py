@@ -7,13 +7,13 @@ import sys
 
 sys.path[:0] = sys.argv[1:]
 
-from drupelet.channel_flash import FlashKeeper  # noqa: E402
-from drupelet.channel_keep import RamKeeper  # noqa: E402
-from drupelet.channel_open import open_channel  # noqa: E402
-from drupelet.channel_settings import Settings  # noqa: E402
-from drupelet.files import RamFiles  # noqa: E402
-from drupelet.memory import crc32_into  # noqa: E402
-from drupelet.wire.bloom import Bloom  # noqa: E402
+from drupelet.base.memory import crc32_into  # noqa: E402
+from drupelet.channel.flash_keeper import FlashKeeper  # noqa: E402
+from drupelet.channel.keeper import RamKeeper  # noqa: E402
+from drupelet.channel.opening import open_channel  # noqa: E402
+from drupelet.channel.settings import Settings  # noqa: E402
+from drupelet.store.files import RamFiles  # noqa: E402
+from drupelet.wire.sds.bloom import Bloom  # noqa: E402
 
 
 class Draw:

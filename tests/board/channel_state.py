@@ -2,11 +2,11 @@
 
 import gc
 
-import drupelet.wire.bloom  # noqa: F401 - leaves first: imports nest deeply else
-from drupelet.channel import Channel, Settings
-from drupelet.channel_keep import RamKeeper
-from drupelet.hashes_sds import Identity
-from drupelet.wire.bloom import Bloom
+import drupelet.wire.sds.bloom  # noqa: F401 - leaves first: imports nest deeply else
+from drupelet.base.hashes_sds import Identity
+from drupelet.channel.channel import Channel, Settings
+from drupelet.channel.keeper import RamKeeper
+from drupelet.wire.sds.bloom import Bloom
 
 
 def used():

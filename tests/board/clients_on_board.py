@@ -8,8 +8,7 @@ import sys
 
 sys.path[:0] = sys.argv[1].split(":")
 
-from drupelet.clients import READINGS_CLIENT_ID, Author  # noqa: E402
-from drupelet.clients_command import (  # noqa: E402
+from drupelet.clients.command import (  # noqa: E402
     ANSWER,
     COMMAND,
     COMMANDS_CLIENT_ID,
@@ -17,15 +16,16 @@ from drupelet.clients_command import (  # noqa: E402
     CommandClient,
     put_command,
 )
-from drupelet.clients_exploding import (  # noqa: E402
+from drupelet.clients.default import READINGS_CLIENT_ID, Author  # noqa: E402
+from drupelet.clients.exploding import (  # noqa: E402
     AFTER_TIME,
     STAYS,
     ExplodingClient,
     head_into,
 )
-from drupelet.files import RamFiles  # noqa: E402
 from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, SHARED, Node  # noqa: E402
-from drupelet.store import FlashStore  # noqa: E402
+from drupelet.store.files import RamFiles  # noqa: E402
+from drupelet.store.flash_store import FlashStore  # noqa: E402
 
 KEY = bytes(range(32))
 BOARD = b"brd1"

@@ -9,15 +9,15 @@ import sys
 
 import heap_check
 
-from drupelet.clients import READINGS_CLIENT_ID, Author
-from drupelet.files import RamFiles
+from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.node import Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 
 # Named constants are numbers in compiled firmware: their names are not there.
 BATCH, INTERACTIVE = 0, 1
 PROFILE_COMPACT_1 = 4
-PLAIN = 2  # and flags: drupelet.wire.hello
+PLAIN = 2  # and flags: drupelet.wire.compact.hello
 FULL = 8
 FULL_ASKED = 16
 SHARED = 2

@@ -9,12 +9,12 @@ import sys
 
 import heap_check
 
-from drupelet.blackbox import BlackBox
-from drupelet.clients import READINGS_CLIENT_ID, Author
-from drupelet.files import RamFiles
-from drupelet.memory import copy
+from drupelet.base.memory import copy
+from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.node import Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.telemetry.black_box import BlackBox
 
 # Named constants are numbers in compiled firmware: their names are not there.
 BATCH, INTERACTIVE = 0, 1

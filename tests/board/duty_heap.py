@@ -6,10 +6,10 @@ frames of a peer that mean nothing. Prints the calls that each part saw.
 
 import micropython
 
-from drupelet.backoff import counted, interval_epochs
-from drupelet.budget import Budget, LoRaAir
-from drupelet.duty import WakePlan
-from drupelet.policy import Policy
+from drupelet.duty.wake_plan import WakePlan
+from drupelet.engine.backoff import counted, interval_epochs
+from drupelet.link.budget import Budget, LoRaAir
+from drupelet.link.mode_policy import Policy
 
 PEERS = 4
 PERIOD_MS = 60000

@@ -3,8 +3,8 @@
 check(make)      `make()` gives the port over the same storage again, as after a reboot
 """
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.limits import FILES_OPEN_MAX
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import FILES_OPEN_MAX
 
 
 def write(files: "object", name: str, content: bytes) -> None:

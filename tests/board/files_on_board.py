@@ -13,8 +13,8 @@ from files_contract import check  # noqa: E402
 from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 
 from boards.files import BoardFiles  # noqa: E402
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK  # noqa: E402
-from drupelet.files import RamFiles  # noqa: E402
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK  # noqa: E402
+from drupelet.store.files import RamFiles  # noqa: E402
 
 
 def fill_up() -> int:

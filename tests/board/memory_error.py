@@ -13,9 +13,9 @@ import sys
 
 sys.path[:0] = sys.argv[1].split(":")
 
-from drupelet.files import RamFiles  # noqa: E402
 from drupelet.node import Node  # noqa: E402
-from drupelet.store import FlashStore  # noqa: E402
+from drupelet.store.files import RamFiles  # noqa: E402
+from drupelet.store.flash_store import FlashStore  # noqa: E402
 
 try:
     from micropython import heap_lock, heap_unlock

@@ -9,10 +9,10 @@ import sys
 import heap_check
 
 from boards.micro.flash import CLIENT_ID
-from drupelet.memory import copy
-from drupelet.micro import Micro
-from drupelet.micro_link import MicroLink
-from drupelet.micro_serial import MicroSerial
+from drupelet.base.memory import copy
+from drupelet.micro.link import MicroLink
+from drupelet.micro.member import Micro
+from drupelet.micro.serial_line import MicroSerial
 
 MODE = 1 if sys.argv[1] == "interactive" else 0
 EPOCH_MS = 500

@@ -8,9 +8,9 @@ import sys
 for folder in sys.argv[1].split(":"):
     sys.path.insert(0, folder)
 
-from drupelet.clients import READINGS_CLIENT_ID  # noqa: E402
-from drupelet.micro import Micro  # noqa: E402
-from drupelet.micro_link import MicroLink  # noqa: E402
+from drupelet.clients.default import READINGS_CLIENT_ID  # noqa: E402
+from drupelet.micro.link import MicroLink  # noqa: E402
+from drupelet.micro.member import Micro  # noqa: E402
 from drupelet.node import BATCH, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1  # noqa: E402
 from helpers import Draw, Line, Member, check_causal, stamp  # noqa: E402
 

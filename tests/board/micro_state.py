@@ -7,9 +7,9 @@ before = gc.mem_alloc()
 
 import boards.micro.board  # noqa: E402, F401
 from boards.micro.flash import CLIENT_ID  # noqa: E402
-from drupelet.micro import Micro  # noqa: E402
-from drupelet.micro_link import MicroLink  # noqa: E402
-from drupelet.micro_serial import MicroSerial  # noqa: E402
+from drupelet.micro.link import MicroLink  # noqa: E402
+from drupelet.micro.member import Micro  # noqa: E402
+from drupelet.micro.serial_line import MicroSerial  # noqa: E402
 
 PEERS, OFFERS, MESSAGES, BODIES = 4, 16, 32, 2048
 

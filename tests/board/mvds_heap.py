@@ -11,8 +11,8 @@ import micropython
 
 sys.path.insert(0, sys.argv[1])
 
-from drupelet.hashes_mvds import MvdsMessageHash
-from drupelet.wire import mvds
+from drupelet.base.hashes_mvds import MvdsMessageHash
+from drupelet.wire.mvds import payload as mvds
 
 ROUNDS = 80
 # The compiled modules have their constants folded in and no names for them.

@@ -6,9 +6,9 @@ passed over; any allocation under the lock ends the program with an exception.
 
 import heap_check
 
-from drupelet.files import RamFiles
 from drupelet.node import Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 
 # Named constants are numbers in compiled firmware: their names are not there.
 FAMILY_MVDS = 1

@@ -14,15 +14,15 @@ sys.path.append(sys.argv[1])
 if sys.argv[2:] == ["core"]:
     sys.modules["cryptolib"] = object()  # type: ignore[assignment]
 if sys.argv[2:] == ["plain"]:
-    sys.modules["drupelet._ccm_viper"] = object()  # type: ignore[assignment]
+    sys.modules["drupelet.base._ccm_viper"] = object()  # type: ignore[assignment]
 
 from boards.aead import Aead
-from drupelet.aes import Aes
-from drupelet.ccm import Ccm
-from drupelet.memory import copy
-from drupelet.seal import Seal, SealContext
-from drupelet.seal_record import install
-from drupelet.seal_sleep import export_into, import_from
+from drupelet.base.aes import Aes
+from drupelet.base.ccm import Ccm
+from drupelet.base.memory import copy
+from drupelet.seal.record import install
+from drupelet.seal.seal import Seal, SealContext
+from drupelet.seal.sleep import export_into, import_from
 from drupelet_transports.loop import pair as loop_pair
 from drupelet_transports.sealed import Sealed
 from seal_ends import A_ID, B_ID, FLAG_ISSUER, KID, ROOT, Bytes, RamKeys

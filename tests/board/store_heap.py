@@ -14,9 +14,9 @@ sys.path.insert(0, sys.argv[0].rpartition("/")[0])
 
 from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 
-from drupelet.blackbox import BlackBox  # noqa: E402
-from drupelet.files import RamFiles  # noqa: E402
-from drupelet.store import FlashStore  # noqa: E402
+from drupelet.store.files import RamFiles  # noqa: E402
+from drupelet.store.flash_store import FlashStore  # noqa: E402
+from drupelet.telemetry.black_box import BlackBox  # noqa: E402
 
 KIND, FOLDER = sys.argv[2], sys.argv[3]
 SEGMENT_SIZE = 32768  # one segment holds the whole run: opening another is an occasion of its own

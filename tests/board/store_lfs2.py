@@ -13,15 +13,15 @@ sys.path.insert(0, sys.argv[0].rpartition("/")[0])
 from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 
 from boards.files import BoardFiles  # noqa: E402
-from drupelet.flashread import (  # noqa: E402
+from drupelet.base.limits import FILES_OPEN_MAX  # noqa: E402
+from drupelet.store.flash_store import FlashStore  # noqa: E402
+from drupelet.store.reader import (  # noqa: E402
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.limits import FILES_OPEN_MAX  # noqa: E402
-from drupelet.store import FlashStore  # noqa: E402
 
 BLOCKS = 160
 CUTS_MAX = 2000

@@ -19,9 +19,17 @@ FRAMES = 300
 # Of a key with 16 bytes: 176 of round keys, its object and the method that is kept of it.
 KEY_BYTES_MAX = 256
 MODULES = [
-    "boards.aead", "drupelet._aes_plain", "drupelet._aes_viper", "drupelet._ccm_plain",
-    "drupelet._ccm_viper", "drupelet._compat", "drupelet._memory_plain", "drupelet._memory_viper",
-    "drupelet.aes", "drupelet.ccm", "drupelet.memory",
+    "boards.aead",
+    "drupelet.base._aes_plain",
+    "drupelet.base._aes_viper",
+    "drupelet.base._ccm_plain",
+    "drupelet.base._ccm_viper",
+    "drupelet.base.compat",
+    "drupelet.base._memory_plain",
+    "drupelet.base._memory_viper",
+    "drupelet.base.aes",
+    "drupelet.base.ccm",
+    "drupelet.base.memory",
 ]  # fmt: skip
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from board_box import EPOCH_MS, Box, box, command
-from drupelet.errors import OK
-from drupelet.store import FlashStore
+from drupelet.base.errors import OK
+from drupelet.store.flash_store import FlashStore
 from drupelet_host.files import HostFiles
 from drupelet_host.parse import split_body
 from drupelet_tools.demo.cable import Cable

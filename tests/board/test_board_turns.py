@@ -6,13 +6,14 @@ import pytest
 
 from boards.device import Device
 from boards.loop import Board
-from drupelet.blackbox import CODE_ERROR, BlackBox
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
-from drupelet.files import RamFiles
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.members import GROUP_TELEMETRY
+from drupelet.base.events import CODE_ERROR
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
+from drupelet.engine.members import GROUP_TELEMETRY
 from drupelet.node import Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.telemetry.black_box import BlackBox
 
 
 class Clock:

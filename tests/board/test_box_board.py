@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from board_box import EPOCH_MS, box
-from drupelet.limits import EVENTS_PER_BLOCK
+from drupelet.base.limits import EVENTS_PER_BLOCK
 from drupelet_tools.telemetry import inputs
 from drupelet_tools.telemetry.summary import read, summarise
 from telemetry.test_decode import damages_of, events_of

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from drupelet import blackbox
-from drupelet.files import RamFiles
-from drupelet.limits import BLOCK_SIZE, PART_BOX
-from drupelet.parts import Parts
+from drupelet.base import events as recorded
+from drupelet.base.limits import BLOCK_SIZE, PART_BOX
+from drupelet.store.files import RamFiles
+from drupelet.store.parts import Parts
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.telemetry.summary import read, summarise
 from telemetry.test_decode import damages_of, events_of
@@ -62,11 +62,11 @@ def test_the_vectors_stand_on_their_own() -> None:
     crc = zlib.crc32(data[:12] + bytes(4) + data[16:])
     assert crc == int.from_bytes(block[12:], "little")
     assert block[1] == len(events)
-    codes = {value for name, value in vars(blackbox).items() if name.startswith("CODE_")}
+    codes = {value for name, value in vars(recorded).items() if name.startswith("CODE_")}
     assert {event[4] for event in events} == codes
-    states = {value for name, value in vars(blackbox).items() if name.startswith("STATE_")}
-    assert {event[5] for event in events if event[4] == blackbox.CODE_STATE} == states
-    assert {event[5] for event in events if event[4] == blackbox.CODE_DESCRIPTOR} == {1, 2, 3}
+    states = {value for name, value in vars(recorded).items() if name.startswith("STATE_")}
+    assert {event[5] for event in events if event[4] == recorded.CODE_STATE} == states
+    assert {event[5] for event in events if event[4] == recorded.CODE_DESCRIPTOR} == {1, 2, 3}
 
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)

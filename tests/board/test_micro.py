@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.link import Link
+from drupelet.link.link import Link
 from drupelet.node import BATCH, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
 from drupelet_tools.descriptor_line import DescriptorLine
 from drupelet_tools.flash.build import micropython_command

@@ -5,8 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from drupelet.errors import OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import OK
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_transports.stick import Stick
 
 DEVICE = Path(__file__).with_name("stick_device.py")

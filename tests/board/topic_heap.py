@@ -6,12 +6,12 @@ Prints a line `name calls frames bytes` per part of the hot path, as core_heap.p
 import heap_check
 
 from boards.aead import Aead
-from drupelet.channel_seal import SenderKeys
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.files import RamFiles
+from drupelet.channel.sender_keys import SenderKeys
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.link.topic import Topic
 from drupelet.node import Node
-from drupelet.store import FlashStore
-from drupelet.topic import Topic
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 from drupelet_transports.base import Transport
 from drupelet_transports.sealed_topic import SealedTopic
 from seal_ends import Bytes

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import serial
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host import config
 from drupelet_tools.flash import repl, steps
 from drupelet_tools.flash.errors import CableError, FlashError

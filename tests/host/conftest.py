@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from drupelet.errors import StorageError
+from drupelet.base.errors import StorageError
 from drupelet_host import config, database, mailbox, provision
 from drupelet_host.broker import Broker
 from drupelet_host.config import Config, Peer

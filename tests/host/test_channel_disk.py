@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from drupelet.errors import E_STORAGE, OK, StorageError
+from drupelet.base.errors import E_STORAGE, OK, StorageError
 from drupelet.node import Node
 from drupelet_host import clock
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper

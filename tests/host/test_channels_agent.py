@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.channel_open import open_channel
-from drupelet.errors import OK, DrupeletError
+from drupelet.base.errors import OK, DrupeletError
+from drupelet.channel.opening import open_channel
 from drupelet.node import Node
 from drupelet_host import backup, cli, clock, config
 from drupelet_host.broker import Broker

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from drupelet.clients import Author
+from drupelet.clients.default import Author
 from drupelet_host.clients import chat
 from drupelet_host.clients.chat import (
     INVITE,

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from drupelet.clients import Author
-from drupelet.clients_command import (
+from drupelet.base.errors import CapacityError
+from drupelet.clients.command import (
     COMMAND,
     COMMAND_SIZE,
     COMMANDS_CLIENT_ID,
@@ -13,7 +13,7 @@ from drupelet.clients_command import (
     CommandClient,
     put_command,
 )
-from drupelet.errors import CapacityError
+from drupelet.clients.default import Author
 from drupelet_host.clients.command_host import CommandHost, command_key
 from helpers_clients import World
 

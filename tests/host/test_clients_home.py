@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.errors import DrupeletError, StorageError
+from drupelet.base.errors import DrupeletError, StorageError
 from drupelet_host import cli, clock, config, private
 from drupelet_host.clients.carriers import Carriers
 from drupelet_host.clients.home import checked, command_root, write_key

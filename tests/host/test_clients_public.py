@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.amnesty import forget_holds
-from drupelet.errors import CapacityError, PeerError
-from drupelet.flashread import STATE_DELETED
+from drupelet.base.errors import CapacityError, PeerError
+from drupelet.engine.resync import forget_holds
+from drupelet.store.reader import STATE_DELETED
 from drupelet_host import clock
 from drupelet_host.cas import FolderStore
 from drupelet_host.clients.carriers import CarrierGroup, Carriers, decode_carriers, new_peers

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drupelet.clients_command import COMMANDS_CLIENT_ID
-from drupelet.hashes import group_id_into
-from drupelet.limits import ID_SIZE
+from drupelet.base.hashes import group_id_into
+from drupelet.base.limits import ID_SIZE
+from drupelet.clients.command import COMMANDS_CLIENT_ID
 from drupelet_host import database
 from drupelet_host.config import Peer
 from drupelet_tools.demo.child import Child, Event

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.clients import TELEMETRY_CLIENT_ID
-from drupelet.clients_command import COMMANDS_CLIENT_ID
-from drupelet.hashes import group_id_into
+from drupelet.base.hashes import group_id_into
+from drupelet.clients.command import COMMANDS_CLIENT_ID
+from drupelet.clients.default import TELEMETRY_CLIENT_ID
 from drupelet_host import config, config_lock, family
 from drupelet_host.boards import BOARD_UNKNOWN, BOARDS
 from drupelet_host.clients.chat import CHAT_CLIENT_ID

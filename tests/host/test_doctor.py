@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import SEAL_JUMP
-from drupelet.memory import put_u32
-from drupelet.seal_record import RECORD_EPOCH_AT, RECORD_EXTRA_AT, RECORD_SIZE, finish
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import SEAL_JUMP
+from drupelet.base.memory import put_u32
+from drupelet.seal.record import RECORD_EPOCH_AT, RECORD_EXTRA_AT, RECORD_SIZE, finish
 from drupelet_host import clock, config, doctor, mailbox, private
 from drupelet_host.config import Peer
 from drupelet_host.doctor import FAIL, WARN, Check

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import StorageError
+from drupelet.base.errors import StorageError
 from drupelet_host import clock, config
 from drupelet_host.broker import Broker
 from drupelet_host.cas import SqliteRemoteStore

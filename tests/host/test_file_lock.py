@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import StorageError
+from drupelet.base.errors import StorageError
 from drupelet_host import config, file_lock, private
 
 STARTS = 500

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import CapacityError, PeerError, StorageError
+from drupelet.base.errors import CapacityError, PeerError, StorageError
 from drupelet_host import clock
 from drupelet_host.cas import CONTENT_SIZE_MAX
 from drupelet_host.channel_db import ChannelDatabase

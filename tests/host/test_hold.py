@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from drupelet.amnesty import forget_holds
-from drupelet.limits import SEAL_JUMP_AFTER
+from drupelet.base.limits import SEAL_JUMP_AFTER
+from drupelet.engine.resync import forget_holds
 from drupelet.node import CARRIER_SERIAL, PROFILE_BSP_1
 from drupelet_host import clock
 from drupelet_host.aead import Aead

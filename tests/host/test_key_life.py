@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.errors import DrupeletError
-from drupelet.seal_record import RECORD_SIZE
+from drupelet.base.errors import DrupeletError
+from drupelet.seal.record import RECORD_SIZE
 from drupelet_host import private, provision
 from drupelet_host.cli import app
 from drupelet_host.config import Peer

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from drupelet.errors import E_STORAGE, CapacityError, StorageError
-from drupelet.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
-from drupelet.seal_control import REVOKE
-from drupelet.seal_issue import Issuer
+from drupelet.base.errors import E_STORAGE, CapacityError, StorageError
+from drupelet.base.limits import SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
+from drupelet.seal.control import REVOKE
+from drupelet.seal.issue import Issuer
 from drupelet_host import config, control, doctor, key_actions, private, provision
 from drupelet_host.cli import app
 from drupelet_host.config import Peer

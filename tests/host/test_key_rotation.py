@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from drupelet.errors import OK
-from drupelet.seal_record import FLAG_TAG16, FLAG_WAITING, RECEIVE, RECORD_SIZE, install, row_of
+from drupelet.base.errors import OK
+from drupelet.seal.record import FLAG_TAG16, FLAG_WAITING, RECEIVE, RECORD_SIZE, install, row_of
 from drupelet_host import config, control, pairs, private, provision
 from drupelet_host.cli import app
 from drupelet_host.config import Peer

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import E_PEER, E_STORAGE, OK
-from drupelet.seal_record import FLAG_ISSUER, FLAG_REVOKED, RECORD_SIZE, install
+from drupelet.base.errors import E_PEER, E_STORAGE, OK
+from drupelet.seal.record import FLAG_ISSUER, FLAG_REVOKED, RECORD_SIZE, install
 from drupelet_host import keys, private
 from drupelet_host.config import Config, Peer
 from drupelet_host.keys import BUNDLE, FILE_SIZES, LIVE, HostKeys, KeysError

@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from drupelet.errors import CapacityError
+from drupelet.base.errors import CapacityError
 from drupelet_host.cas import CONTENT_SIZE_MAX
 from drupelet_host.mailserver import ANSWERS_MAX, MailReader, MailServer, MailWriter
 from drupelet_host.remote_log_wire import NAME_SIZE, FeedKeys

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.blackbox import CODE_BATTERY
-from drupelet.errors import CapacityError, StorageError
-from drupelet.limits import EVENTS_PER_BLOCK
+from drupelet.base.errors import CapacityError, StorageError
+from drupelet.base.events import CODE_BATTERY
+from drupelet.base.limits import EVENTS_PER_BLOCK
 from drupelet_host import clock, config, mailbox
 from drupelet_host.config import Config, Peer
 from drupelet_host.log_view import LogView

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.limits import SEAL_JUMP
+from drupelet.base.limits import SEAL_JUMP
 from drupelet_host import backup, cli, config, key_actions, provision
 from drupelet_host.agent import Agent, visit_alone
 from drupelet_host.backup import BackupError

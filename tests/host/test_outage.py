@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drupelet.errors import OK
+from drupelet.base.errors import OK
 from drupelet_host import clock, config
 from drupelet_host.config import Config, Peer
 from drupelet_host.member import Member

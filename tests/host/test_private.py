@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import StorageError
+from drupelet.base.errors import StorageError
 from drupelet_host import private
 from drupelet_host.private import BusyError, PrivateError
 from drupelet_host.secret import Secret

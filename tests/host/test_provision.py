@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.errors import E_STORAGE, OK
-from drupelet.seal_record import RECORD_SIZE, first_key
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.seal.record import RECORD_SIZE, first_key
 from drupelet_host import config, key_view, provision
 from drupelet_host.cli import app
 from drupelet_host.config import Peer

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import CapacityError, PeerError, StorageError
-from drupelet.limits import BODY_SIZE_MAX
+from drupelet.base.errors import CapacityError, PeerError, StorageError
+from drupelet.base.limits import BODY_SIZE_MAX
 from drupelet_host.cas import (
     CONTENT_SIZE_MAX,
     FolderStore,

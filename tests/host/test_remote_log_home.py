@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.errors import StorageError
+from drupelet.base.errors import StorageError
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1
 from drupelet_host import cli, clock, config, database, mailbox
 from drupelet_host.cas import FolderStore

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import CapacityError, StorageError
+from drupelet.base.errors import CapacityError, StorageError
 from drupelet_host import clock
 from drupelet_host.broker import Broker
 from drupelet_host.cas import FolderStore, SqliteRemoteStore, address_of

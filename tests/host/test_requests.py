@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from drupelet.errors import CapacityError
+from drupelet.base.errors import CapacityError
 from drupelet_host import cli, clock, commands, config, database, mailbox
 from drupelet_host.agent import Agent
 from drupelet_host.config import Config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import E_STORAGE, StorageError
+from drupelet.base.errors import E_STORAGE, StorageError
 from drupelet_host import database, restored
 from drupelet_host.store_sqlite import SqliteStore
 

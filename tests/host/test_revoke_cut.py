@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from drupelet.channel_seal import SenderKeys
-from drupelet.errors import OK, StorageError
-from drupelet.seal_record import RECORD_SIZE
+from drupelet.base.errors import OK, StorageError
+from drupelet.channel.sender_keys import SenderKeys
+from drupelet.seal.record import RECORD_SIZE
 from drupelet_host import config, key_actions, key_view, private
 from drupelet_host.aead import Aead
 from drupelet_host.agent import Agent

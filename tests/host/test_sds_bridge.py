@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from drupelet.channel import Channel, Settings
-from drupelet.channel_keep import RamKeeper
-from drupelet.errors import E_PEER, OK
-from drupelet.wire.sds_nim import Entry, Message, decode, encode, from_sds
+from drupelet.base.errors import E_PEER, OK
+from drupelet.channel.channel import Channel, Settings
+from drupelet.channel.keeper import RamKeeper
+from drupelet.wire.sds.nim import Entry, Message, decode, encode, from_sds
 from drupelet_host.sds_bridge import Bridge
 from drupelet_host.sds_nim_channel import NimChannel
 from helpers_channel import START_MS, Said, Talker, wire

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.files import RamFiles
-from drupelet.flashread import (
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import DEPENDENCIES_MAX, DESCRIPTOR_SIZE_MAX, INLINE_SIZE_MAX, PIECE_SIZE
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.ports import StorePort
+from drupelet.store.reader import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.limits import DEPENDENCIES_MAX, DESCRIPTOR_SIZE_MAX, INLINE_SIZE_MAX, PIECE_SIZE
-from drupelet.ports import StorePort
-from drupelet.store import FlashStore
 from drupelet_host.store_sqlite import SqliteStore
 from opened import opened
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.channel import Channel
-from drupelet.errors import CapacityError, PeerError, StorageError
-from drupelet.wire.bloom import Bloom
+from drupelet.base.errors import CapacityError, PeerError, StorageError
+from drupelet.channel.channel import Channel
+from drupelet.wire.sds.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
 from drupelet_host.store_node import ANSWERS_MAX, StoreNode, catch_up
 from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, wire

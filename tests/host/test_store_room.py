@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.files import RamFiles
-from drupelet.flashread import (
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import GONE_HANDLE
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
     STATE_INVALID,
     STATE_PRIVATE,
 )
-from drupelet.limits import GONE_HANDLE
-from drupelet.store import FlashStore
 from drupelet_host.store_sqlite import SqliteStore
 from host.test_store_contract import GROUP, PENDING_MAX, Bench, message_id
 from opened import opened

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK, StorageError
-from drupelet.limits import GONE_HANDLE
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
+from drupelet.base.limits import GONE_HANDLE
 from drupelet_host import database, mailbox
 from drupelet_host.room_sqlite import RECLAIM_COUNT
 from drupelet_host.store_sqlite import SqliteStore

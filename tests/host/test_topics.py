@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.channel_seal import SenderKeys
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import E_PEER
-from drupelet.hashes import group_id_into
+from drupelet.base.errors import E_PEER
+from drupelet.base.hashes import group_id_into
+from drupelet.channel.sender_keys import SenderKeys
+from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet_host import cli, clock, config
 from drupelet_host.aead import Aead
 from drupelet_host.broker import Broker

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from drupelet.errors import OK, StorageError
-from drupelet.seal_record import FLAG_PACKS, install
+from drupelet.base.errors import OK, StorageError
+from drupelet.seal.record import FLAG_PACKS, install
 from drupelet_host import (
     clock,
     config,

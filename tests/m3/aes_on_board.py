@@ -29,7 +29,7 @@ with open("/frames.txt") as lines:
         assert buf[AT + len(aad) : AT + len(aad) + len(text)] == text
         count += 1
 print("same", count)
-assert "drupelet._aes_viper" in sys.modules
+assert "drupelet.base._aes_viper" in sys.modules
 cipher = aead.cipher(bytes(range(16)), 0)
 buf = bytearray(SEAL_SIZE + 24)
 nonce = bytearray(13)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.clients_exploding import (
+from drupelet.base.limits import EXPLODING_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.clients.exploding import (
     AFTER_READING,
     AFTER_TIME,
     HEAD_SIZE,
@@ -13,8 +14,7 @@ from drupelet.clients_exploding import (
     ExplodingClient,
     head_into,
 )
-from drupelet.limits import EXPLODING_MAX
-from drupelet.members import GROUP_UNORDERED, HEAD_EPHEMERAL
+from drupelet.engine.members import GROUP_UNORDERED, HEAD_EPHEMERAL
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host import config
 from drupelet_tools.flash import alive, repl, rom, sets, steps
 from drupelet_tools.flash.errors import CableError

@@ -72,14 +72,14 @@ def test_frozen_code_computes_what_the_vectors_say(make_pico: MakePico) -> None:
     with prompt(pico) as repl:
         repl.exec(
             "import binascii\n"
-            "from drupelet.memory import crc32_into, crc16\n"
+            "from drupelet.base.memory import crc32_into, crc16\n"
             "crc = bytearray(4); crc32_into(crc, 0, b'123456789', 0, 9, True)\n"
         )
         assert repl.eval("binascii.hexlify(crc)") == b"2639f4cb"
         assert repl.eval("crc16(b'123456789', 0, 9, 65535)") == 0x29B1
         repl.exec(
             "from boards.aead import Aead\n"
-            "from drupelet.hmac256 import hmac\n"
+            "from drupelet.base.hmac256 import hmac\n"
             "mac = binascii.hexlify(hmac(b'key', b'The quick brown fox jumps over the lazy dog'))"
         )
         assert repl.eval("mac") == (

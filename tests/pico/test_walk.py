@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from board.test_box_board import segments
-from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR
+from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR
 from drupelet_tools.bench.command import app
 from drupelet_tools.pico.walk import BOARD, HOST, URLS, Plan, walk
 from drupelet_tools.telemetry.summary import read

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from drupelet import waking
-from drupelet.flashread import STATE_DELIVERED, STATE_INVALID
-from drupelet.graph import Graph
-from drupelet.limits import WAIT_MS_MAX
-from drupelet.link import Link
-from drupelet.members import SHARED, Members
-from drupelet.states import HOLD
-from drupelet.sync import Exchange
-from drupelet.window import Window
+from drupelet.base.limits import WAIT_MS_MAX
+from drupelet.engine import recovery as waking
+from drupelet.engine.graph import Graph
+from drupelet.engine.members import SHARED, Members
+from drupelet.engine.receiver import Exchange
+from drupelet.engine.states import HOLD
+from drupelet.engine.window import Window
+from drupelet.link.link import Link
+from drupelet.store.reader import STATE_DELIVERED, STATE_INVALID
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.exhaust import Explorer
 from drupelet_tools.sim.exhaust_node import HEAR, POLL, PUBLISH, TICK, Machine, Post
@@ -157,7 +157,7 @@ BUGS: dict[str, tuple[str, object, str, object, set[str]]] = {
         "bsp-batch-deleted", LedgerStore, "entomb", forget, {"S2", "S4", "S5"},
     ),
     "no reserved slot": (
-        "bsp-batch-chain-to-pool-1", "drupelet.window", "RESERVED_SLOTS", 0, {"S10"},
+        "bsp-batch-chain-to-pool-1", "drupelet.engine.window", "RESERVED_SLOTS", 0, {"S10"},
     ),
     "an ACK counts for every message": (
         "bsp-batch-chain", Link, "on_ack", ack_is_for_all, {"S4"},
@@ -174,7 +174,7 @@ BUGS: dict[str, tuple[str, object, str, object, set[str]]] = {
         "bsp-batch-secret", Members, "visibility", lambda *_: SHARED, {"S6"},
     ),
     "a boot believes that all was given": (
-        "bsp-batch-one", "drupelet.waking", "_walk", all_was_given, {"S4", "L1"},
+        "bsp-batch-one", "drupelet.engine.recovery", "_walk", all_was_given, {"S4", "L1"},
     ),
     "the client's cursor is not kept": (
         "bsp-batch-one", Window, "pack", nothing_was_consumed, {"S2"},

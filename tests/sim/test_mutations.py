@@ -2,25 +2,26 @@
 
 import pytest
 
-from drupelet import waking
-from drupelet.due import Dues
-from drupelet.errors import OK
-from drupelet.flashread import STATE_DELETED
-from drupelet.graph import Graph
-from drupelet.limits import ID_SIZE
-from drupelet.link import BATCH, CARRIER_SERIAL, Link
-from drupelet.members import SHARED, Members
-from drupelet.memory import put_u16
+from drupelet.base.errors import OK
+from drupelet.base.limits import ID_SIZE
+from drupelet.base.memory import put_u16
+from drupelet.engine import recovery as waking
+from drupelet.engine.graph import Graph
+from drupelet.engine.members import SHARED, Members
+from drupelet.engine.receiver import Exchange
+from drupelet.engine.sender import Dues
+from drupelet.engine.slots import OFFERED, OfferPool
+from drupelet.engine.window import Window
+from drupelet.link.link import BATCH, CARRIER_SERIAL, Link
 from drupelet.node import EVENT_MESSAGE, Node
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet.seal import Seal
-from drupelet.slots import OFFERED, OfferPool
-from drupelet.store import FlashStore
-from drupelet.sync import Exchange
-from drupelet.window import Window
-from drupelet.wire import compact1_in, compact1_out
-from drupelet.wire.compact1_in import ACK, FORM_IDS, CompactReader
-from drupelet.wire.hello import outstanding_into
+from drupelet.seal.seal import Seal
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import STATE_DELETED
+from drupelet.wire.compact import intake as compact1_in
+from drupelet.wire.compact import outlet as compact1_out
+from drupelet.wire.compact.hello import outstanding_into
+from drupelet.wire.compact.intake import ACK, FORM_IDS, CompactReader
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.cuts import run_script
 from drupelet_tools.sim.device import Spec
@@ -159,7 +160,7 @@ def replay_window_off(patch):
 
 
 def no_reserved_slot(patch):
-    patch.setattr("drupelet.window.RESERVED_SLOTS", 0)
+    patch.setattr("drupelet.engine.window.RESERVED_SLOTS", 0)
 
 
 def ack_range_without_generation(patch):

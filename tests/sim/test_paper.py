@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.bloom_sync import BloomSync
-from drupelet.graph import Graph
-from drupelet.link import Link
+from drupelet.engine.graph import Graph
+from drupelet.link.bloom_sync import BloomSync
+from drupelet.link.link import Link
+from drupelet.link.topic import Topic
 from drupelet.node import Node
-from drupelet.topic import Topic
 from drupelet_tools.sim import channels, paper, paper_naive, paper_sds, paper_world
 from drupelet_tools.sim.command import app
 from drupelet_tools.sim.hoststore import MemoryStore

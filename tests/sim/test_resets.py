@@ -2,8 +2,8 @@
 
 import pytest
 
-from drupelet.link import BATCH, CARRIER_SERIAL, CARRIER_STICK
-from drupelet.profiles import PROFILE_BSP_1
+from drupelet.link.link import BATCH, CARRIER_SERIAL, CARRIER_STICK
+from drupelet.wire.registry import PROFILE_BSP_1
 from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import Spec
 from drupelet_tools.sim.seeds import run_seed

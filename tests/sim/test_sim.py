@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from drupelet.link import BATCH, CARRIER_SERIAL
+from drupelet.link.link import BATCH, CARRIER_SERIAL
 from drupelet_tools.sim import EACH, SOAK_KINDS
 from drupelet_tools.sim.carriers import Rates, Wire
 from drupelet_tools.sim.command import app

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from drupelet.limits import (
+from drupelet.base.limits import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     BOX_HEADER_SIZE,

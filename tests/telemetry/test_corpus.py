@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drupelet.limits import EVENTS_PER_BLOCK
+from drupelet.base.limits import EVENTS_PER_BLOCK
 from drupelet_tools.bench import corpus_files
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.telemetry import codes, job, lake

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_tools.telemetry import inputs, plan, source, stream_offset
 from drupelet_tools.telemetry.errors import TelemetryError
 from drupelet_tools.telemetry.schemas import TABLES

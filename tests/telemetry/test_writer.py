@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from drupelet import blackbox
-from drupelet.blackbox import BlackBox
+from drupelet.base import events as recorded
+from drupelet.telemetry.black_box import BlackBox
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.summary import summarise
 from telemetry.test_decode import damages_of, log_of, times
@@ -42,16 +42,16 @@ class Owner:
 
 def test_codes_are_those_of_the_writer():
     for number, name in codes.MESSAGE_EVENTS.items():
-        assert getattr(blackbox, f"CODE_{name.upper()}") == number
+        assert getattr(recorded, f"CODE_{name.upper()}") == number
     for name in ("STATE", "HEAP_LOW", "BATTERY", "BOOT", "ERROR", "DESCRIPTOR", "COUNTER"):
-        assert getattr(blackbox, f"CODE_{name}") == getattr(codes, name)
+        assert getattr(recorded, f"CODE_{name}") == getattr(codes, name)
     short = {"flash_programs": "programs", "flash_erases": "erases"}
     short |= {"messages_created": "created", "messages_delivered": "delivered"}
     short |= {"damaged_frames": "damaged", "malformed_records": "malformed"}
     short |= {"events_lost": "lost"}
     for number, name in codes.HEALTH_COUNTERS.items():
-        assert getattr(blackbox, f"COUNT_{short.get(name, name).upper()}") == number
-    assert blackbox.COUNT_CARRIERS == codes.TRAFFIC_BASE
+        assert getattr(recorded, f"COUNT_{short.get(name, name).upper()}") == number
+    assert recorded.COUNT_CARRIERS == codes.TRAFFIC_BASE
 
 
 @pytest.mark.parametrize("blocks", [1, 3, 8])
@@ -72,7 +72,7 @@ def test_what_the_writer_writes_is_read_back(blocks):
         if turn % 7 == 0:
             message = rng.randbytes(32)
             created.add((message[:4].hex(), now - start))
-            box.log_id(now & CLOCK, blackbox.CODE_CREATED, 0, 0, message, 0)
+            box.log_id(now & CLOCK, recorded.CODE_CREATED, 0, 0, message, 0)
         box.count(codes.TRAFFIC_BASE + 32 + 1, 1_000_003)
         if turn % 50 == 49:
             owner.write_counters(now & CLOCK)
@@ -98,7 +98,7 @@ def test_refused_events_are_reported():
     box = BlackBox(DEVICE, 1)
     owner = Owner(box)
     for at in range(100):
-        box.log(at, blackbox.CODE_HEAP_LOW, 0, 0, 0, 9)
+        box.log(at, recorded.CODE_HEAP_LOW, 0, 0, 0, 9)
     owner.collect()
     owner.write_counters(100)
     assert box.finish()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.link import BATCH, INTERACTIVE
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.link.link import BATCH, INTERACTIVE
 from drupelet.node import CARRIER_MQTT
 from drupelet_tools.bench.pipe import End
 from drupelet_tools.bench.profiles import PROFILES, Profile

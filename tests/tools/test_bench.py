@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner, Result
 
-from drupelet.link import CARRIER_SERIAL
+from drupelet.link.link import CARRIER_SERIAL
 from drupelet.node import BATCH, INTERACTIVE
 from drupelet_tools.bench import anchors, board, cpu, mqtt_anchor, pipe, ram, wire
 from drupelet_tools.bench.columns import CPU, RAM, WIRE, explain

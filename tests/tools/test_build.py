@@ -39,13 +39,14 @@ def test_an_older_build_leaves_nothing_behind(tmp_path: Path) -> None:
     old.write_bytes(b"M")
     mine = tmp_path / "notes.txt"
     mine.write_text("not ours")
-    count = build(tmp_path, "bytecode", modules=["drupelet.errors", "drupelet.hashes"])
+    count = build(tmp_path, "bytecode", modules=["drupelet.base.errors", "drupelet.base.hashes"])
     assert not old.exists()
     assert mine.exists()
     assert modules(tmp_path) == {
-        *("notes.txt", "drupelet/__init__.mpy", "drupelet/errors.mpy", "drupelet/hashes.mpy")
+        *("notes.txt", "drupelet/__init__.mpy", "drupelet/base/__init__.mpy"),
+        *("drupelet/base/errors.mpy", "drupelet/base/hashes.mpy"),
     }
-    assert count == 3
+    assert count == 4
 
 
 def test_bytecode_has_no_machine_code(tmp_path: Path) -> None:
@@ -53,12 +54,12 @@ def test_bytecode_has_no_machine_code(tmp_path: Path) -> None:
     build(tmp_path / "x86", "x86")
     left_out = modules(tmp_path / "x86") - modules(tmp_path / "bytecode")
     viper = ("_aes", "_blake2s", "_ccm", "_memory", "_murmur")
-    assert left_out == {f"drupelet/{name}_viper.mpy" for name in viper}
+    assert left_out == {f"drupelet/base/{name}_viper.mpy" for name in viper}
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        build(tmp_path / name, "armv6m", modules=["drupelet.sync", "boards.device"])
+        build(tmp_path / name, "armv6m", modules=["drupelet.engine.receiver", "boards.device"])
     one = {p.name: p.read_bytes() for p in (tmp_path / "one").rglob("*.mpy")}
     two = {p.name: p.read_bytes() for p in (tmp_path / "two").rglob("*.mpy")}
     assert one == two
@@ -69,7 +70,11 @@ def test_a_traceback_names_the_file_and_the_function(tmp_path: Path) -> None:
     """Line numbers stay behind: they would be 5 KB of a board's heap."""
     build(tmp_path, "x64")
     done = subprocess.run(
-        [*micropython_command("x64"), "-c", "from drupelet.errors import check; check(-1, 'no')"],
+        [
+            *micropython_command("x64"),
+            "-c",
+            "from drupelet.base.errors import check; check(-1, 'no')",
+        ],
         env=os.environ | {"MICROPYPATH": str(tmp_path)},
         capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
@@ -81,8 +86,8 @@ def test_assertions_stay(tmp_path: Path) -> None:
     """The compiler takes them out at the level that takes line numbers out."""
     build(tmp_path, "x64")
     for call in (
-        "from drupelet.schedule import Clocks; Clocks(1).begin(0, 0, 0, 0)",
-        "from drupelet.slots import *; s = MessageSlots(1, 1, None); s.flags[0] = 1;"
+        "from drupelet.engine.clock import Clocks; Clocks(1).begin(0, 0, 0, 0)",
+        "from drupelet.engine.slots import *; s = MessageSlots(1, 1, None); s.flags[0] = 1;"
         "s.take(0, bytes(32), 0, 1, 0)",
     ):
         done = subprocess.run(
@@ -135,7 +140,7 @@ def test_host_only_is_said_in_the_first_lines(tmp_path: Path) -> None:
 def test_folded_firmware_runs(micropython: list[str], firmware: Path) -> None:
     """The heap that limits.py would take is not taken: nothing imports it once folded."""
     code = (
-        "import sys, json, drupelet.node, drupelet.link, boards.device;"
+        "import sys, json, drupelet.node, drupelet.link.link, boards.device;"
         "print(json.dumps(list(sys.modules)))"
     )
     done = subprocess.run(
@@ -145,4 +150,4 @@ def test_folded_firmware_runs(micropython: list[str], firmware: Path) -> None:
     )  # fmt: skip
     loaded = json.loads(done.stdout)
     assert "drupelet.node" in loaded
-    assert "drupelet.limits" not in loaded
+    assert "drupelet.base.limits" not in loaded

@@ -10,7 +10,7 @@ from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.fold import collect, fold
 
 BASE = """\
-from drupelet._compat import const
+from drupelet.base.compat import const
 
 A = const(7)
 NEGATIVE = const(-5)
@@ -68,7 +68,7 @@ def test_constants_of_other_modules_in_any_order() -> None:
 
 def test_uses_become_numbers_and_lines_stay() -> None:
     text = """\
-from drupelet._compat import const
+from drupelet.base.compat import const
 from core.base import (
     A,
     NAMES,
@@ -92,10 +92,10 @@ def f(x):
 
 
 def test_const_stays_where_it_is_called() -> None:
-    text = "from drupelet._compat import ON_BOARD, const\n\nx = const(1)\n"
+    text = "from drupelet.base.compat import ON_BOARD, const\n\nx = const(1)\n"
     assert folded(text) == text
-    text = "from drupelet._compat import ON_BOARD, const\n\nX = const(1)\n"
-    assert folded(text) == "from drupelet._compat import ON_BOARD\n\n\n"
+    text = "from drupelet.base.compat import ON_BOARD, const\n\nX = const(1)\n"
+    assert folded(text) == "from drupelet.base.compat import ON_BOARD\n\n\n"
 
 
 def test_a_negative_number_keeps_its_sign() -> None:
@@ -153,8 +153,8 @@ y = 2
 
 
 def test_limits_keep_their_names() -> None:
-    constants = collected({"drupelet.limits": BASE})
-    assert fold("drupelet.limits", BASE, constants) == BASE
+    constants = collected({"drupelet.base.limits": BASE})
+    assert fold("drupelet.base.limits", BASE, constants) == BASE
 
 
 def test_a_name_bound_twice_is_no_constant() -> None:
@@ -167,7 +167,7 @@ def test_a_name_bound_twice_is_no_constant() -> None:
         "class B:\n    A = 3\n",
         "try:\n    pass\nexcept OSError as A:\n    pass\n",
     ):
-        text = f"from drupelet._compat import const\nA = const(1)\n{rest}"
+        text = f"from drupelet.base.compat import const\nA = const(1)\n{rest}"
         assert collected({"core.user": text})["core.user"] == {}
         assert folded(text) == text
 
@@ -201,7 +201,7 @@ def test_what_would_not_be_found_on_the_board_is_refused(use: str, why: str) -> 
 
 
 def test_limits_may_be_used_by_attribute() -> None:
-    constants = collected({"drupelet.limits": BASE, "core.user": ""})
+    constants = collected({"drupelet.base.limits": BASE, "core.user": ""})
     text = "from drupelet import limits\n\nx = limits.A\n"
     assert fold("core.user", text, constants) == text
 
@@ -215,7 +215,7 @@ def test_the_firmware_keeps_its_lines_and_loses_its_constants() -> None:
         after = fold(name, text, constants)
         assert len(after.splitlines()) == len(text.splitlines()), name
         tree = ast.parse(after)
-        if name == "drupelet.limits":
+        if name == "drupelet.base.limits":
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):

@@ -18,7 +18,11 @@ CARRIERS = {
     "stick": ["boards.stick", "drupelet_transports.stick"],
 }
 COMMON = ["boards.loop", "boards.device", "boards.unix.sensors", "drupelet.node"]
-COMMON += ["drupelet.clients", "drupelet.store", "drupelet.blackbox"]
+COMMON += [
+    "drupelet.clients.default",
+    "drupelet.store.flash_store",
+    "drupelet.telemetry.black_box",
+]
 COMMON += ["boards.files", "boards.base", "boards.unix.port", "boards.start", "drupelet.wire.bsp1"]
 # Of each set its first choice, and the dearest carrier; "" is the set's own.
 SETS = (

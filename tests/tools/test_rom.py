@@ -9,7 +9,7 @@ from drupelet_tools.flash import rom
 from drupelet_tools.flash.build import build, micropython_command
 from drupelet_tools.flash.errors import BuildError
 
-MODULES = ("drupelet.node", "drupelet.store", "boards.unix.main")
+MODULES = ("drupelet.node", "drupelet.store.flash_store", "boards.unix.main")
 # Prints what the modules cost the heap; run from the image it starts where `rom.py` would.
 IMPORT = """
 import gc, sys
@@ -21,7 +21,8 @@ if sys.argv[1]:
 gc.threshold(2048)
 gc.collect()
 before = gc.mem_alloc()
-import drupelet.limits, drupelet.schedule, drupelet.slots, drupelet.node, drupelet.store
+import drupelet.base.limits, drupelet.base.time_ms, drupelet.engine.slots
+import drupelet.node, drupelet.store.flash_store
 gc.collect()
 print(gc.mem_alloc() - before, drupelet.node.__file__)
 """

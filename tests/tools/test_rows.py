@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.limits import BODY_SIZE_MAX
+from drupelet.base.limits import BODY_SIZE_MAX
 from drupelet_tools.demo.rows import COMPLAINTS_MAX, ROW_SIZE_MAX, InputError, read_rows
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -63,29 +63,32 @@ def test_what_is_a_code_line() -> None:
 
 def test_a_small_set_has_what_was_asked_for_and_no_more() -> None:
     serial = texts(Choice("small", carriers=("serial",)), "armv6m")
-    assert {"drupelet.wire.bsp1", "drupelet_transports.serial_board", "drupelet.store"} <= set(
-        serial
-    )
+    assert {
+        "drupelet.wire.bsp1",
+        "drupelet_transports.serial_board",
+        "drupelet.store.flash_store",
+    } <= set(serial)
     assert not {name for name in serial if "mqtt" in name or "stick" in name or "mvds" in name}
-    assert "drupelet._memory_plain" not in serial
+    assert "drupelet.base._memory_plain" not in serial
     assert not any("def commit(" in text for text in serial.values())
     stick = texts(Choice("small", ("mvds-1",), ("stick",)), "bytecode")
-    assert {"drupelet.wire.mvds_codec", "drupelet_transports.stick", "boards.stick"} <= set(stick)
+    assert {"drupelet.wire.mvds.codec", "drupelet_transports.stick", "boards.stick"} <= set(stick)
     assert "drupelet.wire.bsp1" not in stick
-    assert {"drupelet._memory_plain", "drupelet._blake2s_halves"} <= set(stick)
+    assert {"drupelet.base._memory_plain", "drupelet.base._blake2s_halves"} <= set(stick)
     assert not {name for name in stick if name.endswith("_viper")}
     assert any("def commit(" in text for text in stick.values())
 
 
 @pytest.mark.parametrize(
-    ("arch", "loops"), [("armv7m", "drupelet._aes_viper"), ("bytecode", "drupelet._aes_plain")]
+    ("arch", "loops"),
+    [("armv7m", "drupelet.base._aes_viper"), ("bytecode", "drupelet.base._aes_plain")],
 )
 def test_only_a_set_for_a_port_without_cryptolib_has_the_cores_aes(arch: str, loops: str) -> None:
     for name, carriers in (("small", ("mqtt",)), ("small", ("stick",)), ("full", ())):
         usual = texts(Choice(name, carriers=carriers), arch)
         lacking = texts(Choice(name, carriers=carriers, lacks=("cryptolib",)), arch)
         assert usual.keys() <= lacking.keys()
-        assert lacking.keys() - usual.keys() == {"drupelet.aes", loops}
+        assert lacking.keys() - usual.keys() == {"drupelet.base.aes", loops}
     plain = Choice("small", carriers=("serial",))
     assert texts(plain, arch) == texts(replace(plain, lacks=("cryptolib",)), arch)
 
@@ -219,7 +222,7 @@ def test_the_command_says_what_it_came_to(tmp_path: Path) -> None:
     sealed = ["build", "--set", "small", "--carrier", "mqtt", "--arch", "armv7m", str(tmp_path)]
     for lacks, has_aes in (([], False), (["--lacks", "cryptolib"], True)):
         assert run(app, [*sealed, *lacks]).exit_code == 0
-        assert (tmp_path / "drupelet/aes.mpy").exists() == has_aes
+        assert (tmp_path / "drupelet/base/aes.mpy").exists() == has_aes
     done = run(app, [*sealed, "--lacks", "socket"])
     assert done.exit_code == 1 and len(done.stderr.splitlines()) == 1
     done = run(app, ["build", "--set", "micro", "--arch", "z80", str(tmp_path)])

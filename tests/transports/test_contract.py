@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
 from drupelet_host.broker import Broker
 from drupelet_transports import loop, mqtt_board, mqtt_host
 from drupelet_transports.base import E_CLOSED, Transport

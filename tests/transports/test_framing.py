@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.errors import PeerError
+from drupelet.base.errors import PeerError
 from drupelet_transports.cobs import cobs_decode, cobs_encode
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 from published import COBS_DAMAGED, COBS_PAIRS

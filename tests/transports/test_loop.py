@@ -3,7 +3,7 @@
 from io import StringIO
 from random import Random
 
-from drupelet.errors import E_CAPACITY, OK
+from drupelet.base.errors import E_CAPACITY, OK
 from drupelet_transports.base import E_CLOSED, Transport
 from drupelet_transports.faulty import FaultyTransport
 from drupelet_transports.loop import pair

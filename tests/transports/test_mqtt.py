@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_host.broker import Broker, BrokerError
 from drupelet_transports import mqtt_board, mqtt_host
 from drupelet_transports.base import E_CLOSED, Transport

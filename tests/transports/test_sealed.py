@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.limits import SEAL_ANEW_MS_MAX, SEAL_TELL_MS
-from drupelet.seal import Seal, SealContext
-from drupelet.seal_issue import Issuer
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
+from drupelet.base.limits import SEAL_ANEW_MS_MAX, SEAL_TELL_MS
+from drupelet.seal.issue import Issuer
+from drupelet.seal.seal import Seal, SealContext
 from drupelet_host.aead import Aead
 from drupelet_host.issuing_visit import IssuingVisit
 from drupelet_transports.base import E_CLOSED

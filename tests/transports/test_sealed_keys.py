@@ -2,8 +2,8 @@
 
 import pytest
 
-from drupelet.errors import E_STORAGE, OK
-from drupelet.seal_issue import Issuer, rekey
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.seal.issue import Issuer, rekey
 from drupelet_host.issuing_visit import IssuingVisit
 from seal_ends import A_ID, B_ID, KID
 from transports.test_sealed import Member, bundles, members

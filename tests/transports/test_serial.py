@@ -15,7 +15,7 @@ from random import Random
 import pytest
 import serial
 
-from drupelet.errors import E_CAPACITY, OK
+from drupelet.base.errors import E_CAPACITY, OK
 from drupelet_tools.terminal import Terminal
 from drupelet_transports.base import E_CLOSED, Transport, TransportError
 from drupelet_transports.serial_host import SerialHost, open_serial

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drupelet_transports.stick as module
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_transports.stick import Stick
 
 A, B, C = b"\xaa\0\0\1", b"\xbb\0\0\2", b"\xcc\0\0\3"

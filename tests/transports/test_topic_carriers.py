@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from drupelet.channel_seal import SenderKeys
-from drupelet.errors import E_STORAGE, OK
-from drupelet.handover import KIND_HANDOVER, RECORD_FRAME_SIZE, Handover
-from drupelet.limits import HANDOVER_MS, HANDOVER_MS_MAX, WAIT_MS_MAX
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.base.limits import HANDOVER_MS, HANDOVER_MS_MAX, WAIT_MS_MAX
+from drupelet.channel.key_distribution import KIND_HANDOVER, RECORD_FRAME_SIZE, Handover
+from drupelet.channel.sender_keys import SenderKeys
 from drupelet_host.aead import Aead
 from drupelet_transports.base import E_CLOSED, TransportError
 from drupelet_transports.handing import Handing

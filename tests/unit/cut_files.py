@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable
 
-from drupelet.errors import OK
-from drupelet.files import RamFiles
+from drupelet.base.errors import OK
+from drupelet.store.files import RamFiles
 
 BEFORE, TORN, AFTER = range(3)
 SECTOR_SIZE = 64  # unflushed bytes reach the flash in pieces of this size, in any order

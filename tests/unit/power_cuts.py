@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from drupelet.errors import OK
-from drupelet.files import Files
-from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_PENDING
-from drupelet.store import FlashStore
+from drupelet.base.errors import OK
+from drupelet.store.files import Files
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import STATE_DELETED, STATE_DELIVERED, STATE_PENDING
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, Image, PowerCut
 from unit.power_cuts_model import (
     ABSENT,

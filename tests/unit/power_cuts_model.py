@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from functools import cache
 
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.files import Files
-from drupelet.flashread import (
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.store.files import Files
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
@@ -13,7 +14,6 @@ from drupelet.flashread import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.store import FlashStore
 from unit.cut_files import CutFiles
 
 ABSENT = 0

@@ -5,8 +5,8 @@ One yield per finished call; what comes before the first is not cut.
 
 from collections.abc import Callable, Iterator
 
-from drupelet.errors import E_CAPACITY
-from drupelet.flashread import STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
+from drupelet.base.errors import E_CAPACITY
+from drupelet.store.reader import STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
 from unit.power_cuts_model import GROUP, PEER, Run, body_of, key_of, message_id
 
 

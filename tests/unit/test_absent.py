@@ -4,21 +4,21 @@ import random
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
-from drupelet.files import RamFiles
-from drupelet.link import INTERACTIVE
-from drupelet.members import GROUP_UNORDERED, INVISIBLE, SHARED
-from drupelet.profiles import (
+from drupelet.base.errors import OK
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.members import GROUP_UNORDERED, INVISIBLE, SHARED
+from drupelet.engine.slots import OFFERED, WANTED
+from drupelet.engine.states import HOLD
+from drupelet.link.link import INTERACTIVE
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.wire.registry import (
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
     PROFILE_MVDS_1,
     PROFILE_MVDS_5001,
     family_of,
 )
-from drupelet.slots import OFFERED, WANTED
-from drupelet.states import HOLD
-from drupelet.store import FlashStore
 from helpers import Draw, Member, Network, stamp
 from unit import test_topic
 from unit.test_store_gone import SMALL

@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from drupelet import _ccm_plain
-from drupelet.aes import Aes
-from drupelet.ccm import Ccm
-from drupelet.hkdf import hkdf
-from drupelet.hmac256 import hmac
+from drupelet.base import _ccm_plain
+from drupelet.base.aes import Aes
+from drupelet.base.ccm import Ccm
+from drupelet.base.hkdf import hkdf
+from drupelet.base.hmac256 import hmac
 from drupelet_host.aead import Aead
 from seal_numbers import KEY_3610, NONCE_TAIL, RFC3610, RFC4231, RFC5869
 

@@ -15,12 +15,13 @@ import pytest
 from boards import app
 from boards.app import App
 from boards.device import Device
-from drupelet.blackbox import CODE_ERROR, BlackBox
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
-from drupelet.limits import APP_PAYLOAD_SIZE_MAX, FRAME_SIZE_MAX
-from drupelet.members import GROUP_TELEMETRY
+from drupelet.base.events import CODE_ERROR
+from drupelet.base.limits import APP_PAYLOAD_SIZE_MAX, FRAME_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
+from drupelet.engine.members import GROUP_TELEMETRY
 from drupelet.node import CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1, SHARED, Node
-from drupelet.store import FlashStore
+from drupelet.store.flash_store import FlashStore
+from drupelet.telemetry.black_box import BlackBox
 from drupelet_tools.sim.flash import AFTER, BEFORE, TORN, PowerCutError, SimFiles
 from helpers import Draw, Member
 

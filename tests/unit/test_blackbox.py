@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet import blackbox
-from drupelet.blackbox import BlackBox
-from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE, COUNTERS_MAX, EVENTS_PER_BLOCK
+from drupelet.base import events as recorded
+from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE, COUNTERS_MAX, EVENTS_PER_BLOCK
+from drupelet.telemetry.black_box import BlackBox
 
 MODULUS = 1 << 30
 DEVICE = bytes.fromhex("a1b2c3d4")
@@ -101,9 +101,9 @@ def test_a_drawn_block() -> None:
     """The vector of docs/SPEC.md."""
     box = BlackBox(DEVICE, 7)
     box.wall(1000, (1_700_000_000_000).to_bytes(6, "little"), 3)
-    box.state(1000, blackbox.STATE_IDLE)
-    box.log_id(1250, blackbox.CODE_CREATED, 0, 0, bytes.fromhex("0011223344"), 1)
-    box.count(blackbox.COUNT_CREATED, 1)
+    box.state(1000, recorded.STATE_IDLE)
+    box.log_id(1250, recorded.CODE_CREATED, 0, 0, bytes.fromhex("0011223344"), 1)
+    box.count(recorded.COUNT_CREATED, 1)
     assert box.flush_counters(1300) and box.finish() and box.ready and box.starts and box.ends
     assert box.header.hex() == (
         "44524258" "01" "01" "0700" "a1b2c3d400000000" "00000000" "0068e5cf8b01" "0300" "445ce19c"
@@ -134,7 +134,7 @@ def test_time_in_power_states_adds_up_across_the_wrap_of_now() -> None:
         owner.take()
     owner.finish(now_ms)
     assert elapsed_total > 2 * MODULUS
-    counters = {e[2]: e[3] << 32 | e[4] for e in owner.events() if e[1] == blackbox.CODE_COUNTER}
+    counters = {e[2]: e[3] << 32 | e[4] for e in owner.events() if e[1] == recorded.CODE_COUNTER}
     assert counters == {state: spent[state] for state in range(7)}
     assert owner.events()[-1][0] == elapsed_total, "48 bits of ms since boot"
 
@@ -182,7 +182,7 @@ def test_events_are_refused_and_counted_while_blocks_wait() -> None:
     owner.finish(100)
     events = owner.events()
     assert len([event for event in events if event[1] == 30]) == 2 * EVENTS_PER_BLOCK
-    assert (100, blackbox.CODE_COUNTER, blackbox.COUNT_LOST, 0, 9) in events
+    assert (100, recorded.CODE_COUNTER, recorded.COUNT_LOST, 0, 9) in events
 
 
 def test_counters_are_written_only_when_they_changed() -> None:
@@ -259,7 +259,7 @@ def test_nothing_is_lost_in_silence(
     assert len(kept) + box.lost == len(steps)
 
 
-@pytest.mark.parametrize("name", [n for n in vars(blackbox) if n.startswith(("CODE_", "COUNT_"))])
+@pytest.mark.parametrize("name", [n for n in vars(recorded) if n.startswith(("CODE_", "COUNT_"))])
 def test_numbers_are_those_of_the_format(name: str) -> None:
     numbers = {
         "CODE_STATE": 1, "CODE_CREATED": 10, "CODE_OFFERED": 11, "CODE_REQUESTED": 12,
@@ -270,4 +270,4 @@ def test_numbers_are_those_of_the_format(name: str) -> None:
         "COUNT_RETRANSMITS": 13, "COUNT_REFUSED": 14, "COUNT_DAMAGED": 15, "COUNT_MALFORMED": 16,
         "COUNT_LOST": 17, "COUNT_CARRIERS": 64,
     }  # fmt: skip
-    assert vars(blackbox)[name] == numbers[name]
+    assert vars(recorded)[name] == numbers[name]

@@ -5,16 +5,16 @@ import random
 import pytest
 
 from boards.sleep import Sleeper
-from drupelet.blackbox import (
+from drupelet.base.events import (
     CODE_BATTERY,
     COUNT_CREATED,
     COUNT_LOST,
     STATE_DEEP_SLEEP,
     STATE_IDLE,
     STATE_SEND,
-    BlackBox,
 )
-from drupelet.limits import RTC_SIZE_MAX, WAIT_MS_MAX
+from drupelet.base.limits import RTC_SIZE_MAX, WAIT_MS_MAX
+from drupelet.telemetry.black_box import BlackBox
 
 DEVICE = b"\x0a\x0b\x0c\x0d"
 COUNTERS = (COUNT_CREATED, COUNT_LOST, 64, 66, 159, 160, 191)

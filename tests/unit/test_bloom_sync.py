@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.bloom_sync import BloomSync
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import E_PEER, OK
-from drupelet.link import BATCH, CARRIER_MQTT
-from drupelet.members import SHARED
+from drupelet.base.errors import E_PEER, OK
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.members import SHARED
+from drupelet.link.bloom_sync import BloomSync
+from drupelet.link.link import BATCH, CARRIER_MQTT
 from drupelet.node import Node
-from drupelet.profiles import PROFILE_COMPACT_1
 from drupelet.wire.bloom_available import (
     ANSWER,
     TIME_END,
@@ -23,6 +22,7 @@ from drupelet.wire.bloom_available import (
     read,
     sum_of,
 )
+from drupelet.wire.registry import PROFILE_COMPACT_1
 from ram_store import RamStore
 
 ids = st.binary(min_size=32, max_size=32)

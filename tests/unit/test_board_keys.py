@@ -5,9 +5,9 @@ from contextlib import suppress
 import pytest
 
 from boards.keys import BoardKeys, has_keys
-from drupelet.errors import E_PEER, E_STORAGE, OK, StorageError
-from drupelet.files import RamFiles
-from drupelet.seal_record import RECORD_SIZE, finish, install
+from drupelet.base.errors import E_PEER, E_STORAGE, OK, StorageError
+from drupelet.seal.record import RECORD_SIZE, finish, install
+from drupelet.store.files import RamFiles
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 
 OWN, PEER, OTHER = b"\xa0\0\0\1", b"\x40\0\0\0", b"\xb0\0\0\2"

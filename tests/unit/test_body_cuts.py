@@ -7,7 +7,12 @@ are sent again, and there may be one piece of them per cut at most.
 
 import pytest
 
-from drupelet.limits import BODY_SIZE_MAX, CONTENT_HEADER_SIZE, PIECE_SIZE, SEGMENT_HEADER_SIZE
+from drupelet.base.limits import (
+    BODY_SIZE_MAX,
+    CONTENT_HEADER_SIZE,
+    PIECE_SIZE,
+    SEGMENT_HEADER_SIZE,
+)
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
 from helpers import EPOCH_MS, Draw, Member, check_causal, part_owners, stamp
 

@@ -5,10 +5,7 @@ import zlib
 
 import pytest
 
-from drupelet.blackbox import BlackBox
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
-from drupelet.files import RamFiles
-from drupelet.limits import (
+from drupelet.base.limits import (
     BLOCK_SIZE,
     BOX_HEADER_SIZE,
     BOX_MESSAGES_MAX,
@@ -17,9 +14,12 @@ from drupelet.limits import (
     EVENTS_PER_BLOCK,
     SEGMENT_SIZE,
 )
+from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
 from drupelet.node import CARRIER_SERIAL, GROUP_TELEMETRY, PROFILE_BSP_1, SHARED, Node
-from drupelet.parts import PART_HEAD_SIZE
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.parts import PART_HEAD_SIZE
+from drupelet.telemetry.black_box import BlackBox
 from drupelet_tools.telemetry import inputs
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drupelet.errors import E_PEER, OK, PeerError
-from drupelet.limits import (
+from drupelet.base.errors import E_PEER, OK, PeerError
+from drupelet.base.limits import (
     BODY_SIZE_MAX,
     BSP0_INSISTS_MAX,
     BSP0_RIVAL_EPOCHS,
     FRAME_SIZE_MAX,
 )
 from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
-from drupelet.profiles import PROFILE_BSP_0
-from drupelet.wire import bsp0
-from drupelet.wire.bsp0_link import FrameCodec
-from drupelet.wire.bsp0_session import Session
+from drupelet.wire.bsp0 import records as bsp0
+from drupelet.wire.bsp0.codec import FrameCodec
+from drupelet.wire.bsp0.session import Session
+from drupelet.wire.registry import PROFILE_BSP_0
 from helpers import EPOCH_MS, Draw, Network, stamp
 from helpers_bsp0 import KIND, VERSIONS, Friend, friends, records
 from mutations import STREAMS, TRACED, mutated, no_growth

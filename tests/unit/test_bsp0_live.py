@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.clients_bsp0 import PlainClient, join
-from drupelet.errors import E_PEER, OK
-from drupelet.files import RamFiles
-from drupelet.hashes_bsp0 import Bsp0MessageHash
-from drupelet.limits import BSP0_INSISTS_MAX, BSP0_RIVAL_EPOCHS
-from drupelet.members import FAMILY_BSP_0
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import BSP0_INSISTS_MAX, BSP0_RIVAL_EPOCHS
+from drupelet.clients.bsp0 import PlainClient, join
+from drupelet.engine.members import FAMILY_BSP_0
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, INTERACTIVE, SHARED, Node
-from drupelet.profiles import PROFILE_BSP_0
-from drupelet.store import FlashStore
-from drupelet.wire import bsp0
-from drupelet.wire.bsp0_session import Session
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.wire.bsp0 import records as bsp0
+from drupelet.wire.bsp0.hash import Bsp0MessageHash
+from drupelet.wire.bsp0.session import Session
+from drupelet.wire.registry import PROFILE_BSP_0
 from helpers import EPOCH_MS, ROUND_MS, Draw, Network, stamp
 from helpers_bsp0 import KIND, VERSIONS, Friend, friends, records, vectors
 

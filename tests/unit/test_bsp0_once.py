@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from drupelet.limits import OFFERS_MAX
+from drupelet.base.limits import OFFERS_MAX
 from drupelet.node import BATCH, CARRIER_SERIAL, INTERACTIVE
-from drupelet.profiles import PROFILE_BSP_0
-from drupelet.wire import bsp0
-from drupelet.wire.bsp0_session import Session
+from drupelet.wire.bsp0 import records as bsp0
+from drupelet.wire.bsp0.session import Session
+from drupelet.wire.registry import PROFILE_BSP_0
 from helpers import EPOCH_MS, ROUND_MS, Draw
 from helpers_bsp0 import Friend, friends
 

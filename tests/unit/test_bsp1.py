@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drupelet.errors import E_PEER, OK
+from drupelet.base.errors import E_PEER, OK
 from drupelet.wire import bsp1
 from helpers import Draw, Member
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drupelet.budget import Budget, LoRaAir, NoAir, duty_airtime_ms
-from drupelet.errors import CapacityError
-from drupelet.limits import (
+from drupelet.base.errors import CapacityError
+from drupelet.base.limits import (
     FRAME_SIZE_MAX,
     LORA_FRAME_SIZE_MAX,
     NOW_MODULUS_MS,
 )
+from drupelet.link.budget import Budget, LoRaAir, NoAir, duty_airtime_ms
 from helpers import EPOCH_MS, Draw, Member, Network
 
 HOUR_MS = 3_600_000

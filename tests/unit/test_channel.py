@@ -4,12 +4,12 @@ import hashlib
 
 import pytest
 
-from drupelet.channel import EPHEMERAL, EVENT_ACKNOWLEDGED, EVENT_GAP, EVENT_MESSAGE
-from drupelet.channel_in import POSSIBLY, UNACKNOWLEDGED
-from drupelet.channel_open import open_channel
-from drupelet.channel_settings import response_groups
-from drupelet.errors import E_CAPACITY, E_PEER, OK
-from drupelet.limits import CHANNEL_OUT_MAX
+from drupelet.base.errors import E_CAPACITY, E_PEER, OK
+from drupelet.base.limits import CHANNEL_OUT_MAX
+from drupelet.channel.channel import EPHEMERAL, EVENT_ACKNOWLEDGED, EVENT_GAP, EVENT_MESSAGE
+from drupelet.channel.intake import POSSIBLY, UNACKNOWLEDGED
+from drupelet.channel.opening import open_channel
+from drupelet.channel.settings import response_groups
 from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, publish_one, wire
 
 PERIOD_MS = 30_000

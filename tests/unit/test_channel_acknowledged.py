@@ -2,9 +2,9 @@
 
 import pytest
 
-from drupelet.channel import EVENT_ACKNOWLEDGED
-from drupelet.limits import CHANNEL_RESENDS_MAX
-from drupelet.wire.bloom import Bloom
+from drupelet.base.limits import CHANNEL_RESENDS_MAX
+from drupelet.channel.channel import EVENT_ACKNOWLEDGED
+from drupelet.wire.sds.bloom import Bloom
 from helpers_channel import START_MS, Talker, publish_one, wire
 from naive import sds
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from drupelet.limits import CHANNEL_IN_MAX, CHANNEL_REFUSED_MAX, CHANNEL_WANTED_MAX
+from drupelet.base.limits import CHANNEL_IN_MAX, CHANNEL_REFUSED_MAX, CHANNEL_WANTED_MAX
 from helpers_channel import START_MS, Talker, wire
 from helpers_room import Ours
 from naive import sds

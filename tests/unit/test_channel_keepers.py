@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.channel_flash import FlashKeeper
-from drupelet.channel_keep import NAMES_ID, NAMES_SIZE, RamKeeper
-from drupelet.channel_ports import KeeperPort
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.files import RamFiles
-from drupelet.wire.bloom import Bloom
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.channel.flash_keeper import FlashKeeper
+from drupelet.channel.keeper import NAMES_ID, NAMES_SIZE, RamKeeper
+from drupelet.channel.ports import KeeperPort
+from drupelet.store.files import RamFiles
+from drupelet.wire.sds.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, Talker, wire
 from opened import opened

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from drupelet.hashes_sds import Identity
-from drupelet.limits import CHANNEL_ASKED_MAX, CHANNEL_REPAIRS_MAX, CHANNEL_WANTED_MAX
+from drupelet.base.hashes_sds import Identity
+from drupelet.base.limits import CHANNEL_ASKED_MAX, CHANNEL_REPAIRS_MAX, CHANNEL_WANTED_MAX
 from helpers_channel import START_MS, Said, Talker, filter_of, wire
 
 T_MIN_MS = 30_000

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
-from drupelet.channel_flash import FlashKeeper
-from drupelet.channel_keep import RamKeeper
-from drupelet.channel_open import open_channel
-from drupelet.channel_ports import KeeperPort
-from drupelet.errors import OK, CapacityError
-from drupelet.files import RamFiles
-from drupelet.limits import WAIT_MS_MAX
-from drupelet.memory import crc32_into
-from drupelet.wire.bloom import Bloom
+from drupelet.base.errors import OK, CapacityError
+from drupelet.base.limits import WAIT_MS_MAX
+from drupelet.base.memory import crc32_into
+from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
+from drupelet.channel.flash_keeper import FlashKeeper
+from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.opening import open_channel
+from drupelet.channel.ports import KeeperPort
+from drupelet.store.files import RamFiles
+from drupelet.wire.sds.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
 from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, publish_one, wire
 from opened import opened

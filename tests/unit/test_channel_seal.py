@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from drupelet.aes import Aes
-from drupelet.ccm import Ccm
-from drupelet.channel_seal import OVERHEAD, SenderKeys
-from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.limits import SEAL_STEPS_MAX
-from drupelet.seal_record import RECORD_SIZE, is_sound
+from drupelet.base.aes import Aes
+from drupelet.base.ccm import Ccm
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
+from drupelet.base.limits import SEAL_STEPS_MAX
+from drupelet.channel.sender_keys import OVERHEAD, SenderKeys
+from drupelet.seal.record import RECORD_SIZE, is_sound
 from drupelet_host.aead import Aead
 from helpers_channel import Talker
 

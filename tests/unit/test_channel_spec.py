@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from drupelet import limits
-from drupelet.hashes_sds import Identity
-from drupelet.wire import sds
-from drupelet.wire.bloom import Bloom, modulo, parameters
-from drupelet.wire.sds_nim import decode, encode, from_sds
+from drupelet.base import limits
+from drupelet.base.hashes_sds import Identity
+from drupelet.wire.sds import message as sds
+from drupelet.wire.sds.bloom import Bloom, modulo, parameters
+from drupelet.wire.sds.nim import decode, encode, from_sds
 from drupelet_host.channel_db import _APPLICATION_ID
 from helpers_channel import START_MS, Talker, wire
 

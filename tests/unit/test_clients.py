@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import E_PEER, CapacityError
-from drupelet.flashread import STATE_DELETED, STATE_INVALID, STATE_PRIVATE
+from drupelet.base.errors import E_PEER, CapacityError
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.body import DELETE, INVALID, KEEP, SHARE, DefaultClient
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -15,7 +15,7 @@ from drupelet.node import (
     SHARED,
     Node,
 )
-from drupelet.reader import DELETE, INVALID, KEEP, SHARE, DefaultClient
+from drupelet.store.reader import STATE_DELETED, STATE_INVALID, STATE_PRIVATE
 from ram_store import RamStore
 
 EPOCH_MS = 1000

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compact_view import Spoken
-from drupelet.limits import ID_SIZE
+from drupelet.base.limits import ID_SIZE
+from drupelet.engine.states import HOLD
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
@@ -20,9 +21,8 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet.states import HOLD
-from drupelet.wire.hello import COMPACT, FULL, GREETING, IN_SYNC, PLAIN
-from drupelet.wire.numbering import _KNOWN
+from drupelet.wire.compact.hello import COMPACT, FULL, GREETING, IN_SYNC, PLAIN
+from drupelet.wire.compact.numbering import _KNOWN
 from drupelet_tools.sim.world import id_in
 from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal
 from ram_store import RamStore

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import COMPACT_COVER_SIZE
-from drupelet.wire.compact1 import Compact1
-from drupelet.wire.compact1_in import ACK, ACK_FOLD_AT, REQUEST, REQUEST_FOLD_AT
-from drupelet.wire.numbering import NUMBER_MAX, origin_of
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import COMPACT_COVER_SIZE
+from drupelet.wire.compact.codec import Compact1
+from drupelet.wire.compact.intake import ACK, ACK_FOLD_AT, REQUEST, REQUEST_FOLD_AT
+from drupelet.wire.compact.numbering import NUMBER_MAX, origin_of
 from drupelet.wire.stamps import DELTA_SIZE_MAX, get_stamp, put_stamp
 from harness_compact import Feed, Nobody, feed
 

@@ -5,10 +5,10 @@ from functools import reduce
 import pytest
 
 from compact_view import Spoken
-from drupelet.errors import OK
-from drupelet.memory import get_u16
+from drupelet.base.errors import OK
+from drupelet.base.memory import get_u16
+from drupelet.engine.states import HOLD, REQUEST
 from drupelet.node import BATCH, PROFILE_COMPACT_1
-from drupelet.states import HOLD, REQUEST
 from helpers import EPOCH_MS, Draw, Member, Network
 
 # The type in the upper 3 bits, where the 4 bytes of an id begin that are folded, what it does.

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from devices import CLIENT, EPOCH_MS, Device, hash_of
-from drupelet.errors import CapacityError
-from drupelet.limits import BACKOFF_EPOCHS_MAX
+from drupelet.base.errors import CapacityError
+from drupelet.base.limits import BACKOFF_EPOCHS_MAX
 from drupelet.node import BATCH, FAMILY_MVDS, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
 
 both_modes = pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from devices import Bsp, Device
-from drupelet.errors import E_PEER, OK
+from drupelet.base.errors import E_PEER, OK
+from drupelet.engine.body import DELETE, INVALID, KEEP, SHARE
 from drupelet.node import AUTO, BATCH, INTERACTIVE, SHARED
-from drupelet.reader import DELETE, INVALID, KEEP, SHARE
 from drupelet_host.store_sqlite import SqliteStore
 
 OTHER_CLIENT = bytes(range(100, 132))

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from devices import EPOCH_MS, Device, Mvds
-from drupelet.limits import (
+from drupelet.base.limits import (
     BACKOFF_EPOCHS_MAX,
     BACKOFF_FALL_EPOCHS,
     HEARD_EPOCHS_MAX,

@@ -1,6 +1,6 @@
 """Sets of numbers of `compact-1` that are put together (docs/SPEC.md 3.5)."""
 
-from drupelet.wire.numbering import STAMP_AT, add_to_set, begin_set
+from drupelet.wire.compact.numbering import STAMP_AT, add_to_set, begin_set
 
 IDS = bytearray(range(64))
 

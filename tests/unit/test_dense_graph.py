@@ -6,8 +6,9 @@ and neither other parents nor offers may lead it round in a circle.
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
+from drupelet.base.errors import OK
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.states import QUEUED
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -18,7 +19,6 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet.states import QUEUED
 from helpers import EPOCH_MS, Draw, stamp
 from ram_store import RamStore
 

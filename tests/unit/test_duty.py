@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.backoff import counted, interval_epochs
-from drupelet.duty import (
-    KIND_WAKE,
-    PLAN_HEAD_SIZE,
-    PLAN_OLD_SIZE,
-    PLAN_PEER_SIZE,
-    WAKE_SIZE,
-    WakePlan,
-)
-from drupelet.errors import E_PEER, OK, CapacityError
-from drupelet.limits import (
+from drupelet.base.errors import E_PEER, OK, CapacityError
+from drupelet.base.limits import (
     BACKOFF_EPOCHS_MAX,
     BACKOFF_FALL_EPOCHS,
     CONTACTS_MISSED_MAX,
@@ -27,6 +18,15 @@ from drupelet.limits import (
     WAIT_MS_MAX,
     WAKE_PERIOD_MS_MAX,
 )
+from drupelet.duty.wake_plan import (
+    KIND_WAKE,
+    PLAN_HEAD_SIZE,
+    PLAN_OLD_SIZE,
+    PLAN_PEER_SIZE,
+    WAKE_SIZE,
+    WakePlan,
+)
+from drupelet.engine.backoff import counted, interval_epochs
 from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1
 from helpers import Draw, Member
 

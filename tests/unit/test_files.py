@@ -7,9 +7,9 @@ from types import ModuleType
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.files import Files, RamFiles
-from drupelet.limits import FILES_OPEN_MAX
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import FILES_OPEN_MAX
+from drupelet.store.files import Files, RamFiles
 from drupelet_host.files import HostFiles
 
 CONTRACT = Path(__file__).parents[1] / "board/files_contract.py"

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import drupelet_transports.stick as stick_module
-from drupelet.errors import E_PEER, OK, PeerError
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.wire import bsp0, bsp1
+from drupelet.base.errors import E_PEER, OK, PeerError
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.wire import bsp1
+from drupelet.wire.bsp0 import records as bsp0
 from drupelet.wire.protobuf import Reader
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 from drupelet_transports.mqtt_packet import PacketReader, payload_start

@@ -1,17 +1,17 @@
 """What the fuzzers found, each once more by hand."""
 
 from compact_view import Spoken
-from drupelet.errors import E_STORAGE, OK
-from drupelet.hashes import MessageHash
-from drupelet.limits import SNAPSHOT_SHORT_SIZE
-from drupelet.link import Link
-from drupelet.memory import crc32_into
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.base.hashes import MessageHash
+from drupelet.base.limits import SNAPSHOT_SHORT_SIZE
+from drupelet.base.memory import crc32_into
+from drupelet.duty.snapshot import Snapshot
+from drupelet.engine.recovery import restore
+from drupelet.link.link import Link
 from drupelet.node import INTERACTIVE, PROFILE_COMPACT_1
-from drupelet.snapshot import Snapshot
-from drupelet.waking import restore
-from drupelet.wire.hello import FULL, FULL_ASKED
-from drupelet.wire.reconcile import Reconciler
-from drupelet.wire.recovery import Recovery
+from drupelet.wire.compact.hello import FULL, FULL_ASKED
+from drupelet.wire.sketch.reconcile import Reconciler
+from drupelet.wire.sketch.recovery import Recovery
 from helpers import Draw, Member, Network
 
 

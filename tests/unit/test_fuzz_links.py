@@ -11,10 +11,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from drupelet import absent
-from drupelet.core import Core
-from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.limits import (
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
+from drupelet.base.limits import (
     BODY_FILES_MAX,
     BODY_SIZE_MAX,
     FRAME_SIZE_MAX,
@@ -23,6 +21,8 @@ from drupelet.limits import (
     PART_INCOMING,
     PARTS_MAX,
 )
+from drupelet.engine import unavailable as absent
+from drupelet.engine.core import Core
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
-from drupelet.flashread import STATE_INVALID
-from drupelet.limits import DEPENDENCIES_MAX
+from drupelet.base.errors import OK
+from drupelet.base.limits import DEPENDENCIES_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.slots import OFFERED, REQUESTED, WANTED
 from drupelet.node import BATCH, INTERACTIVE, PROFILE_BSP_1
-from drupelet.slots import OFFERED, REQUESTED, WANTED
+from drupelet.store.reader import STATE_INVALID
 from helpers import Draw, Member, Network, check_causal, stamp
 from naive import bsp
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet import _blake2s, _blake2s_hashlib
-from drupelet.hashes import MessageHash, group_id_into
+from drupelet.base import _blake2s, _blake2s_hashlib
+from drupelet.base.hashes import MessageHash, group_id_into
 from published import VECTORS, blake2s_answers
 
 # On CPython the class for boards runs on its halves: there is no viper.

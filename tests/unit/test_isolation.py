@@ -2,8 +2,8 @@
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
-from drupelet.limits import FRAMES_PER_EPOCH_MAX
+from drupelet.base.limits import FRAMES_PER_EPOCH_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
 from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
 from helpers import EPOCH_MS, Draw, Member, Network, stamp
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from drupelet.handover import Handover
-from drupelet.limits import SEAL_STEPS_MAX
-from drupelet.link import PROFILE_COMPACT_1
+from drupelet.base.limits import SEAL_STEPS_MAX
+from drupelet.channel.key_distribution import Handover
+from drupelet.link.link import PROFILE_COMPACT_1
+from drupelet.link.topic import Topic
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, PROFILE_BSP_1
-from drupelet.topic import Topic
 from helpers import Draw, Member, Network
 from helpers_channel import START_MS, Talker, wire
 from unit.test_channel_seal import Member as Participant

@@ -1,8 +1,8 @@
 """What waits for its parents while the one who sent it loses its store: it is given back."""
 
-from drupelet.files import RamFiles
+from drupelet.engine.slots import PEER_ROW, STICK_LOST
 from drupelet.node import PROFILE_COMPACT_1
-from drupelet.slots import PEER_ROW, STICK_LOST
+from drupelet.store.files import RamFiles
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal, frames, stamp
 
 FILLERS = 20

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet import _memory_plain, _memory_slices, memory
+from drupelet.base import _memory_plain, _memory_slices, memory
 
 IMPLEMENTATIONS = [_memory_slices, _memory_plain]
 every = pytest.mark.parametrize("helpers", IMPLEMENTATIONS)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import E_CAPACITY, E_PEER, OK
-from drupelet.micro import Micro
-from drupelet.micro_link import MicroLink
-from drupelet.micro_serial import MicroSerial
+from drupelet.base.errors import E_CAPACITY, E_PEER, OK
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.micro.link import MicroLink
+from drupelet.micro.member import Micro
+from drupelet.micro.serial_line import MicroSerial
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 from helpers import Draw, Line
 from naive import bsp

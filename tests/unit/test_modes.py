@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet.budget import Budget, LoRaAir, NoAir, duty_airtime_ms
+from drupelet.link.budget import Budget, LoRaAir, NoAir, duty_airtime_ms
 from drupelet.node import AUTO, BATCH, INTERACTIVE, PROFILE_BSP_1, PROFILE_MVDS_1
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal
 

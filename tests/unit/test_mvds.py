@@ -10,18 +10,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.errors import E_CAPACITY, E_PEER
-from drupelet.hashes_mvds import MvdsMessageHash
-from drupelet.wire import mvds
-from drupelet.wire.mvds import MVDS_1, MVDS_5001, MVDS_NESTED, Decoder, Encoder
+from drupelet.base.errors import E_CAPACITY, E_PEER
+from drupelet.base.hashes_mvds import MvdsMessageHash
+from drupelet.wire.mvds import payload as mvds
+from drupelet.wire.mvds.payload import MVDS_1, MVDS_5001, MVDS_NESTED, Decoder, Encoder
 from drupelet_tools.flash.build import build
 
 HEAP = Path(__file__).parents[1] / "board/mvds_heap.py"
 FUZZ_STREAMS = 100_000
 TRACED_STREAMS = 5_000
 MODULES = [
-    *("drupelet._compat", "drupelet._memory_plain", "drupelet._memory_viper", "drupelet.errors"),
-    *("drupelet.memory", "drupelet.wire.protobuf", "drupelet.wire.mvds", "drupelet.hashes_mvds"),
+    *(
+        "drupelet.base.compat",
+        "drupelet.base._memory_plain",
+        "drupelet.base._memory_viper",
+        "drupelet.base.errors",
+    ),
+    *(
+        "drupelet.base.memory",
+        "drupelet.wire.protobuf",
+        "drupelet.wire.mvds.payload",
+        "drupelet.base.hashes_mvds",
+    ),
 ]
 PROFILES = {"mvds-1": MVDS_1, "mvds-nested": MVDS_NESTED, "mvds-5001": MVDS_5001}
 every = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)

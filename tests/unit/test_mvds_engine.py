@@ -4,9 +4,9 @@ import hashlib
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import CapacityError
-from drupelet.members import FAMILY_BSP_0, HEAD_EPHEMERAL
+from drupelet.base.errors import CapacityError
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.members import FAMILY_BSP_0, HEAD_EPHEMERAL
 from drupelet.node import (
     BATCH,
     FAMILY_BSP,

@@ -7,8 +7,8 @@ times over; it ends where a message without metadata comes in. Its bytes are wri
 import pytest
 
 from devices import EPOCH_MS, Device, Mvds, Payload, field_of
-from drupelet.limits import DEPENDENCIES_MAX
-from drupelet.members import HEAD_EPHEMERAL, HEAD_PARENTS
+from drupelet.base.limits import DEPENDENCIES_MAX
+from drupelet.engine.members import HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.node import (
     BATCH,
     INTERACTIVE,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID, Author
-from drupelet.errors import E_CAPACITY, CapacityError
-from drupelet.limits import BODY_SIZE_MAX, INLINE_SIZE_MAX
+from drupelet.base.errors import E_CAPACITY, CapacityError
+from drupelet.base.limits import BODY_SIZE_MAX, INLINE_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.node import EVENT_MESSAGE, EVENT_NONE
 from helpers import Draw, Member, stamp
 

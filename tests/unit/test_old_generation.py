@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from compact_view import Spoken
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.limits import HELLO_SENDS_MAX
+from drupelet.base.limits import HELLO_SENDS_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -16,8 +16,8 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet.wire.compact1_in import HELLO_SUM
-from drupelet.wire.hello import GREETING
+from drupelet.wire.compact.hello import GREETING
+from drupelet.wire.compact.intake import HELLO_SUM
 from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, frames, stamp
 from ram_store import RamStore
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.oversize import OVERHEAD_MAX, is_oversize
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -14,7 +15,6 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from drupelet.oversize import OVERHEAD_MAX, is_oversize
 from drupelet_host.undeliverable import Undeliverable
 from helpers import (
     EPOCH_MS,

@@ -6,15 +6,15 @@ from itertools import pairwise
 
 import pytest
 
-from drupelet.answers import Answers
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
-from drupelet.limits import BACKOFF_EPOCHS_MAX
-from drupelet.link import BATCH, CARRIER_MQTT, Link
-from drupelet.members import SHARED
+from drupelet.base.errors import OK
+from drupelet.base.limits import BACKOFF_EPOCHS_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.answers import Answers
+from drupelet.engine.members import SHARED
+from drupelet.engine.slots import OWED
+from drupelet.link.link import BATCH, CARRIER_MQTT, Link
 from drupelet.node import Node
-from drupelet.profiles import PROFILE_BSP_1
-from drupelet.slots import OWED
+from drupelet.wire.registry import PROFILE_BSP_1
 from helpers import EPOCH_MS, stamp
 from ram_store import RamStore
 

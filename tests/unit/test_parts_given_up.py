@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet.limits import INLINE_SIZE_MAX, PART_INCOMING
+from drupelet.base.limits import INLINE_SIZE_MAX, PART_INCOMING
 from drupelet.node import BATCH, FAMILY_BSP, FAMILY_MVDS, PROFILE_BSP_1, PROFILE_MVDS_1
 from helpers import (
     EPOCH_MS,

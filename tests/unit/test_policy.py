@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.limits import POLICY_EVENTS_MAX, POLICY_STAY_EPOCHS, POLICY_STAY_EPOCHS_MAX
-from drupelet.policy import BATCH, INTERACTIVE, Policy
-from drupelet.slots import OFFERED
-from drupelet.states import HOLD
+from drupelet.base.limits import POLICY_EVENTS_MAX, POLICY_STAY_EPOCHS, POLICY_STAY_EPOCHS_MAX
+from drupelet.engine.slots import OFFERED
+from drupelet.engine.states import HOLD
+from drupelet.link.mode_policy import BATCH, INTERACTIVE, Policy
 from helpers import Draw, Member, Network
 
 ID_SIZE = 33

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import BACKOFF_EPOCHS_MAX, DEPENDENCIES_MAX
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import BACKOFF_EPOCHS_MAX, DEPENDENCIES_MAX
+from drupelet.engine.slots import OFFERED, OfferPool
 from drupelet.node import (
     BATCH,
     FAMILY_BSP,
@@ -20,8 +21,8 @@ from drupelet.node import (
     PROFILE_BSP_1,
     PROFILE_MVDS_1,
 )
-from drupelet.slots import OFFERED, OfferPool
-from drupelet.wire import bsp1, mvds, protobuf
+from drupelet.wire import bsp1, protobuf
+from drupelet.wire.mvds import payload as mvds
 from helpers import Draw, Member, Network, check_causal, stamp
 from naive import bsp as naive_bsp
 from naive import mvds as naive_mvds

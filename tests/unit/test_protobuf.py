@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from drupelet.errors import E_PEER
+from drupelet.base.errors import E_PEER
 from drupelet.wire import protobuf
 from drupelet.wire.protobuf import BYTES, FIXED32, FIXED64, VARINT, Reader
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet.errors import E_STORAGE, OK
+from drupelet.base.errors import E_STORAGE, OK
 from drupelet.node import BATCH, INTERACTIVE
 from helpers import Draw, Member, Network, check_causal, stamp
 from unit.cut_files import CutFiles, PowerCut

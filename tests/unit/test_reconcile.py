@@ -3,9 +3,9 @@
 import random
 from typing import Any
 
-from drupelet.limits import SKETCH_ELEMENTS_MAX
-from drupelet.wire.reconcile import Reconciler
-from drupelet.wire.sketch import LIST, SYMBOLS
+from drupelet.base.limits import SKETCH_ELEMENTS_MAX
+from drupelet.wire.sketch.reconcile import Reconciler
+from drupelet.wire.sketch.sketch import LIST, SYMBOLS
 
 SALT = b"salt"
 

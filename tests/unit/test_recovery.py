@@ -7,8 +7,8 @@ import statistics
 import pytest
 
 from drupelet.node import BATCH, INTERACTIVE, PROFILE_COMPACT_1, Link
-from drupelet.wire.compact1 import Compact1
-from drupelet.wire.recovery import Recovery
+from drupelet.wire.compact.codec import Compact1
+from drupelet.wire.sketch.recovery import Recovery
 from helpers import Draw, Member, Network
 
 POOL = 2048

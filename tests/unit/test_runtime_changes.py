@@ -2,11 +2,10 @@
 
 import pytest
 
-from drupelet.blackbox import BlackBox
-from drupelet.clients import Author
-from drupelet.errors import OK
-from drupelet.files import RamFiles
-from drupelet.link import CARRIER_MQTT, CARRIER_STICK, PROFILE_COMPACT_1, Link
+from drupelet.base.errors import OK
+from drupelet.clients.default import Author
+from drupelet.engine.slots import WANTED
+from drupelet.link.link import CARRIER_MQTT, CARRIER_STICK, PROFILE_COMPACT_1, Link
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -18,9 +17,10 @@ from drupelet.node import (
     VISIBLE,
     Node,
 )
-from drupelet.slots import WANTED
-from drupelet.store import FlashStore
-from drupelet.wire.recovery import Recovery
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.telemetry.black_box import BlackBox
+from drupelet.wire.sketch.recovery import Recovery
 from helpers import EPOCH_MS, READINGS_CLIENT_ID, Draw, Member, Network, frames, stamp
 
 FRAMES_MAX = 80

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.backoff import drawn, interval_epochs
-from drupelet.limits import BACKOFF_EPOCHS_MAX, NOW_MODULUS_MS, WAIT_MS_MAX
-from drupelet.schedule import Clocks, elapsed_ms, epochs_since, later_ms
+from drupelet.base.limits import BACKOFF_EPOCHS_MAX, NOW_MODULUS_MS, WAIT_MS_MAX
+from drupelet.base.time_ms import elapsed_ms, epochs_since, later_ms
+from drupelet.engine.backoff import drawn, interval_epochs
+from drupelet.engine.clock import Clocks
 
 nows = st.integers(0, NOW_MODULUS_MS - 1)
 waits = st.integers(0, WAIT_MS_MAX)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.aes import Aes
-from drupelet.ccm import Ccm
-from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.limits import (
+from drupelet.base.aes import Aes
+from drupelet.base.ccm import Ccm
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
+from drupelet.base.limits import (
     SEAL_EPOCH_MAX,
     SEAL_FORGED_PER_SLICE,
     SEAL_SKIP_MS,
     SEAL_STEPS_HOST_MAX,
 )
-from drupelet.seal_record import (
+from drupelet.seal.record import (
     FLAG_ISSUER,
     FLAG_TAG16,
     RECORD_SIZE,
@@ -345,7 +345,7 @@ def test_frames_of_invented_epochs_use_up_nothing_of_the_open_one(ends):
 
 
 def test_after_65535_wrong_tags_only_a_new_epoch_is_heard(ends, monkeypatch):
-    monkeypatch.setattr("drupelet.seal.SEAL_FORGED_MAX", 64)
+    monkeypatch.setattr("drupelet.seal.seal.SEAL_FORGED_MAX", 64)
     a, b = ends
     meet(a, b)
     frame = a.send(b"x")

@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from drupelet import seal_record
-from drupelet.errors import E_PEER, E_STORAGE, OK, CapacityError
-from drupelet.limits import (
+from drupelet.base.errors import E_PEER, E_STORAGE, OK, CapacityError
+from drupelet.base.limits import (
     SEAL_CONTROL_MS,
     SEAL_EPOCH_MAX,
     SEAL_JUMP,
@@ -15,10 +14,10 @@ from drupelet.limits import (
     SEAL_REVOKED_MAX,
     SEAL_SKIP_MS,
 )
-from drupelet.seal import FINAL, TYPE_CONTROL
-from drupelet.seal_epoch import commit
-from drupelet.seal_issue import Issuer, rekey
-from drupelet.seal_record import (
+from drupelet.seal import record as seal_record
+from drupelet.seal.epochs import commit
+from drupelet.seal.issue import Issuer, rekey
+from drupelet.seal.record import (
     FLAG_REVOKED,
     RECEIVE,
     RECORD_SIZE,
@@ -26,7 +25,8 @@ from drupelet.seal_record import (
     finish,
     row_of,
 )
-from drupelet.seal_sleep import SLEEP_SIZE, export_into, import_from
+from drupelet.seal.seal import FINAL, TYPE_CONTROL
+from drupelet.seal.sleep import SLEEP_SIZE, export_into, import_from
 from drupelet_host.aead import Aead
 from seal_ends import A_ID, B_ID, KID, End, Witness, flipped, meet, pair
 
@@ -578,7 +578,7 @@ def test_memory_that_runs_out_anywhere_costs_frames_only(ends, failing, monkeypa
 
         return wrapped
 
-    monkeypatch.setattr("drupelet.seal_record.hmac", scarce(seal_record.hmac))
+    monkeypatch.setattr("drupelet.seal.record.hmac", scarce(seal_record.hmac))
     monkeypatch.setattr(a.aead, "cipher", scarce(a.aead.cipher))
     monkeypatch.setattr(a.aead, "seal", scarce(a.aead.seal))
     monkeypatch.setattr(a.aead, "open", scarce(a.aead.open))

@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from drupelet.errors import E_PEER, E_STORAGE, OK
-from drupelet.memory import copy
-from drupelet.seal import FINAL, TYPE_CONTROL, TYPE_DATA, Seal, SealContext
-from drupelet.seal_control import end_waiting
-from drupelet.seal_epoch import commit
-from drupelet.seal_issue import Issuer, rekey
-from drupelet.seal_record import FLAG_ISSUER, FLAG_WAITING, RECORD_SIZE, install
-from drupelet.seal_row import IN_EPOCH_AT, WHOLE_EPOCH_AT
+from drupelet.base.errors import E_PEER, E_STORAGE, OK
+from drupelet.base.memory import copy
+from drupelet.seal.control import end_waiting
+from drupelet.seal.epochs import commit
+from drupelet.seal.issue import Issuer, rekey
+from drupelet.seal.record import FLAG_ISSUER, FLAG_WAITING, RECORD_SIZE, install
+from drupelet.seal.row import IN_EPOCH_AT, WHOLE_EPOCH_AT
+from drupelet.seal.seal import FINAL, TYPE_CONTROL, TYPE_DATA, Seal, SealContext
 from drupelet_host.aead import Aead
 from seal_ends import A_ID, B_ID, KID, ROOT, RamKeys, Witness
 

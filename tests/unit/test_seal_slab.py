@@ -2,11 +2,11 @@
 
 import random
 
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import SEAL_OLD_MAX
-from drupelet.seal import Seal, SealContext
-from drupelet.seal_record import install
-from drupelet.seal_row import IN_AT, OLD_SIZE, OUT_AT, ROW_SIZE
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import SEAL_OLD_MAX
+from drupelet.seal.record import install
+from drupelet.seal.row import IN_AT, OLD_SIZE, OUT_AT, ROW_SIZE
+from drupelet.seal.seal import Seal, SealContext
 from drupelet_host.aead import Aead
 from seal_ends import Bytes, End, RamKeys, Witness, meet
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from drupelet.limits import SEAL_CONTROL_MS, SEAL_JUMP, SEAL_REVOKE_SENDS
-from drupelet.seal import TYPE_CONTROL
-from drupelet.seal_issue import Issuer
+from drupelet.base.limits import SEAL_CONTROL_MS, SEAL_JUMP, SEAL_REVOKE_SENDS
+from drupelet.seal.issue import Issuer
+from drupelet.seal.seal import TYPE_CONTROL
 from drupelet_host.aead import Aead
 from seal_ends import Witness, meet, pair
 

@@ -2,11 +2,11 @@
 
 import re
 
-from drupelet.errors import OK
-from drupelet.seal import CLASS_LIVE, Seal, SealContext
-from drupelet.seal_record import FLAG_ISSUER, FLAG_WAITING, NAME, row_of
-from drupelet.seal_row import RENAMED
-from drupelet.seal_topic import topics
+from drupelet.base.errors import OK
+from drupelet.seal.record import FLAG_ISSUER, FLAG_WAITING, NAME, row_of
+from drupelet.seal.row import RENAMED
+from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
+from drupelet.seal.topic_names import topics
 from drupelet_host.aead import Aead
 from seal_ends import A_ID, B_ID, KID, ROOT, Bytes, RamKeys, install
 

@@ -9,10 +9,10 @@ import random
 
 import pytest
 
-from drupelet.errors import OK
-from drupelet.limits import FRAME_SIZE_MAX, SEAL_TELL_MS_MAX
-from drupelet.seal import Seal, SealContext
-from drupelet.seal_record import FLAG_ISSUER, install
+from drupelet.base.errors import OK
+from drupelet.base.limits import FRAME_SIZE_MAX, SEAL_TELL_MS_MAX
+from drupelet.seal.record import FLAG_ISSUER, install
+from drupelet.seal.seal import Seal, SealContext
 from drupelet_host.aead import Aead
 from drupelet_transports.base import Transport
 from drupelet_transports.sealed import Sealed

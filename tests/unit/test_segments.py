@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet.limits import CONTENT_HEADER_SIZE, INLINE_SIZE_MAX, PART_INCOMING
+from drupelet.base.limits import CONTENT_HEADER_SIZE, INLINE_SIZE_MAX, PART_INCOMING
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,

@@ -7,7 +7,7 @@ long the run from the start is, once an epoch, so that what follows a loss is se
 
 import pytest
 
-from drupelet.graph import REFUSED
+from drupelet.engine.graph import REFUSED
 from drupelet.node import (
     AUTO,
     BATCH,

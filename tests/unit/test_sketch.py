@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drupelet.errors import E_PEER, CapacityError
-from drupelet.limits import SKETCH_ELEMENTS_MAX, SKETCH_PAIRS_MAX, SKETCH_SYMBOLS_MAX
-from drupelet.wire.sketch import (
+from drupelet.base.errors import E_PEER, CapacityError
+from drupelet.base.limits import SKETCH_ELEMENTS_MAX, SKETCH_PAIRS_MAX, SKETCH_SYMBOLS_MAX
+from drupelet.wire.sketch.sketch import (
     DONE,
     LIST,
     MORE,
@@ -24,7 +24,7 @@ from drupelet.wire.sketch import (
     linear_symbols,
     put_varint,
 )
-from drupelet.wire.unsketch import Decoder
+from drupelet.wire.sketch.solve import Decoder
 
 FRAME_SIZE = 1000  # room for one record in a frame of 1,024 bytes
 SALT = b"salt"

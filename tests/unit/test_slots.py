@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.backoff import drawn
-from drupelet.limits import ID_SIZE
-from drupelet.manage import drop_peer
-from drupelet.slots import (
+from drupelet.base.limits import ID_SIZE
+from drupelet.engine.backoff import drawn
+from drupelet.engine.control import drop_peer
+from drupelet.engine.slots import (
     OFFERED,
     OWED,
     OWED_BUNDLING,

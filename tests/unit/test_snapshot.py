@@ -4,20 +4,20 @@ from typing import Any
 
 import pytest
 
-from drupelet.duty import WakePlan
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.limits import (
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import (
     GENERATIONS_APART,
     SNAPSHOT_KEYS_SIZE,
     SNAPSHOT_SHORT_SIZE,
     WAKE_STATE_SIZE_MAX,
 )
-from drupelet.link import PROFILE_COMPACT_1
+from drupelet.duty.snapshot import Snapshot
+from drupelet.duty.wake_plan import WakePlan
+from drupelet.engine.slots import OWED
+from drupelet.engine.states import ACK, HOLD, QUEUED, REQUEST
+from drupelet.engine.window import STATE_HEAD_SIZE, STATE_PEER_SIZE
+from drupelet.link.link import PROFILE_COMPACT_1
 from drupelet.node import BATCH, INTERACTIVE
-from drupelet.slots import OWED
-from drupelet.snapshot import Snapshot
-from drupelet.states import ACK, HOLD, QUEUED, REQUEST
-from drupelet.window import STATE_HEAD_SIZE, STATE_PEER_SIZE
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal
 
 DEVICE = b"A___"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drupelet import states
-from drupelet.states import (
+from drupelet.engine import states
+from drupelet.engine.states import (
     ACK,
     DO_ACK,
     DO_OFFER,

@@ -9,10 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.files import RamFiles
-from drupelet.flashgone import IdFilter
-from drupelet.flashread import (
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import INLINE_SIZE_MAX, WAKE_STATE_SIZE_MAX
+from drupelet.store.departed_ids import IdFilter
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
@@ -20,8 +22,6 @@ from drupelet.flashread import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.limits import INLINE_SIZE_MAX, WAKE_STATE_SIZE_MAX
-from drupelet.store import FlashStore
 
 SETTLED = 1 << 29
 OPTIONS = {

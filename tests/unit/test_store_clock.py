@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from drupelet.errors import OK
+from drupelet.base.errors import OK
 from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1
 from helpers import EPOCH_MS, Draw, Member
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet.errors import OK
+from drupelet.base.errors import OK
 from unit.cut_files import CutFiles, PowerCut
 from unit.power_cuts import SCENARIOS, Plan, plans, recorded, run
 from unit.power_cuts_model import make_store, message_id

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.files import RamFiles
-from drupelet.flashread import (
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import KEPT_MAX
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.limits import KEPT_MAX
-from drupelet.store import FlashStore
 from unit.cut_files import CutFiles
 from unit.power_cuts import check, go_on, play, recorded
 from unit.test_store import SETTLED, body_of, log_of, message_id, put, reboot

@@ -2,10 +2,10 @@
 
 import pytest
 
-from drupelet.amnesty import forget_holds
-from drupelet.files import RamFiles
+from drupelet.engine.resync import forget_holds
 from drupelet.node import CARRIER_MQTT, PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 from drupelet_host.aead import Aead
 from drupelet_transports.loop import pair as loop_pair
 from drupelet_transports.sealed import Sealed

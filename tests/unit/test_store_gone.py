@@ -2,16 +2,16 @@
 
 import pytest
 
-from drupelet.errors import OK
-from drupelet.files import RamFiles
-from drupelet.flashgone import GoneLog
-from drupelet.flashlog import RecordLog
-from drupelet.flashread import STATE_DELIVERED, STATE_GONE
-from drupelet.limits import FILTER_SIZE, GONE_BATCH, GONE_HANDLE, SEGMENT_SIZE, SEGMENTS_MAX
-from drupelet.link import BATCH, INTERACTIVE
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, SHARED
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
-from drupelet.store import FlashStore
+from drupelet.base.errors import OK
+from drupelet.base.limits import FILTER_SIZE, GONE_BATCH, GONE_HANDLE, SEGMENT_SIZE, SEGMENTS_MAX
+from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, SHARED
+from drupelet.link.link import BATCH, INTERACTIVE
+from drupelet.store.departed_ids import GoneLog
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.log import RecordLog
+from drupelet.store.reader import STATE_DELIVERED, STATE_GONE
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from helpers import Draw, Member, Network, stamp
 from unit.cut_files import CutFiles
 from unit.test_store import SETTLED, log_of, message_id, put, reboot, state_of

@@ -1,9 +1,9 @@
 """A deletion is remembered until every peer that sees the group is known to have the message."""
 
-from drupelet.errors import OK
-from drupelet.files import RamFiles
+from drupelet.base.errors import OK
 from drupelet.node import BATCH, CARRIER_SERIAL, INVISIBLE, PROFILE_BSP_1, SHARED, Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 
 CLIENT = bytes(32)
 

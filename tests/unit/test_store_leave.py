@@ -5,11 +5,11 @@ from contextlib import suppress
 
 import pytest
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK, CapacityError
-from drupelet.files import RamFiles
-from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, CapacityError
 from drupelet.node import EVENT_MESSAGE, SHARED, Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import STATE_DELETED, STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
 from unit.cut_files import CutFiles, PowerCut
 from unit.test_store import (
     SETTLED,

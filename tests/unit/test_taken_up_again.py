@@ -3,9 +3,9 @@
 from itertools import pairwise
 
 from compact_view import Spoken
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
-from drupelet.limits import COMPACT_PROBE_EPOCHS
+from drupelet.base.errors import OK
+from drupelet.base.limits import COMPACT_PROBE_EPOCHS
+from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -16,7 +16,7 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet.wire.hello import COMPACT, PLAIN
+from drupelet.wire.compact.hello import COMPACT, PLAIN
 from helpers import EPOCH_MS, stamp
 from ram_store import RamStore
 

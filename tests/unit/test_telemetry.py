@@ -1,11 +1,11 @@
 """The black box on its way into the log: whole segments, left-over ones, and who lets them go."""
 
-from drupelet.blackbox import BlackBox
-from drupelet.clients import TELEMETRY_CLIENT_ID
-from drupelet.files import RamFiles
-from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE, EVENTS_PER_BLOCK
+from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE, EVENTS_PER_BLOCK
+from drupelet.clients.default import TELEMETRY_CLIENT_ID
 from drupelet.node import CARRIER_SERIAL, GROUP_TELEMETRY, PROFILE_BSP_1, SHARED, Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.telemetry.black_box import BlackBox
 
 STAMP = bytes(8)
 

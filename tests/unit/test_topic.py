@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.link.topic import KIND_TOPIC, Topic
 from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, SHARED, Node
-from drupelet.topic import KIND_TOPIC, Topic
 from ram_store import RamStore
 
 EPOCH_MS = 1000

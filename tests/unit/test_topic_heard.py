@@ -2,11 +2,11 @@
 
 from itertools import pairwise
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import OK
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.link.topic import KIND_TOPIC, Topic
 from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, SHARED, Link, Node
-from drupelet.topic import KIND_TOPIC, Topic
 from helpers import stamp
 from ram_store import RamStore
 

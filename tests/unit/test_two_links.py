@@ -4,8 +4,9 @@ from itertools import product
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
+from drupelet.base.errors import OK
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.states import REQUEST
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
@@ -19,7 +20,6 @@ from drupelet.node import (
     Link,
     Node,
 )
-from drupelet.states import REQUEST
 from helpers import EPOCH_MS, Draw, stamp
 from ram_store import RamStore
 

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.members import GROUP_UNORDERED, HEAD_EPHEMERAL
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.members import GROUP_UNORDERED, HEAD_EPHEMERAL
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet.bundles import BundleLink
+from drupelet.link.stick_visit import BundleLink
 from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, PROFILE_BSP_1
 from helpers import Draw, Member, check_causal, stamp
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drupelet.limits import WAIT_MS_MAX
+from drupelet.base.limits import WAIT_MS_MAX
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_STICK, INTERACTIVE, PROFILE_BSP_1
 from helpers import Draw, Member
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from drupelet.files import RamFiles
+from drupelet.store.files import RamFiles
 from drupelet.wire.packed import Packed
 from helpers import Member, stamp
 from unit.test_visits import (
@@ -217,7 +217,7 @@ def test_bundles_on_two_sticks_in_turn_are_all_acknowledged() -> None:
 
 
 def test_a_peer_that_lost_its_store_is_not_believed_what_it_held() -> None:
-    from drupelet.amnesty import forget_holds
+    from drupelet.engine.resync import forget_holds
 
     a, b = members = pair()
     stick = Stick()

@@ -2,15 +2,15 @@
 
 import pytest
 
-from drupelet.amnesty import forget_holds
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
-from drupelet.files import RamFiles
-from drupelet.limits import WAKE_STATE_SIZE_MAX
-from drupelet.members import FAMILY_MVDS
+from drupelet.base.errors import OK
+from drupelet.base.limits import WAKE_STATE_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.members import FAMILY_MVDS
+from drupelet.engine.resync import forget_holds
+from drupelet.engine.states import HOLD, QUEUED
 from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
-from drupelet.profiles import PROFILE_MVDS_1
-from drupelet.states import HOLD, QUEUED
+from drupelet.store.files import RamFiles
+from drupelet.wire.registry import PROFILE_MVDS_1
 from helpers import Draw, Line, Member, Network, check_causal
 
 ROUNDS_MAX = 4_000

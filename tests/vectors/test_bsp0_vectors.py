@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import line_harness
-from drupelet.errors import PeerError
-from drupelet.wire import bsp0
+from drupelet.base.errors import PeerError
+from drupelet.wire.bsp0 import records as bsp0
 from line_harness import PYTHON, Json
 from published import VECTORS
 

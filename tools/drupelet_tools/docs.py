@@ -1,7 +1,7 @@
 """Writes the files that are made from the code: `python -m drupelet_tools.docs`.
 
-docs/limits.md comes from firmware/drupelet/limits.py, package.json (what `mip` installs) from the
-modules of set `small`. tests/test_tidy.py compares both with what this makes.
+docs/limits.md comes from firmware/drupelet/base/limits.py, package.json (what `mip` installs)
+from the modules of set `small`. tests/test_tidy.py compares both with what this makes.
 """
 
 import ast
@@ -23,7 +23,7 @@ _HEADING = re.compile(r"^# --- (.*?) ---$")
 _LIMITS_HEAD = """# Limits
 
 Every bound of the core, its value and why it has that value. Made from
-`firmware/drupelet/limits.py` by `python -m drupelet_tools.docs`; change it there.
+`firmware/drupelet/base/limits.py` by `python -m drupelet_tools.docs`; change it there.
 """
 
 
@@ -56,10 +56,10 @@ def limits(source: str) -> list[tuple[str, str, str]]:
 
 def limits_page() -> str:
     """Return the text of docs/limits.md."""
-    values = vars(import_module("drupelet.limits"))
+    values = vars(import_module("drupelet.base.limits"))
     parts = [_LIMITS_HEAD]
     present = None
-    for section, name, reason in limits((FIRMWARE / "drupelet/limits.py").read_text("utf-8")):
+    for section, name, reason in limits((FIRMWARE / "drupelet/base/limits.py").read_text("utf-8")):
         if section != present:
             title = section[:1].upper() + section[1:]
             parts.append(f"\n## {title}\n\n| limit | value | reason |\n|---|---|---|\n")

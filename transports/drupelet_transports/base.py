@@ -4,11 +4,11 @@ A carrier moves whole frames and promises nothing else: a frame may be lost, rep
 No call waits, and none raises once the carrier is open.
 """
 
-from drupelet._compat import const
-from drupelet.errors import DrupeletError
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.compat import const
+from drupelet.base.errors import DrupeletError
+from drupelet.base.limits import FRAME_SIZE_MAX
 
-# Beside OK and E_CAPACITY of drupelet.errors: the device, broker or peer is gone, open anew.
+# Beside OK and E_CAPACITY of drupelet.base.errors: the device, broker or peer is gone, open anew.
 E_CLOSED = const(-11)
 
 

@@ -1,7 +1,7 @@
 """COBS alone, as its published vectors have it: no CRC, no delimiter. For tools; it allocates."""
 
-from drupelet.errors import PeerError
-from drupelet.memory import copy
+from drupelet.base.errors import PeerError
+from drupelet.base.memory import copy
 from drupelet_transports.framing import BLOCK_SIZE, Decoder, stuff
 
 

@@ -4,9 +4,9 @@ Every fault is drawn from the callable handed in, so one seed replays a run. Rat
 Wrap both ends to spoil both directions.
 """
 
-from drupelet._compat import const
-from drupelet.errors import OK
-from drupelet.memory import copy
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
+from drupelet.base.memory import copy
 from drupelet_transports.base import Transport
 
 TYPE_CHECKING = False

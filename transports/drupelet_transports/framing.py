@@ -8,9 +8,9 @@ latest is read again. The CRC is CRC-16/CCITT-FALSE (polynomial 0x1021, initial 
 4 bytes for a frame of up to 251, one more for every 254 after that.
 """
 
-from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.memory import copy, crc16, put_u16
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.memory import copy, crc16, put_u16
 from drupelet_transports.base import E_CLOSED, Transport
 
 BLOCK_SIZE = const(254)  # the longest run that one code byte covers

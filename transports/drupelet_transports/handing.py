@@ -3,16 +3,16 @@
 Frames of kind 0x56 leave and arrive here; the link sees only its own.
 """
 
-from drupelet.handover import KIND_HANDOVER
-from drupelet.seal_row import CLOSED
+from drupelet.channel.key_distribution import KIND_HANDOVER
+from drupelet.seal.row import CLOSED
 from drupelet_transports.sealed import Sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.handover import Handover
-    from drupelet.seal import Seal
+    from drupelet.channel.key_distribution import Handover
+    from drupelet.seal.seal import Seal
     from drupelet_transports.base import Transport
 
 

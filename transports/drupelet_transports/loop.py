@@ -1,9 +1,9 @@
 """A carrier inside one process: two ends, a bounded queue of frames each way."""
 
-from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.memory import copy
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.base.memory import copy
 from drupelet_transports.base import E_CLOSED, Transport
 
 # Frames that one end may be ahead of the other: what a link sends in one short epoch.

@@ -12,12 +12,12 @@ import errno
 import select
 import socket
 
-from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.memory import copy, equal
-from drupelet.schedule import elapsed_ms
-from drupelet.seal_row import RENAMED
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.base.memory import copy, equal
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.seal.row import RENAMED
 from drupelet_transports.base import E_CLOSED, Transport
 from drupelet_transports.mqtt_packet import (
     CONNACK,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from drupelet.seal import Seal
+    from drupelet.seal.seal import Seal
 
 # What is read from the socket at once; `readinto` has no offset, so bytes pass through here.
 _CHUNK_SIZE = const(64)
@@ -155,7 +155,7 @@ class MqttClient:
 
     def _rename(self, transport: "MqttTransport") -> None:
         """Take the topics of the keys as they are now; the next connection asks for them."""
-        from drupelet.seal_topic import topics
+        from drupelet.seal.topic_names import topics
 
         seal = transport.seal
         seal.flags &= ~RENAMED

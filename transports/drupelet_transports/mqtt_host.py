@@ -17,17 +17,17 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.reasoncodes import ReasonCode
 
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
-from drupelet.schedule import elapsed_ms
-from drupelet.seal_row import RENAMED
-from drupelet.seal_topic import topics
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.seal.row import RENAMED
+from drupelet.seal.topic_names import topics
 from drupelet_transports import mqtt_access
 from drupelet_transports.base import E_CLOSED, Transport
 from drupelet_transports.mqtt_access import Access
 
 if TYPE_CHECKING:
-    from drupelet.seal import Seal
+    from drupelet.seal.seal import Seal
 
 # Frames that may wait for their peer's link; then the oldest goes, as on any lossy carrier.
 _QUEUE_FRAMES_MAX = 256

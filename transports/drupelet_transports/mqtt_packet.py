@@ -4,8 +4,8 @@ OASIS MQTT 3.1.1; section numbers below are of that text. Only what QoS 0 needs.
 allocates after construction, and no length that a broker claims decides how much is kept.
 """
 
-from drupelet._compat import const
-from drupelet.memory import copy, get_u16, put_u16
+from drupelet.base.compat import const
+from drupelet.base.memory import copy, get_u16, put_u16
 
 # Control packet types (2.2.1) with their fixed flags (2.2.2), as they stand in the first byte.
 CONNECT = const(0x10)

@@ -8,10 +8,10 @@ on: packets live for one hop. What we send comes back to us, and to others on th
 
 import socket
 
-from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
-from drupelet.schedule import elapsed_ms
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
+from drupelet.base.time_ms import elapsed_ms
 from drupelet_transports.base import E_CLOSED, Transport, TransportError
 from drupelet_transports.loopback import is_digits
 from drupelet_transports.sockets import read, write

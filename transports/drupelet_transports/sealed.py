@@ -4,21 +4,21 @@ What the seal says for itself (our status, REKEY, REVOKE) leaves and arrives her
 only its own frames. Boards and hosts.
 """
 
-from drupelet._compat import const
-from drupelet.errors import E_STORAGE, OK
-from drupelet.limits import SEAL_ANEW_MS_MAX, SEAL_TELL_MS, SEAL_TELL_MS_MAX
-from drupelet.memory import copy, put_u16
-from drupelet.schedule import elapsed_ms, later_ms
-from drupelet.seal import STATUS_SIZE, TYPE_CONTROL, TYPE_DATA
-from drupelet.seal_row import ANEW, FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
+from drupelet.base.compat import const
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.base.limits import SEAL_ANEW_MS_MAX, SEAL_TELL_MS, SEAL_TELL_MS_MAX
+from drupelet.base.memory import copy, put_u16
+from drupelet.base.time_ms import elapsed_ms, later_ms
+from drupelet.seal.row import ANEW, FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
+from drupelet.seal.seal import STATUS_SIZE, TYPE_CONTROL, TYPE_DATA
 from drupelet_transports.behind import Behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.seal import Seal
-    from drupelet.seal_issue import Issuer
+    from drupelet.seal.issue import Issuer
+    from drupelet.seal.seal import Seal
     from drupelet_transports.base import Transport
 
 # Frames without anything for the link that one call reads: a flood does not keep a board busy.

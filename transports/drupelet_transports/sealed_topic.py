@@ -4,17 +4,17 @@ Boards and hosts. Nothing leaves it plain; what is not a member's, is old or com
 dropped here.
 """
 
-from drupelet._compat import const
-from drupelet.channel_seal import OVERHEAD
-from drupelet.errors import OK
-from drupelet.memory import copy
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
+from drupelet.base.memory import copy
+from drupelet.channel.sender_keys import OVERHEAD
 from drupelet_transports.behind import Behind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.channel_seal import SenderKeys
+    from drupelet.channel.sender_keys import SenderKeys
     from drupelet_transports.base import Transport
 
 # Frames of nobody that one call reads: a flood does not keep a board busy.

@@ -9,11 +9,11 @@ holds number and `seen`; what the bundle's open header says of them is only a hi
 after the node's state is durable: until then a bundle that was read can be read again.
 """
 
-from drupelet._compat import const
-from drupelet.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.memory import copy, get_u32, put_u32
-from drupelet.seal import FINAL, TYPE_DATA
-from drupelet.seal_row import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
+from drupelet.base.memory import copy, get_u32, put_u32
+from drupelet.seal.row import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
+from drupelet.seal.seal import FINAL, TYPE_DATA
 from drupelet_transports.stick import (
     AHEAD_MAX,
     BUNDLE_SIZE_MAX,
@@ -26,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.bundles import BundleLink
-    from drupelet.seal import Seal
+    from drupelet.link.stick_visit import BundleLink
+    from drupelet.seal.seal import Seal
     from drupelet_transports.stick import BundleReader, BundleWriter, Stick
 
 _FINAL_SIZE = const(8)  # number u32, seen u32
@@ -236,7 +236,7 @@ class SealedVisit:
 
     def saved(self) -> int:
         """The node's state is saved: what was read is not read again. OK, or a code."""
-        from drupelet.seal_epoch import commit
+        from drupelet.seal.epochs import commit
 
         code = OK
         for seal in self._seals.values():

@@ -2,9 +2,9 @@
 
 import os
 
-from drupelet._compat import const
-from drupelet.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
-from drupelet.schedule import elapsed_ms
+from drupelet.base.compat import const
+from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
+from drupelet.base.time_ms import elapsed_ms
 from drupelet_transports.stream_board import StreamBoard
 
 TYPE_CHECKING = False

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import serial
 
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_transports.base import E_CLOSED, TransportError
 from drupelet_transports.framing import RX_SIZE, StreamTransport
 from drupelet_transports.url import Url, parse_url

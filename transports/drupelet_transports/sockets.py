@@ -2,7 +2,7 @@
 
 import socket
 
-from drupelet._compat import ON_BOARD
+from drupelet.base.compat import ON_BOARD
 
 
 def write(sock: socket.socket, buf: bytearray, at: int, size: int) -> int:

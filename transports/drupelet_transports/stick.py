@@ -11,10 +11,10 @@ import binascii
 import errno
 import os
 
-from drupelet._compat import ON_BOARD, const
-from drupelet.errors import E_STORAGE, OK
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.memory import copy, crc16, equal, get_u16, get_u32, put_u16, put_u32
+from drupelet.base.compat import ON_BOARD, const
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.base.memory import copy, crc16, equal, get_u16, get_u32, put_u16, put_u32
 from drupelet_transports.stick_files import (
     SYNC,
     close_file,

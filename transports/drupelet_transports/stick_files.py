@@ -3,8 +3,8 @@
 import errno
 import os
 
-from drupelet._compat import ON_BOARD
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.compat import ON_BOARD
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

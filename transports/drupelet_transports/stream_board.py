@@ -4,7 +4,7 @@ Only the constructor allocates: reading goes into one buffer of 64 bytes, writin
 MicroPython's `write(buf, offset, size)`.
 """
 
-from drupelet.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
 from drupelet_transports.base import E_CLOSED
 from drupelet_transports.framing import StreamTransport
 

@@ -7,8 +7,8 @@
 
 from binascii import hexlify
 
-from drupelet._compat import const
-from drupelet.errors import OK
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
 from drupelet_transports.base import Transport
 
 TYPE_CHECKING = False

@@ -15,8 +15,8 @@ Runs on boards and hosts. A wrong URL is the user's mistake: TransportError with
 names the URL and the remedy.
 """
 
-from drupelet._compat import const
-from drupelet.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
+from drupelet.base.compat import const
+from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
 from drupelet_transports.base import TransportError
 from drupelet_transports.loopback import is_digits
 

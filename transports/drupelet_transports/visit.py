@@ -3,7 +3,7 @@
 The order is that of `sealed_visit`, which is what devices do.
 """
 
-from drupelet.errors import OK
+from drupelet.base.errors import OK
 from drupelet_transports.sealed_visit import SealedVisit
 from drupelet_transports.stick import AHEAD_MAX
 
@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.bundles import BundleLink
+    from drupelet.link.stick_visit import BundleLink
     from drupelet_transports.stick import Stick
 
 

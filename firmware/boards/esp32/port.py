@@ -3,7 +3,7 @@
 import esp32
 
 from boards.chip import ChipPort
-from drupelet._compat import const
+from drupelet.base.compat import const
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import time
 
 import machine
 
-from drupelet._compat import const
-from drupelet.memory import get_u32, put_u32
+from drupelet.base.compat import const
+from drupelet.base.memory import get_u32, put_u32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import machine
 
-from drupelet._compat import const
+from drupelet.base.compat import const
 
 _READINGS = const(8)
 

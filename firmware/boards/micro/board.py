@@ -3,10 +3,10 @@
 import time
 
 from boards.micro.flash import FlashMicro
-from drupelet._compat import const
-from drupelet.micro_link import MicroLink
-from drupelet.micro_serial import MicroSerial
-from drupelet.schedule import elapsed_ms, later_ms
+from drupelet.base.compat import const
+from drupelet.base.time_ms import elapsed_ms, later_ms
+from drupelet.micro.link import MicroLink
+from drupelet.micro.serial_line import MicroSerial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

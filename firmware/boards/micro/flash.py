@@ -6,9 +6,9 @@ history with it. Two files of prefixes, the older one is removed when the newer 
 
 import os
 
-from drupelet._compat import const
-from drupelet.memory import copy, find
-from drupelet.micro import Micro
+from drupelet.base.compat import const
+from drupelet.base.memory import copy, find
+from drupelet.micro.member import Micro
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         taken: Callable[[Micro, int], None]
 
 
-# As in drupelet.clients, which is heap for what is not used here.
+# As in drupelet.clients.default, which is heap for what is not used here.
 CLIENT_ID = bytes.fromhex("6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264")
 _PREFIX_SIZE = const(5)
 _CHUNK_SIZE = const(100)

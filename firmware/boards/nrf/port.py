@@ -7,8 +7,8 @@ import machine
 import micropython
 
 from boards.chip import ChipPort
-from drupelet._compat import const
-from drupelet.errors import DrupeletError
+from drupelet.base.compat import const
+from drupelet.base.errors import DrupeletError
 
 _BOARD_NRF = const(6)  # docs/SPEC.md 6.1
 _NO_BYTE = const(-1)

@@ -6,7 +6,7 @@ the seed that QEMU was started with, so its keys are for tests only.
 """
 
 from boards.chip import ChipPort
-from drupelet._compat import const
+from drupelet.base.compat import const
 
 _BOARD_QEMU = const(7)  # docs/SPEC.md 6.1
 

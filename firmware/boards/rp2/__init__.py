@@ -6,7 +6,7 @@ import sys
 
 import machine
 
-from drupelet._compat import const
+from drupelet.base.compat import const
 
 # Its first scratch register, which no reset but that of power changes: see boards/rp2/rtc.py.
 SCRATCH = const(0x4005800C)

@@ -4,8 +4,8 @@ import machine
 
 from boards.chip import ChipPort
 from boards.rp2 import has_woken, stop_watchdog
-from drupelet._compat import const
-from drupelet.blackbox import RESET_DEEP_SLEEP, RESET_SOFT, RESET_WATCHDOG
+from drupelet.base.compat import const
+from drupelet.base.events import RESET_DEEP_SLEEP, RESET_SOFT, RESET_WATCHDOG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

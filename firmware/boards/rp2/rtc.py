@@ -21,8 +21,8 @@ import machine
 import rp2
 
 from boards.rp2 import MAGIC, SCRATCH, has_woken, is_known, stop_watchdog
-from drupelet._compat import const
-from drupelet.errors import DrupeletError
+from drupelet.base.compat import const
+from drupelet.base.errors import DrupeletError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

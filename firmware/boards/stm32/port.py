@@ -1,8 +1,8 @@
 """STM32: a Pyboard and its like; deep sleep on the F4 only."""
 
 from boards.chip import ChipPort
-from drupelet._compat import const
-from drupelet.errors import DrupeletError
+from drupelet.base.compat import const
+from drupelet.base.errors import DrupeletError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

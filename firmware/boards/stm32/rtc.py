@@ -12,10 +12,10 @@ import machine
 import stm
 import uctypes
 
-from drupelet._compat import const
-from drupelet.errors import DrupeletError
-from drupelet.limits import RTC_SIZE_MAX
-from drupelet.memory import copy, get_u32, put_u32
+from drupelet.base.compat import const
+from drupelet.base.errors import DrupeletError
+from drupelet.base.limits import RTC_SIZE_MAX
+from drupelet.base.memory import copy, get_u32, put_u32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

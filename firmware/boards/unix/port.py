@@ -4,9 +4,9 @@ import os
 import sys
 
 from boards.base import BasePort
-from drupelet.blackbox import RESET_DEEP_SLEEP, RESET_POWER_ON
-from drupelet.errors import DrupeletError
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.errors import DrupeletError
+from drupelet.base.events import RESET_DEEP_SLEEP, RESET_POWER_ON
+from drupelet.base.limits import FRAME_SIZE_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from drupelet.memory import get_u32, put_u32
+from drupelet.base.memory import get_u32, put_u32
 
 _WOKE = "woke="
 _HEAD_SIZE = 4  # ms until the next reading, then the snapshot

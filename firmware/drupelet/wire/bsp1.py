@@ -10,20 +10,20 @@ Another version, an empty id list, a list that is not whole ids, a short MESSAGE
 timestamp are the peer's errors: the rest of the frame is dropped. An unknown type is skipped.
 """
 
-from drupelet._compat import const
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import (
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
     FRAME_HEADER_SIZE,
     ID_SIZE,
     RECORD_HEADER_SIZE,
 )
-from drupelet.memory import copy, get_u16, put_u16
+from drupelet.base.memory import copy, get_u16, put_u16
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.ports import LinkPort
+    from drupelet.engine.ports import LinkPort
 
 VERSION = const(1)
 ACK = const(0)

@@ -8,10 +8,10 @@ A bundle is read in order and as a whole, so nothing is numbered and a group is 
 REQUEST go as records of `bsp-1`, in frames of their own.
 """
 
-from drupelet._compat import const
-from drupelet.errors import E_PEER, OK
-from drupelet.limits import BODY_SIZE_MAX, FRAME_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX
-from drupelet.memory import copy
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import BODY_SIZE_MAX, FRAME_HEADER_SIZE, ID_SIZE, INLINE_SIZE_MAX
+from drupelet.base.memory import copy
 from drupelet.wire import bsp1
 from drupelet.wire.bsp1 import MESSAGE
 from drupelet.wire.protobuf import get_varint, put_varint, skip_varint, varint_size
@@ -19,8 +19,8 @@ from drupelet.wire.stamps import DELTA_SIZE_MAX, STAMP_SIZE, get_stamp, put_stam
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.bundles import BundleLink
-    from drupelet.ports import LinkPort
+    from drupelet.engine.ports import LinkPort
+    from drupelet.link.stick_visit import BundleLink
 
 KIND_PACKED = const(0x46)
 KIND_GROUP = const(0x47)

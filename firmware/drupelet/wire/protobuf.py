@@ -12,9 +12,9 @@ An int64 never becomes an int, which a 32-bit board keeps on its heap from 2^30 
 bytes, little-endian, two's complement; `varint_to_le8` and `put_le8` convert.
 """
 
-from drupelet._compat import const
-from drupelet.errors import E_PEER
-from drupelet.memory import copy
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER
+from drupelet.base.memory import copy
 
 VARINT = const(0)
 FIXED64 = const(1)

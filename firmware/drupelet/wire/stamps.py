@@ -7,8 +7,8 @@ The one before, zeros when a frame begins, stands at `last_at` of the codec's sc
 8 bytes hold a difference, little-endian, while it is written or read.
 """
 
-from drupelet._compat import const
-from drupelet.errors import E_PEER
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER
 from drupelet.wire.protobuf import put_le8, skip_varint, varint_to_le8
 
 STAMP_SIZE = const(8)

@@ -8,7 +8,7 @@ A URL that somebody announced is used only once the owner says so: `new_peers` p
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from drupelet.errors import DrupeletError, PeerError
+from drupelet.base.errors import DrupeletError, PeerError
 from drupelet.node import Node
 from drupelet_host import config
 from drupelet_host.clients.known import CARRIERS_CLIENT_ID

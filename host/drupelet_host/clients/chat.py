@@ -8,12 +8,12 @@ whose rest by 4 is the state. What a person may not do in its state is invalid, 
 depends on it.
 """
 
-from drupelet.errors import OK
-from drupelet.flashread import STATE_DELETED
-from drupelet.hashes import MessageHash
-from drupelet.limits import ID_SIZE
+from drupelet.base.errors import OK
+from drupelet.base.hashes import MessageHash
+from drupelet.base.limits import ID_SIZE
+from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.node import Node
-from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
+from drupelet.store.reader import STATE_DELETED
 
 CHAT_CLIENT_ID = bytes.fromhex("2e9fc06a5b71d34896f8e2a1047bdc5390c6af1be42d785f6a93b10c87de5f24")
 PERSON_SIZE = 8

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from drupelet.clients import Author
-from drupelet.clients_command import (
+from drupelet.base.errors import CapacityError, check
+from drupelet.base.hkdf import hkdf
+from drupelet.clients.command import (
     ANSWER,
     COMMAND,
     FAILED,
@@ -15,8 +16,7 @@ from drupelet.clients_command import (
     CommandClient,
     put_command,
 )
-from drupelet.errors import CapacityError, check
-from drupelet.hkdf import hkdf
+from drupelet.clients.default import Author
 from drupelet.node import Node
 
 OPERATION_NAMES = {"epoch": SET_EPOCH, "sleep": SLEEP, "flush": FLUSH, "report": REPORT}

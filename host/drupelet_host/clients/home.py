@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from drupelet.clients_command import (
+from drupelet.base.errors import DrupeletError
+from drupelet.clients.command import (
     COMMAND_SIZE,
     COMMANDS_CLIENT_ID,
     Command,
     CommandClient,
 )
-from drupelet.errors import DrupeletError
 from drupelet.node import SHARED, Node
 from drupelet_host import clock, private
 from drupelet_host.boards import BOARD_HOST

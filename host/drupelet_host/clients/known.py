@@ -1,7 +1,7 @@
 """Client ids that `client` in drupelet.toml must not name, and why."""
 
-from drupelet.clients import TELEMETRY_CLIENT_ID
-from drupelet.clients_command import COMMANDS_CLIENT_ID
+from drupelet.clients.command import COMMANDS_CLIENT_ID
+from drupelet.clients.default import TELEMETRY_CLIENT_ID
 from drupelet_host.clients.chat import CHAT_CLIENT_ID
 from drupelet_host.feeds import FEEDS_CLIENT_ID
 

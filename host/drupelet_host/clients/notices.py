@@ -13,10 +13,10 @@ says counts only while it is a member, and a sender may speak for few devices th
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from drupelet.errors import OK, CapacityError, check
-from drupelet.flashread import STATE_DELIVERED
-from drupelet.limits import BODY_SIZE_MAX, ID_SIZE, TIMESTAMP_SIZE
+from drupelet.base.errors import OK, CapacityError, check
+from drupelet.base.limits import BODY_SIZE_MAX, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.node import Node
+from drupelet.store.reader import STATE_DELIVERED
 from drupelet_host import clock
 
 DEVICE_SIZE = 4

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2s
 from typing import TYPE_CHECKING
 
-from drupelet.errors import CapacityError
-from drupelet.members import SHARED, VISIBLE
+from drupelet.base.errors import CapacityError
+from drupelet.engine.members import SHARED, VISIBLE
 from drupelet_host.toml_table import shown
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ try:
 except ImportError:
     fake_port = None  # a chip
 
-from drupelet.blackbox import RESET_DEEP_SLEEP, RESET_POWER_ON
-from drupelet.errors import OK, DrupeletError
+from drupelet.base.errors import OK, DrupeletError
+from drupelet.base.events import RESET_DEEP_SLEEP, RESET_POWER_ON
 
 NAMES = {"rp2": "rp2", "esp32": "esp32", "pyboard": "stm32", "nrf52": "nrf"}
 NAME = fake_port.NAME if fake_port else NAMES[sys.platform]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from boards.keys import BoardKeys
-from drupelet.errors import OK
-from drupelet.link import Link
+from drupelet.base.errors import OK
+from drupelet.link.link import Link
 from drupelet.node import CARRIER_SERIAL, INTERACTIVE, PROFILE_BSP_1
-from drupelet.seal_record import RECORD_SIZE, finish
+from drupelet.seal.record import RECORD_SIZE, finish
 from drupelet_host.files import HostFiles
 from drupelet_tools.descriptor_line import DescriptorLine
 from drupelet_tools.flash.build import micropython_command

@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from drupelet.errors import OK
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.link import Link
+from drupelet.base.errors import OK
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.link.link import Link
 from drupelet.node import CARRIER_MQTT
 from drupelet_host import clock
 from drupelet_host.broker import Broker

@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from drupelet.clients import READINGS_CLIENT_ID, Author
-from drupelet.files import RamFiles
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.members import SHARED
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.clients.default import READINGS_CLIENT_ID, Author
+from drupelet.engine.members import SHARED
 from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, Node
-from drupelet.schedule import elapsed_ms
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 from drupelet_tools.bench.errors import BenchError
 from drupelet_transports.base import Transport
 
@@ -21,7 +21,7 @@ BOARD = bytes.fromhex("a0000001")
 EPOCH_MS = 500
 BODY_SIZE = 100
 MESSAGES = 8  # that each sends
-FRAME_SIZE_MICRO = 251  # drupelet.micro_serial
+FRAME_SIZE_MICRO = 251  # drupelet.micro.serial_line
 _FILES_SIZE = 1 << 22
 PAUSE_S = 0.002
 # How long a board has nothing to do at the end of an exchange one by one.

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from drupelet.limits import BLOCK_SIZE, BOX_BLOCKS_MAX, BOX_HEADER_SIZE, EVENTS_PER_BLOCK
+from drupelet.base.limits import BLOCK_SIZE, BOX_BLOCKS_MAX, BOX_HEADER_SIZE, EVENTS_PER_BLOCK
 from drupelet_tools.bench.corpus import Anchor, Boot, fleet, segments_of
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.telemetry import codes

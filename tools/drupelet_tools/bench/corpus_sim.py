@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from drupelet.limits import (
+from drupelet.base.limits import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     BOX_HEADER_SIZE,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drupelet.blackbox import COUNT_CARRIERS
-from drupelet.limits import EVENT_SIZE
+from drupelet.base.events import COUNT_CARRIERS
+from drupelet.base.limits import EVENT_SIZE
 from drupelet.node import BATCH, SHARED
 from drupelet_tools.bench import board
 from drupelet_tools.bench.board import Interpreter

@@ -1,6 +1,6 @@
 """What keeps a measurement from being made."""
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 
 
 class BenchError(DrupeletError):

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from drupelet.limits import BLOCK_SIZE
+from drupelet.base.limits import BLOCK_SIZE
 from drupelet_tools.bench import process_tree
 from drupelet_tools.telemetry import decode, inputs
 from drupelet_tools.telemetry.decode import BLOCK_REASONS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_tools.bench.board import SCRIPTS
 from drupelet_tools.bench.board_peer import (
     BODY_SIZE,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet_tools.bench.board import SCRIPTS
 from drupelet_tools.bench.board_peer import MESSAGES, PAUSE_S, BoardPeer, configuration
 from drupelet_tools.bench.columns import Row, kinsn_columns

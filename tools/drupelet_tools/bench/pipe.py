@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from drupelet.blackbox import COUNT_CARRIERS
-from drupelet.bundles import BundleLink
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.core import NoBox
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.link import Link
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS
+from drupelet.base.events import COUNT_CARRIERS
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.core import NoBox
+from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS
+from drupelet.link.link import Link
+from drupelet.link.stick_visit import BundleLink
 from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, SHARED, Node
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet.wire.compact1 import Compact1
+from drupelet.wire.compact.codec import Compact1
 from drupelet.wire.packed import Packed
-from drupelet.wire.recovery import Recovery
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.wire.sketch.recovery import Recovery
 from drupelet_host.config import PEERS_CONFIGURED_MAX
 from drupelet_host.member import GROUPS_HOST_MAX, MESSAGES_HOST_MAX, OFFERS_HOST_MAX
 from drupelet_host.parts_sqlite import PARTS_HOST_MAX
@@ -45,7 +45,7 @@ _EPOCHS_MAX = 400
 _QUIET_EPOCHS = 6
 _VISITS_MAX = 8
 _BACKUP = "backup.sqlite"
-# An account of one carrier: bytes of records from 2 on, see drupelet.link.
+# An account of one carrier: bytes of records from 2 on, see drupelet.link.link.
 _ACCOUNT_SIZE = 32
 _IN = 16
 _BYTES = range(2, 8)

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS
-from drupelet.profiles import (
+from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS
+from drupelet.wire.registry import (
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
     PROFILE_MVDS_1,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drupelet.blackbox import COUNT_CARRIERS
-from drupelet.flashread import STATE_DELIVERED
-from drupelet.limits import GROUPS_MAX, SEGMENT_SIZE
+from drupelet.base.events import COUNT_CARRIERS
+from drupelet.base.limits import GROUPS_MAX, SEGMENT_SIZE
 from drupelet.node import BATCH, INTERACTIVE, SHARED
+from drupelet.store.reader import STATE_DELIVERED
 from drupelet_host.broker import Broker
 from drupelet_tools.bench import board
 from drupelet_tools.bench.board import Interpreter

@@ -2,11 +2,11 @@
 
 import random
 
-from drupelet.errors import E_STORAGE, OK
-from drupelet.limits import FRAME_SIZE_MAX, SEAL_STEPS_HOST_MAX
-from drupelet.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
-from drupelet.seal_record import RECORD_SIZE, install
-from drupelet.seal_sleep import SLEEP_SIZE, export_into, import_from
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.base.limits import FRAME_SIZE_MAX, SEAL_STEPS_HOST_MAX
+from drupelet.seal.record import RECORD_SIZE, install
+from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
+from drupelet.seal.sleep import SLEEP_SIZE, export_into, import_from
 from drupelet_host.aead import Aead
 from drupelet_tools.bench.errors import BenchError
 from drupelet_transports.base import Transport

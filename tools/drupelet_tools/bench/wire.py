@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 
-from drupelet.limits import FRAME_SIZE_MAX
+from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
 from drupelet_tools.bench import backlog, mqtt_anchor
 from drupelet_tools.bench.anchors import ANCHORS

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.errors import OK
-from drupelet.flashread import STATE_DELIVERED
-from drupelet.hashes import group_id_into
-from drupelet.limits import ID_SIZE
-from drupelet.store import FlashStore
+from drupelet.base.errors import OK
+from drupelet.base.hashes import group_id_into
+from drupelet.base.limits import ID_SIZE
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import STATE_DELIVERED
 from drupelet_host.files import HostFiles
 from drupelet_host.log_view import LogView
 from drupelet_host.parse import split_body

@@ -40,7 +40,7 @@ def kept_secrets(folders: Folders) -> list[bytes]:
 
 
 def _keys(path: Path) -> list[bytes]:
-    from drupelet.seal_record import RECORD_KEY_AT, RECORD_SIZE
+    from drupelet.seal.record import RECORD_KEY_AT, RECORD_SIZE
 
     content = path.read_bytes()
     keys = [

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from drupelet.errors import DrupeletError
-from drupelet.limits import BODY_SIZE_MAX, DEPENDENCIES_MAX, ID_SIZE
+from drupelet.base.errors import DrupeletError
+from drupelet.base.limits import BODY_SIZE_MAX, DEPENDENCIES_MAX, ID_SIZE
 
 # What a body leaves for the payload behind its dependencies.
 ROW_SIZE_MAX = BODY_SIZE_MAX - 1 - DEPENDENCIES_MAX * ID_SIZE

@@ -1,6 +1,6 @@
 """What goes wrong between the sources and a board."""
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 
 
 class BuildError(DrupeletError):

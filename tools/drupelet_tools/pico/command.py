@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host.commands import path
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, ClassVar
 
-from drupelet.files import Files
+from drupelet.store.files import Files
 from drupelet_host.aead import Aead
 from drupelet_tools.flash.build import ROOT
 from drupelet_tools.flash.errors import BuildError

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from drupelet.errors import OK, DrupeletError
-from drupelet.files import RamFiles
+from drupelet.base.errors import OK, DrupeletError
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1, SHARED, Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 from drupelet_transports import mqtt_board, mqtt_host
 from drupelet_transports.base import Transport
 

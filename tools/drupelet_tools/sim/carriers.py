@@ -6,7 +6,7 @@ fault out of a run changes no other draw.
 
 from dataclasses import dataclass
 
-from drupelet.errors import E_CAPACITY, OK
+from drupelet.base.errors import E_CAPACITY, OK
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 from drupelet_transports.stick import SPARE_SIZE
 

@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from drupelet.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
-from drupelet.channel_keep import RamKeeper
-from drupelet.errors import E_CAPACITY, OK
-from drupelet.wire.bloom import Bloom
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
+from drupelet.channel.keeper import RamKeeper
+from drupelet.wire.sds.bloom import Bloom
 
 START_MS = 1_790_000_000_000
 _NOW_MASK = (1 << 30) - 1

@@ -9,9 +9,9 @@ is a plan: the board boots, the script goes on, and in the end everything must b
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from drupelet.link import BATCH, CARRIER_SERIAL, INTERACTIVE
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS
+from drupelet.link.link import BATCH, CARRIER_SERIAL, INTERACTIVE
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet_tools.sim.device import Spec
 from drupelet_tools.sim.faults import LinkPlan, Plan, Step
 from drupelet_tools.sim.run import Result, Run, attempt, run_plan

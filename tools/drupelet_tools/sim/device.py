@@ -7,18 +7,19 @@ goes, it boots, and the oracle hears of all of it.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from drupelet.blackbox import CODE_BOOT, CODE_DESCRIPTOR, BlackBox
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.duty import WakePlan
-from drupelet.errors import OK
-from drupelet.flashread import STATE_DELIVERED, STATE_PENDING
-from drupelet.limits import WAKE_STATE_SIZE_MAX
-from drupelet.link import CARRIER_STICK
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS, SHARED, VISIBLE
+from drupelet.base.errors import OK
+from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR
+from drupelet.base.limits import WAKE_STATE_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.duty.snapshot import Snapshot
+from drupelet.duty.wake_plan import WakePlan
+from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
+from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, SHARED, VISIBLE
+from drupelet.link.link import CARRIER_STICK
 from drupelet.node import Node
-from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
-from drupelet.snapshot import Snapshot
-from drupelet.store import FlashStore
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.reader import STATE_DELIVERED, STATE_PENDING
+from drupelet.telemetry.black_box import BlackBox
 from drupelet_tools.sim.ends import End, Group, WorldPort
 from drupelet_tools.sim.flash import PowerCutError, SimFiles
 from drupelet_tools.sim.hoststore import MemoryStore
@@ -27,7 +28,7 @@ from drupelet_tools.sim.sealing import unlock
 if TYPE_CHECKING:
     import sqlite3
 
-    from drupelet.link import Link
+    from drupelet.link.link import Link
 
 # First byte of a payload that every judging client calls invalid.
 BAD = 0xEE

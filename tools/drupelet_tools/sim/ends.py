@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from drupelet.members import FAMILY_MVDS
-from drupelet.seal_row import ANEW, URGENT
+from drupelet.engine.members import FAMILY_MVDS
+from drupelet.seal.row import ANEW, URGENT
 from drupelet_host.aead import Aead
 from drupelet_tools.sim import readers
 from drupelet_tools.sim.carriers import Rates, Wire
@@ -17,12 +17,12 @@ from drupelet_tools.sim.keys import Keys
 from drupelet_tools.sim.oracle import Oracle
 
 if TYPE_CHECKING:
-    from drupelet.blackbox import BlackBox
-    from drupelet.duty import WakePlan
-    from drupelet.link import Link as CoreLink
+    from drupelet.duty.wake_plan import WakePlan
+    from drupelet.link.link import Link as CoreLink
     from drupelet.node import Node
-    from drupelet.seal import Seal
-    from drupelet.store import FlashStore
+    from drupelet.seal.seal import Seal
+    from drupelet.store.flash_store import FlashStore
+    from drupelet.telemetry.black_box import BlackBox
     from drupelet_tools.sim.hoststore import MemoryStore
     from drupelet_transports.sealed import Sealed
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import pack
 
-from drupelet.limits import WAIT_MS_MAX
+from drupelet.base.limits import WAIT_MS_MAX
 from drupelet_tools.sim.exhaust_node import (
     CRASH,
     HEAR,

@@ -7,21 +7,21 @@ millions of states of a world are made of a few thousand states of its nodes.
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from drupelet.flashread import STATE_DELETED, STATE_DELIVERED, STATE_GONE, STATE_INVALID
-from drupelet.limits import HEARD_EPOCHS_MAX, WAIT_MS_MAX
-from drupelet.link import CARRIER_SERIAL, Link
-from drupelet.members import (
+from drupelet.base.limits import HEARD_EPOCHS_MAX, WAIT_MS_MAX
+from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
+from drupelet.engine.members import (
     FAMILY_BSP,
     FAMILY_MVDS,
     INVISIBLE,
     SHARED,
 )
+from drupelet.engine.slots import WANTED
+from drupelet.engine.states import HOLD, QUEUED
+from drupelet.link.link import CARRIER_SERIAL, Link
 from drupelet.node import Node
-from drupelet.ports import StorePort
-from drupelet.profiles import family_of
-from drupelet.reader import INVALID, SHARE, BodyReader, DefaultClient
-from drupelet.slots import WANTED
-from drupelet.states import HOLD, QUEUED
+from drupelet.store.ports import StorePort
+from drupelet.store.reader import STATE_DELETED, STATE_DELIVERED, STATE_GONE, STATE_INVALID
+from drupelet.wire.registry import family_of
 from drupelet_tools.sim.exhaust_probe import EPOCH_MS, NOW_MS, Fields, Probe
 from drupelet_tools.sim.exhaust_store import IN_LOG, Content, LedgerStore
 from drupelet_tools.sim.exhaust_world import World

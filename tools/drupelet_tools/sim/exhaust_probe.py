@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from drupelet.graph import _PRIVATE, ONCE
-from drupelet.limits import SEND_COUNT_NONE
-from drupelet.link import Link
+from drupelet.base.limits import SEND_COUNT_NONE
+from drupelet.engine.graph import _PRIVATE, ONCE
+from drupelet.engine.slots import PEER_ROW, MessageSlots
+from drupelet.engine.states import HOLD
+from drupelet.engine.window import _ROW_CHANGES
+from drupelet.link.link import Link
 from drupelet.node import Node
-from drupelet.profiles import PROFILE_COMPACT_1
-from drupelet.slots import PEER_ROW, MessageSlots
-from drupelet.states import HOLD
-from drupelet.window import _ROW_CHANGES
-from drupelet.wire.compact1 import Compact1
-from drupelet.wire.hello import (
+from drupelet.wire.compact.codec import Compact1
+from drupelet.wire.compact.hello import (
     _PROBE_EPOCH,
     _ROW_SIZE,
     _SENDS,
@@ -27,7 +26,8 @@ from drupelet.wire.hello import (
     _WAITS_FROM,
     PLAIN,
 )
-from drupelet.wire.numbering import _ROWS_AT
+from drupelet.wire.compact.numbering import _ROWS_AT
+from drupelet.wire.registry import PROFILE_COMPACT_1
 from drupelet_tools.sim.exhaust_store import LedgerStore
 
 NOW_MS = 1 << 20  # where every node's clock stands when its state is put back

@@ -7,8 +7,9 @@ last records may or may not have reached the chip.
 
 import bisect
 
-from drupelet.errors import E_STORAGE, OK
-from drupelet.flashread import (
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.base.ports import Buffer
+from drupelet.store.reader import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
@@ -16,7 +17,6 @@ from drupelet.flashread import (
     STATE_PENDING,
     STATE_PRIVATE,
 )
-from drupelet.ports import Buffer
 
 IN_LOG = (STATE_DELIVERED, STATE_PRIVATE, STATE_DELETED)
 # Room for a wake state of three peers and two messages.

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from drupelet.link import BATCH, INTERACTIVE
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.link.link import BATCH, INTERACTIVE
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 
 PROFILES = {"bsp": PROFILE_BSP_1, "mvds": PROFILE_MVDS_1, "compact": PROFILE_COMPACT_1}
 MODES = {"batch": BATCH, "interactive": INTERACTIVE}

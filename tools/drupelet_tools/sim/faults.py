@@ -10,10 +10,17 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from drupelet.limits import GONE_SHARE, GONE_SPARE, INLINE_SIZE_MAX
-from drupelet.link import AUTO, BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
-from drupelet.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, VISIBLE
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.base.limits import GONE_SHARE, GONE_SPARE, INLINE_SIZE_MAX
+from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, VISIBLE
+from drupelet.link.link import (
+    AUTO,
+    BATCH,
+    CARRIER_MQTT,
+    CARRIER_SERIAL,
+    CARRIER_STICK,
+    INTERACTIVE,
+)
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.device import Duty, Spec
 

@@ -7,9 +7,9 @@ them; what was not flushed survives in part, in any order of its sectors.
 
 from collections.abc import Callable
 
-from drupelet.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.files import Files
-from drupelet.limits import FILES_OPEN_MAX
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import FILES_OPEN_MAX
+from drupelet.store.files import Files
 
 Buffer = bytes | bytearray | memoryview
 Draw = Callable[[int], int]  # a number 0 <= n < its argument

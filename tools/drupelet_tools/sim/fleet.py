@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from drupelet.limits import WAIT_MS_MAX
-from drupelet.link import AUTO, CARRIER_SERIAL
-from drupelet.profiles import PROFILE_COMPACT_1
+from drupelet.base.limits import WAIT_MS_MAX
+from drupelet.link.link import AUTO, CARRIER_SERIAL
+from drupelet.wire.registry import PROFILE_COMPACT_1
 from drupelet_tools.sim.contacts import Trace, draw
 from drupelet_tools.sim.device import Spec
 from drupelet_tools.sim.swift import collect_seldom

@@ -1,7 +1,7 @@
 """Keys of simulated devices: provisioned before the first boot, and kept."""
 
-from drupelet.errors import E_PEER, E_STORAGE, OK
-from drupelet.seal_record import FLAG_ISSUER, install
+from drupelet.base.errors import E_PEER, E_STORAGE, OK
+from drupelet.seal.record import FLAG_ISSUER, install
 from drupelet_tools.sim.flash import SimFiles
 
 _FIRST_KID = 0x0100

@@ -10,8 +10,8 @@ import random
 from contextlib import closing
 from dataclasses import dataclass
 
-from drupelet.channel import EVENT_GAP, EVENT_MESSAGE
-from drupelet.errors import E_CAPACITY, OK
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE
 from drupelet_host.channel_db import ChannelDatabase
 from drupelet_host.store_node import StoreNode
 from drupelet_tools.sim.channels import FRAME_SIZE, START_MS, Participant, Plan
@@ -193,7 +193,7 @@ class SdsWorld:
 
 
 def _id_of(frame: bytearray) -> bytes:
-    """The message's id: field 2, behind the sender's name (drupelet.channel_keep)."""
+    """The message's id: field 2, behind the sender's name (drupelet.channel.keeper)."""
     at = 3 + frame[1]
     return bytes(frame[at + 1 : at + 1 + frame[at]])
 

@@ -9,12 +9,12 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.link import BATCH, CARRIER_MQTT, INTERACTIVE
-from drupelet.members import FAMILY_MVDS, SHARED
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.members import FAMILY_MVDS, SHARED
+from drupelet.link.link import BATCH, CARRIER_MQTT, INTERACTIVE
 from drupelet.node import Node
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet_tools.sim.presence import Presence, There
 from drupelet_tools.sim.swift import RoomyWindow, SwiftLink, SwiftStore, hasten
 from drupelet_tools.sim.swift_topic import IdBook, SwiftBloom, SwiftTopic

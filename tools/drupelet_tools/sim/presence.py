@@ -7,7 +7,7 @@ of one epoch nobody can come later, so there only who has something for a peer c
 
 from collections.abc import Iterable
 
-from drupelet.duty import KIND_WAKE, WAKE_SIZE
+from drupelet.duty.wake_plan import KIND_WAKE, WAKE_SIZE
 
 _ASK = 1
 

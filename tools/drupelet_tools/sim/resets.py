@@ -6,8 +6,8 @@ rotate(world, link)            the first end gives the other one a new root
 clone(world, end)              somebody with a copy of this end's keys sends beside it
 """
 
-from drupelet.seal import CLASS_LIVE, Seal, SealContext
-from drupelet.seal_issue import rekey
+from drupelet.seal.issue import rekey
+from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
 from drupelet_tools.sim.device import SimNode
 from drupelet_tools.sim.ends import End, Link
 from drupelet_tools.sim.sealing import SimCarrier, issue

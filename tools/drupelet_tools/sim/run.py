@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_tools.sim import resets, views, visits
 from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import SimNode

@@ -4,11 +4,11 @@ The AEAD remembers every key with its nonce: a pair that seals twice is S11. Wha
 durable is a step of the device's flash like any other.
 """
 
-from drupelet.amnesty import forget_holds
-from drupelet.errors import OK
-from drupelet.link import CARRIER_STICK
-from drupelet.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
-from drupelet.seal_issue import Issuer
+from drupelet.base.errors import OK
+from drupelet.engine.resync import forget_holds
+from drupelet.link.link import CARRIER_STICK
+from drupelet.seal.issue import Issuer
+from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
 from drupelet_host.aead import Aead, Cipher
 from drupelet_tools.sim.ends import End, WorldPort
 from drupelet_tools.sim.oracle import Violation

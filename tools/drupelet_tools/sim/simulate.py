@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from drupelet.blackbox import RESET_DEEP_SLEEP, RESET_POWER_ON, STATE_IDLE, STATE_LIGHT_SLEEP
-from drupelet.clients import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
-from drupelet.errors import OK, DrupeletError
-from drupelet.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
-from drupelet.link import AUTO, BATCH, CARRIER_SERIAL, INTERACTIVE
-from drupelet.members import GROUP_TELEMETRY, SHARED, VISIBLE
+from drupelet.base.errors import OK, DrupeletError
+from drupelet.base.events import RESET_DEEP_SLEEP, RESET_POWER_ON, STATE_IDLE, STATE_LIGHT_SLEEP
+from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
+from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
+from drupelet.engine.members import GROUP_TELEMETRY, SHARED, VISIBLE
+from drupelet.link.link import AUTO, BATCH, CARRIER_SERIAL, INTERACTIVE
 from drupelet.node import EVENT_MESSAGE, Node
-from drupelet.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
-from drupelet.seal import CLASS_LIVE, Seal, SealContext
-from drupelet.seal_record import FLAG_ISSUER, RECORD_SIZE, install
+from drupelet.seal.record import FLAG_ISSUER, RECORD_SIZE, install
+from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
+from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet_host.aead import Aead
 from drupelet_host.keys import ROWS
 from drupelet_host.provision import RamKeys

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 from drupelet_host.commands import path
 
 if TYPE_CHECKING:

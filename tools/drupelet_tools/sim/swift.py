@@ -8,15 +8,13 @@ core's own code goes on.
 import gc
 import re
 
-from drupelet.core import Core
-from drupelet.errors import E_STORAGE, OK
-from drupelet.flashread import STATE_DELIVERED
-from drupelet.graph import Graph
-from drupelet.limits import ID_SIZE, TIMESTAMP_SIZE
-from drupelet.link import Link
-from drupelet.members import FAMILY_BSP, SHARED
-from drupelet.ports import Buffer
-from drupelet.slots import (
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.base.limits import ID_SIZE, TIMESTAMP_SIZE
+from drupelet.base.ports import Buffer
+from drupelet.engine.core import Core
+from drupelet.engine.graph import Graph
+from drupelet.engine.members import FAMILY_BSP, SHARED
+from drupelet.engine.slots import (
     OFFERED,
     OWED,
     OWED_TWICE,
@@ -25,8 +23,10 @@ from drupelet.slots import (
     MessageSlots,
     OfferPool,
 )
-from drupelet.states import ACK, HOLD, QUEUED, REQUEST
-from drupelet.window import _ROW_CHANGES, _ROW_QUEUED
+from drupelet.engine.states import ACK, HOLD, QUEUED, REQUEST
+from drupelet.engine.window import _ROW_CHANGES, _ROW_QUEUED
+from drupelet.link.link import Link
+from drupelet.store.reader import STATE_DELIVERED
 from drupelet_tools.sim.hoststore import MemoryStore
 
 _PREFIX = 8

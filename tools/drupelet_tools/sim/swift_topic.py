@@ -1,7 +1,7 @@
 """Topics and Bloom filters of a hundred people: numpy looks where the host's loops look.
 
-As `swift`: the same records and filters as `drupelet.topic` and `drupelet.bloom_sync` would send.
-A listener that is not there is looked at when it comes.
+As `swift`: the same records and filters as `drupelet.link.topic` and `drupelet.link.bloom_sync`
+would send. A listener that is not there is looked at when it comes.
 """
 
 import hashlib
@@ -11,14 +11,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from drupelet.bloom_sync import BloomSync
-from drupelet.errors import E_PEER, OK
-from drupelet.link import Link
+from drupelet.base.errors import E_PEER, OK
+from drupelet.engine.slots import PEER_ROW
+from drupelet.engine.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
+from drupelet.engine.window import _ROW_CHANGES
+from drupelet.link.bloom_sync import BloomSync
+from drupelet.link.link import Link
+from drupelet.link.topic import Topic
 from drupelet.node import Node
-from drupelet.slots import PEER_ROW
-from drupelet.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
-from drupelet.topic import Topic
-from drupelet.window import _ROW_CHANGES
 from drupelet.wire.bloom_available import (
     BITS_PER_ID,
     HASHES,
@@ -31,7 +31,7 @@ from drupelet.wire.bloom_available import (
     read,
 )
 
-_RESEND_EPOCHS_MIN = 2  # of drupelet.backoff
+_RESEND_EPOCHS_MIN = 2  # of drupelet.engine.backoff
 # A filter's salt is one of so many: what an id hashes to is worked out once for each.
 _SALTS = 16
 _OPEN = re.compile(

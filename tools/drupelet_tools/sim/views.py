@@ -6,7 +6,7 @@ group is shared again is owed to the peer, and so is all that comes after (docs/
 
 from typing import TYPE_CHECKING
 
-from drupelet.members import SHARED, VISIBLE
+from drupelet.engine.members import SHARED, VISIBLE
 
 if TYPE_CHECKING:
     from drupelet_tools.sim.ends import End, Group

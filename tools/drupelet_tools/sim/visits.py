@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from drupelet.limits import FRAME_SIZE_MAX
-from drupelet.link import CARRIER_STICK
+from drupelet.base.limits import FRAME_SIZE_MAX
+from drupelet.link.link import CARRIER_STICK
 from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import SimNode
 from drupelet_tools.sim.ends import End

@@ -24,12 +24,12 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 
-from drupelet.limits import FRAME_SIZE_MAX, PART_FLUSH_SIZE
-from drupelet.link import BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK
-from drupelet.members import FAMILY_BSP
-from drupelet.profiles import PROFILE_BSP_1
-from drupelet.slots import MessageSlots
-from drupelet.states import HOLD
+from drupelet.base.limits import FRAME_SIZE_MAX, PART_FLUSH_SIZE
+from drupelet.engine.members import FAMILY_BSP
+from drupelet.engine.slots import MessageSlots
+from drupelet.engine.states import HOLD
+from drupelet.link.link import BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK
+from drupelet.wire.registry import PROFILE_BSP_1
 from drupelet_tools.sim.carriers import BROKER_QUEUE_MAX, CLEAN, Rates, SimStick, Wire, mix
 from drupelet_tools.sim.device import SimNode, Spec
 from drupelet_tools.sim.ends import End, Group, Link, NodePort

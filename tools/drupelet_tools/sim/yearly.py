@@ -5,7 +5,7 @@ Few faults of each kind, but all the time; what device-years and deliveries are 
 
 from random import Random
 
-from drupelet.link import CARRIER_MQTT, CARRIER_SERIAL
+from drupelet.link.link import CARRIER_MQTT, CARRIER_SERIAL
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.device import Duty, Spec
 from drupelet_tools.sim.faults import DAY_MS, FIELD_PERIOD_MS, LinkPlan, Plan, Step

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE, EVENTS_PER_BLOCK
+from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE, EVENTS_PER_BLOCK
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.decode import (
     EVENT_WORDS,

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from drupelet.limits import BLOCK_SIZE
+from drupelet.base.limits import BLOCK_SIZE
 
 Words = npt.NDArray[np.uint32]
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from drupelet.limits import (
+from drupelet.base.limits import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     BOX_BLOCKS_MAX,

@@ -1,6 +1,6 @@
 """What the telemetry tools raise on purpose: one clear line with the remedy in it."""
 
-from drupelet.errors import DrupeletError
+from drupelet.base.errors import DrupeletError
 
 
 class TelemetryError(DrupeletError):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from drupelet.limits import BOX_BLOCKS_MAX
+from drupelet.base.limits import BOX_BLOCKS_MAX
 from drupelet_tools.telemetry import codes, decode
 from drupelet_tools.telemetry.columns import Units
 from drupelet_tools.telemetry.decode import NONE, Chunk, Ints

@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from drupelet.errors import DrupeletError
-from drupelet.limits import (
+from drupelet.base.errors import DrupeletError
+from drupelet.base.limits import (
     BLOCK_HEADER_SIZE,
     BLOCK_SIZE,
     BOX_BLOCKS_MAX,
     BOX_HEADER_SIZE,
     CONTENT_HEADER_SIZE,
 )
-from drupelet.parts import PART_HEAD_SIZE
+from drupelet.store.parts import PART_HEAD_SIZE
 from drupelet_host import telemetry_files
 from drupelet_tools.telemetry import codes, energy
 from drupelet_tools.telemetry.codes import device_name

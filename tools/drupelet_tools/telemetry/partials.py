@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from drupelet.limits import BOX_BLOCKS_MAX, EVENTS_PER_BLOCK
+from drupelet.base.limits import BOX_BLOCKS_MAX, EVENTS_PER_BLOCK
 from drupelet_tools.telemetry import codes
 from drupelet_tools.telemetry.decode import (
     BLOCK_WORDS,

@@ -44,7 +44,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from drupelet.limits import BLOCK_SIZE, BOX_HEADER_SIZE
+from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE
 from drupelet_host.local_path import local_path
 from drupelet_tools.telemetry import inputs, plan
 from drupelet_tools.telemetry.columns import event_columns

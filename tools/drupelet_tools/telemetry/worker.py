@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from drupelet.limits import BLOCK_SIZE, BOX_BLOCKS_MAX
+from drupelet.base.limits import BLOCK_SIZE, BOX_BLOCKS_MAX
 from drupelet_tools.telemetry import decode
 from drupelet_tools.telemetry.columns import TableWriter, Units
 from drupelet_tools.telemetry.decode import Bytes, Chunk, Entries, Ints

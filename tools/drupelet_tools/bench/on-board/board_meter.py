@@ -215,7 +215,7 @@ def run_small(meter: "Meter") -> None:
 
     def run(self: "object") -> None:
         if settings["mode"] == "count":
-            watch_link(sys.modules["drupelet.link"].Link, meter)
+            watch_link(sys.modules["drupelet.link.link"].Link, meter)
             watch_node(sys.modules["drupelet.node"].Node, meter, True)
         meter.up()
         plain(self)
@@ -232,8 +232,8 @@ def run_micro(meter: "Meter") -> None:
     def add(self: "object", stream: "object", interactive: int) -> None:
         plain[0](self, stream, interactive)
         if settings["mode"] == "count":
-            watch_link(sys.modules["drupelet.micro_link"].MicroLink, meter)
-            watch_node(sys.modules["drupelet.micro"].Micro, meter, False)
+            watch_link(sys.modules["drupelet.micro.link"].MicroLink, meter)
+            watch_node(sys.modules["drupelet.micro.member"].Micro, meter, False)
         meter.up()
         print("board up")
 

@@ -12,7 +12,7 @@ import struct
 import meter
 import stopwatch
 
-from drupelet.blackbox import BlackBox
+from drupelet.telemetry.black_box import BlackBox
 
 config = meter.settings()
 RECORD = "<IBBHI"

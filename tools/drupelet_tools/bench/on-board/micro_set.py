@@ -15,9 +15,9 @@ config = meter.settings()
 gc.threshold(2048)
 code_bytes = meter.load(config["modules"])
 
-from drupelet.micro import Micro  # noqa: E402
-from drupelet.micro_link import MicroLink  # noqa: E402
-from drupelet.micro_serial import MicroSerial  # noqa: E402
+from drupelet.micro.link import MicroLink  # noqa: E402
+from drupelet.micro.member import Micro  # noqa: E402
+from drupelet.micro.serial_line import MicroSerial  # noqa: E402
 
 EPOCH_MS = 1000
 FRAME_SIZE = 251

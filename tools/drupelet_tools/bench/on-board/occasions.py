@@ -11,10 +11,10 @@ import time
 
 import meter
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.files import RamFiles
+from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.node import Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 
 BLOCK_SIZE = 512
 BLOCKS = 300

@@ -9,10 +9,10 @@ try:
     import micropython
 except ImportError:  # CPython: nothing is locked and nothing measured there
     micropython = None
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.files import RamFiles
+from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.node import Node
-from drupelet.store import FlashStore
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
 
 EPOCH_MS = 1000
 SEGMENT_SIZE = 65535  # one takes a whole run: making a file is an occasion of its own

@@ -12,11 +12,11 @@ import meter
 meter.settings()
 __import__("boards.aead")  # not one of this room's packages
 
-from drupelet.seal import Seal, SealContext  # noqa: E402
-from drupelet.seal_record import install  # noqa: E402
+from drupelet.seal.record import install  # noqa: E402
+from drupelet.seal.seal import Seal, SealContext  # noqa: E402
 
 PEERS = 8
-OUT_AT, IN_AT = 5, 45  # of drupelet.seal_row: compiled firmware has no names for them
+OUT_AT, IN_AT = 5, 45  # of drupelet.seal.row: compiled firmware has no names for them
 
 
 class Keys:

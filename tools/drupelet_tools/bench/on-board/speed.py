@@ -14,8 +14,8 @@ import sys
 import meter
 from stopwatch import best_us, now_us, passed_us
 
-from drupelet.hashes import Blake2s
-from drupelet.memory import copy
+from drupelet.base.hashes import Blake2s
+from drupelet.base.memory import copy
 
 KINDS = ("ACK", "MESSAGE", "OFFER", "REQUEST")
 ACK, MESSAGE, OFFER, REQUEST = 0, 1, 2, 3
@@ -278,8 +278,8 @@ def core_aead(without: str) -> "object":
     for name in ("aes", "_aes_plain", "_aes_viper"):
         sys.modules.pop("drupelet." + name, None)
     sys.modules["drupelet." + without] = object()
-    from drupelet.aes import Aes
-    from drupelet.ccm import Ccm
+    from drupelet.base.aes import Aes
+    from drupelet.base.ccm import Ccm
 
     return Ccm(Aes)
 

@@ -27,16 +27,16 @@ else:
         return tracemalloc.get_traced_memory()[0]
 
 
-from drupelet.clients import READINGS_CLIENT_ID  # noqa: E402
+from drupelet.clients.default import READINGS_CLIENT_ID  # noqa: E402
 from drupelet.node import Node  # noqa: E402
-from drupelet.store import FlashStore  # noqa: E402
+from drupelet.store.flash_store import FlashStore  # noqa: E402
 
 
 def make_files() -> "object":
     """Files on this interpreter, in an empty folder."""
     if meter.MICROPYTHON:
         return meter.board_files(config["flash"])
-    from drupelet.files import RamFiles
+    from drupelet.store.files import RamFiles
 
     return RamFiles()
 
@@ -104,7 +104,7 @@ def measure() -> "dict":
     core_state = used() - before
     link_state = (used() - device.before_links) // config["peers"]
     # What a board has beside it: a black box, and a carrier's buffers.
-    from drupelet.blackbox import BlackBox
+    from drupelet.telemetry.black_box import BlackBox
     from drupelet_transports.framing import StreamTransport
 
     gc.collect()

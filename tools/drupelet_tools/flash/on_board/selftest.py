@@ -63,7 +63,7 @@ def chance() -> list:
 
 def hashes(text: str, blake2s: str, sha256: str) -> list:
     """BLAKE2s and SHA-256 of what the host drew, as the host made them."""
-    from drupelet.hashes import Blake2s
+    from drupelet.base.hashes import Blake2s
 
     data = binascii.unhexlify(text)
     own = Blake2s()

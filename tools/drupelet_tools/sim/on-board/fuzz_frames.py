@@ -15,7 +15,7 @@ import json
 import sys
 import time
 
-from drupelet.memory import copy
+from drupelet.base.memory import copy
 
 # Where each parser is, and what makes it. Those of fuzz_host are for CPython only.
 PARSERS = {

@@ -8,16 +8,16 @@ import struct
 
 import fuzz_links
 
-from drupelet.bloom_sync import BloomSync
-from drupelet.clients_bsp0 import join
-from drupelet.errors import PeerError
-from drupelet.memory import copy, crc32_into
+from drupelet.base.errors import PeerError
+from drupelet.base.memory import copy, crc32_into
+from drupelet.clients.bsp0 import join
+from drupelet.link.bloom_sync import BloomSync
 from drupelet.node import CARRIER_SERIAL, INTERACTIVE, SHARED, Node
-from drupelet.wire import bsp0
-from drupelet.wire.bsp0_session import Session
-from drupelet.wire.recovery import Recovery, shared_ids
-from drupelet.wire.sds_nim import Entry, Message, decode, encode, from_sds, read_filter, to_sds
-from drupelet.wire.sketch import Sketch, put_varint
+from drupelet.wire.bsp0 import records as bsp0
+from drupelet.wire.bsp0.session import Session
+from drupelet.wire.sds.nim import Entry, Message, decode, encode, from_sds, read_filter, to_sds
+from drupelet.wire.sketch.recovery import Recovery, shared_ids
+from drupelet.wire.sketch.sketch import Sketch, put_varint
 from drupelet_host.remote_log import take_message
 from drupelet_host.remote_log_service import ADD, FETCH, GET, UPDATE, StoreService, frames_of
 from drupelet_host.remote_log_wire import (

@@ -6,7 +6,7 @@ import io
 
 import drupelet_transports.mqtt_board as mqtt_board
 import drupelet_transports.stick as stick_module
-from drupelet.memory import copy, crc16, put_u16
+from drupelet.base.memory import copy, crc16, put_u16
 from drupelet_transports.framing import Decoder, encode_into, wire_size_max
 from drupelet_transports.mqtt_packet import PacketReader, payload_start, publish_into
 

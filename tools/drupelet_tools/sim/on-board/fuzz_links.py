@@ -6,11 +6,10 @@ Each has `sound` frames, `fix`, which makes a frame whole again or spoils it, an
 frame that was refused, 1 when it was taken, 2 or 3 when something left after it.
 """
 
-import drupelet.flashtables  # noqa: F401 - leaves first: imports nest deeply else
-from drupelet.duty import WakePlan
-from drupelet.files import RamFiles
-from drupelet.flashlog import AT_ID, KIND_MESSAGE
-from drupelet.memory import fill, find
+import drupelet.store.index  # noqa: F401 - leaves first: imports nest deeply else
+from drupelet.base.memory import fill, find
+from drupelet.duty.wake_plan import WakePlan
+from drupelet.link.topic import Topic
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
@@ -21,8 +20,9 @@ from drupelet.node import (
     SHARED,
     Node,
 )
-from drupelet.store import FlashStore
-from drupelet.topic import Topic
+from drupelet.store.files import RamFiles
+from drupelet.store.flash_store import FlashStore
+from drupelet.store.log import AT_ID, KIND_MESSAGE
 
 PROFILES = {"bsp-1": 0, "mvds-1": 1, "mvds-nested": 2, "mvds-5001": 3, "compact-1": 4}
 SOUND_MAX = 24

@@ -2,10 +2,10 @@
 # ruff: noqa: ANN001, ANN201, ANN204, ARG002
 """What is fuzzed of a micro member: its serial line, its link, and its one table."""
 
-from drupelet.clients import READINGS_CLIENT_ID
-from drupelet.micro import Micro
-from drupelet.micro_link import MicroLink
-from drupelet.micro_serial import MicroSerial
+from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.micro.link import MicroLink
+from drupelet.micro.member import Micro
+from drupelet.micro.serial_line import MicroSerial
 from drupelet_transports.framing import encode_into
 
 FRAME_SIZE = 251

@@ -4,14 +4,14 @@
 
 import gc
 
-import drupelet.lamport  # leaves first: imports nest deeply else
-import drupelet.wire.bloom  # noqa: F401 - likewise
-from drupelet.channel import Channel, Settings
-from drupelet.channel_keep import RamKeeper
-from drupelet.wire.bloom import Bloom
-from drupelet.wire.sds import Decoder
+import drupelet.channel.lamport  # leaves first: imports nest deeply else
+import drupelet.wire.sds.bloom  # noqa: F401 - likewise
+from drupelet.channel.channel import Channel, Settings
+from drupelet.channel.keeper import RamKeeper
+from drupelet.wire.sds.bloom import Bloom
+from drupelet.wire.sds.message import Decoder
 
-# What CPython remembers of ids (drupelet._murmur_ints): filled at once, so that nothing grows.
+# What CPython remembers of ids (base/_murmur_ints.py): filled at once, so that nothing grows.
 HASHES_KEPT = 4096
 START = (1_790_000_000_000).to_bytes(8, "little")
 SOUND_MAX = 24

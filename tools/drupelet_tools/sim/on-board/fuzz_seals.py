@@ -9,14 +9,14 @@ the peer's present epoch, a new one, one far ahead; some are changed after that,
 import gc
 import sys
 
-import drupelet.seal_control  # noqa: F401 - what is loaded once is loaded now
-from drupelet.channel_seal import SenderKeys
-from drupelet.handover import Handover
-from drupelet.memory import copy, get_u16, put_u16
-from drupelet.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
-from drupelet.seal_epoch import commit
-from drupelet.seal_record import RECORD_SIZE, finish, install
-from drupelet.seal_sleep import SLEEP_SIZE, export_into, import_from
+import drupelet.seal.control  # noqa: F401 - what is loaded once is loaded now
+from drupelet.base.memory import copy, get_u16, put_u16
+from drupelet.channel.key_distribution import Handover
+from drupelet.channel.sender_keys import SenderKeys
+from drupelet.seal.epochs import commit
+from drupelet.seal.record import RECORD_SIZE, finish, install
+from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
+from drupelet.seal.sleep import SLEEP_SIZE, export_into, import_from
 
 try:
     __import__("boards.aead")  # not one of this room's packages

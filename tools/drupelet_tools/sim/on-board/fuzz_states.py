@@ -6,15 +6,15 @@ import sys
 
 import fuzz_links
 
-from drupelet.clients_command import COMMAND, Command, CommandBoard, CommandClient, put_command
-from drupelet.duty import WakePlan
-from drupelet.files import RamFiles
-from drupelet.hmac256 import hmac
-from drupelet.memory import copy, crc32_into, get_u16
+from drupelet.base.hmac256 import hmac
+from drupelet.base.memory import copy, crc32_into, get_u16
+from drupelet.clients.command import COMMAND, Command, CommandBoard, CommandClient, put_command
+from drupelet.duty.snapshot import Snapshot
+from drupelet.duty.wake_plan import WakePlan
+from drupelet.engine.recovery import restore
 from drupelet.node import CARRIER_SERIAL, INTERACTIVE
-from drupelet.seal_record import RECORD_SIZE, install
-from drupelet.snapshot import Snapshot
-from drupelet.waking import restore
+from drupelet.seal.record import RECORD_SIZE, install
+from drupelet.store.files import RamFiles
 
 __import__("boards.keys")  # not of this room's packages
 __import__("boards.provision")

@@ -1,0 +1,60 @@
+# host only: shapes for the type checker, never loaded on a board
+"""Ports of more rooms than one: what is handed to them has these shapes.
+
+Every implementation of a port passes the port's contract suite in tests/.
+"""
+
+from typing import Any, Protocol
+
+Buffer = bytes | bytearray | memoryview
+# What an AEAD makes of a key; only that AEAD knows what it is.
+Cipher = Any
+
+
+class HashPort(Protocol):
+    """The id of a message of one family, in pieces; `start`, `update` …, `digest_into`."""
+
+    def start(
+        self, group_id: Buffer, at: int, timestamp: Buffer, ts_at: int, body_size: int
+    ) -> None: ...
+    def update(self, body: Buffer, at: int, size: int) -> None: ...
+    def digest_into(self, out: bytearray, at: int) -> None: ...
+
+
+class BoxPort(Protocol):
+    """What the engine tells the black box; DESIGN 11."""
+
+    def log(self, now_ms: int, code: int, a: int, b: int, high: int, low: int) -> None: ...
+    def log_id(self, now_ms: int, code: int, a: int, b: int, ids: Buffer, at: int) -> None: ...
+    def count(self, index: int, amount: int) -> None: ...
+
+
+class AeadPort(Protocol):
+    """AES-CCM with keys of 16 bytes, in place; `drupelet.base.ccm.Ccm` tells the sizes."""
+
+    def cipher(self, key: bytes | bytearray, at: int) -> Cipher: ...
+    def seal(
+        self, cipher: Cipher, nonce: bytearray, buf: bytearray, at: int, aad_size: int, size: int,
+        tag_size: int,
+    ) -> None: ...  # fmt: skip
+    def open(
+        self, cipher: Cipher, nonce: bytearray, buf: bytearray, at: int, aad_size: int, size: int,
+        tag_size: int,
+    ) -> bool: ...  # fmt: skip
+
+
+class KeyPort(Protocol):
+    """Where the chain records of one peer survive a power cut; docs/SPEC.md 11.2.
+
+    `load` gives E_STORAGE when there is no such record. After `save` and `drop` returned OK a cut
+    changes nothing any more; one in between leaves the old record or the new one. `revoke` ends
+    the keys of another peer: buf[at:] has its id [4] and their kid, u16, 0 for whatever there is.
+    """
+
+    own_id: bytes
+    peer_id: bytes
+
+    def load(self, row: int, out: bytearray) -> int: ...
+    def save(self, row: int, record: bytearray) -> int: ...
+    def drop(self, row: int) -> int: ...
+    def revoke(self, buf: bytearray, at: int) -> int: ...

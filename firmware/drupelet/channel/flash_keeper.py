@@ -1,0 +1,404 @@
+"""A channel's messages in files of a board: the keeper that survives a power cut.
+
+    C0000001.CHN   head 20: "DRPC" | version 2 | messages went u8 | far ones went u8 | 0 |
+                   horizon 8 | crc32 4, then records
+    record         size u16, big-endian | crc32 4 of size and content | content: a kept frame
+                   (channel_keep.py), or the handle 4 of one that has waited and is in the log now
+
+The highest bit of a size: the message waits for a dependency. Files of version 1 do not tell: what
+they hold counts as being in the log.
+
+A handle is the file's number modulo 2^30 // file_size, times file_size, plus the place in it; in
+RAM the number counts from the oldest file, so that handles go up from there.
+
+CRCs and Lamport values are little-endian. Files are appended to and removed whole, the oldest
+first; one that was not written by this boot is never added to, so what a power cut left at its end
+does no harm. Opening scans them once. Keys and handles of all messages are in RAM, 13 B each.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import CHANNEL_FILES_MAX
+from drupelet.base.memory import (
+    copy,
+    crc32_into,
+    equal,
+    fill,
+    find,
+    get_u16,
+    get_u32,
+    put_u16,
+    put_u32,
+)
+from drupelet.channel.keeper import compare_ids, next_handle, put_names
+from drupelet.channel.lamport import compare
+from drupelet.wire.sds.message import Decoder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.channel.ports import BloomPort, Buffer, Key
+    from drupelet.store.files import Files
+
+_HEAD_SIZE = const(20)
+_WENT_AT = const(5)
+_FAR_AT = const(6)
+_HORIZON_AT = const(8)
+_HEAD_CRC_AT = const(16)
+_RECORD_HEAD = const(6)
+# Names, channel and Lamport value of a kept frame are within this.
+_FRONT_SIZE = const(216)
+_MARK_SIZE = const(4)
+_SIZE_MAX = const(0x7FFF)  # the bit above it: _WAITS
+_HANDLES = const(1 << 30)  # larger ones would be no small ints
+# key 8 | handle 4 | pinned 1: _PINNED, _WAITS
+_HANDLE_AT = const(8)
+_PINNED_AT = const(12)
+_STRIDE = const(13)
+_PINNED = const(1)
+_WAITS = const(2)
+_MAGIC = b"DRPC"
+_VERSION = const(2)
+
+
+def _name(number: int) -> str:
+    return "C%07d.CHN" % number
+
+
+class FlashKeeper:
+    """At most `kept_max` messages in `files_max` files of `file_size` bytes; `open` first.
+
+    The files are the channel's own: a folder, or a Files port, for each.
+    """
+
+    def __init__(
+        self, files: "Files", bloom: "BloomPort", frame_size: int, kept_max: int,
+        file_size: int = 16384, files_max: int = CHANNEL_FILES_MAX,
+    ) -> None:  # fmt: skip
+        assert 1 < files_max <= min(CHANNEL_FILES_MAX, kept_max)
+        assert frame_size + 26 <= file_size and frame_size <= _SIZE_MAX
+        self.work = bytearray(frame_size)
+        self.left = self.left_far = self.damaged = 0
+        self.horizon = bytearray(8)
+        self.limit = bytearray(8)
+        self._files = files
+        self._bloom = bloom
+        self._kept_max = kept_max
+        self._file_size = file_size
+        self._index = bytearray(kept_max * _STRIDE)
+        self._count = 0
+        self._base = 0  # what is to be added to a number for a file's name
+        self._numbers = [0] * files_max  # of the files that are open, 0: none
+        self._fds = [0] * files_max
+        self._number = 0  # the one that is written; 0: a new one is to be made
+        self._newest = 0
+        self._end = 0
+        self._written = 0  # messages in it: not so many that the oldest file is all there is
+        self._share = kept_max // files_max
+        self._dirty = False
+        self._front = bytearray(_FRONT_SIZE)
+        self._key = bytearray(8)
+        self._decoder = Decoder()
+
+    # --- opening ---
+
+    def open(self) -> int:
+        """Recover by one scan; the count of damaged places, or a code."""
+        numbers = []
+        for name in self._files.names():
+            if name.endswith(".CHN") and name[1:8].isdigit():
+                numbers.append(int(name[1:8]))
+        numbers.sort()
+        self._base = max(numbers[0] - 1, 0) if numbers else 0
+        fill(self.limit, 0, 8, 255)
+        for number in numbers:
+            self._newest = number - self._base
+            code = self._scan(self._newest)
+            if code < 0:
+                return code
+        return self.damaged
+
+    def _scan(self, number: int) -> int:
+        slot = self._slot(0)
+        if slot < 0:
+            slot = self._slot(min(self._numbers))
+            if not self._remove(slot):
+                return E_CAPACITY
+        fd = self._files.open(_name(self._base + number), False)
+        if fd < 0:
+            return fd
+        self._numbers[slot] = number
+        self._fds[slot] = fd
+        if not self._read_head(fd):
+            self.damaged += 1
+            return OK
+        at = _HEAD_SIZE
+        size = self._read(fd, at)
+        while size > 0:
+            self._take(number * self._file_size + at, size)
+            at += _RECORD_HEAD + size
+            size = self._read(fd, at)
+        if size < 0:
+            self.damaged += 1
+        return OK
+
+    def _read_head(self, fd: int) -> bool:
+        """Read a file's head, which tells what went before it."""
+        head = self._front
+        if self._files.read_into(fd, 0, head, 0, _HEAD_SIZE) != _HEAD_SIZE:
+            return False
+        crc32_into(self._key, 0, head, 0, _HEAD_CRC_AT, True)
+        known = equal(head, 0, _MAGIC, 0, 4) and 0 < head[4] <= _VERSION
+        if not known or not equal(head, _HEAD_CRC_AT, self._key, 0, 4):
+            return False
+        self.left = max(self.left, head[_WENT_AT])
+        self.left_far = max(self.left_far, head[_FAR_AT])
+        if compare(head, _HORIZON_AT, self.horizon, 0) > 0:
+            copy(self.horizon, 0, head, _HORIZON_AT, 8)
+        return True
+
+    def _take(self, handle: int, size: int) -> None:
+        """Put the frame in `work`, which was found at `handle`, into the index, or read a mark."""
+        work = self.work
+        if size == _MARK_SIZE:
+            row = self._row(self._far(get_u32(work, 0), -self._base))
+            if row >= 0:
+                self._index[row * _STRIDE + _PINNED_AT] = 0
+            return
+        waits = self._front[0] >> 6 & _WAITS
+        at = 3 + work[1]
+        self._bloom.key_into(self._key, 0, work, at + 1, work[at])
+        if self._count < self._kept_max and not self.find(self._key, 0, work, at + 1, work[at]):
+            self._note(self._key, 0, handle, waits)
+
+    def _note(self, key: "Key", key_at: int, handle: int, flags: int) -> None:
+        place = self._count * _STRIDE
+        copy(self._index, place, key, key_at, 8)
+        put_u32(self._index, place + _HANDLE_AT, handle)
+        self._index[place + _PINNED_AT] = flags
+        self._count += 1
+
+    # --- files ---
+
+    def _slot(self, number: int) -> int:
+        for slot in range(len(self._numbers)):
+            if self._numbers[slot] == number:
+                return slot
+        return -1
+
+    def _far(self, handle: int, files: int) -> int:
+        """A handle in RAM as one in a file, or the other way round."""
+        size = self._file_size
+        return (handle // size + files) % (_HANDLES // size) * size + handle % size
+
+    def _read(self, fd: int, at: int) -> int:
+        """The record at `at` into `work`; its size, 0: the end, E_STORAGE: damaged. Its flag is
+        the highest bit of `_front`."""
+        head = self._front
+        count = self._files.read_into(fd, at, head, 0, _RECORD_HEAD)
+        size = get_u16(head, 0) & _SIZE_MAX
+        if count != _RECORD_HEAD or not _MARK_SIZE <= size <= len(self.work):
+            return E_STORAGE if count else 0
+        if self._files.read_into(fd, at + _RECORD_HEAD, self.work, 0, size) != size:
+            return E_STORAGE
+        crc32_into(head, 6, head, 0, 2, True)
+        crc32_into(head, 6, self.work, 0, size, False)
+        return size if equal(head, 2, head, 6, 4) else E_STORAGE
+
+    def _rotate(self) -> int:
+        """Begin a new file, at the cost of the oldest one if there is no room; OK or a code."""
+        slot = self._slot(0)
+        if slot < 0 or self._count == self._kept_max:
+            oldest = 0
+            for number in self._numbers:
+                if number and (not oldest or number < oldest):
+                    oldest = number
+            slot = self._slot(oldest)
+            if not self._remove(slot):
+                return E_CAPACITY
+        code = self.barrier()
+        if code != OK:
+            return code
+        number = self._newest + 1
+        if number >= _HANDLES // self._file_size:
+            return E_CAPACITY  # until the next boot: handles are not used again
+        fd = self._files.open(_name(self._base + number), True)
+        if fd < 0:
+            return fd
+        self._newest = number
+        self._numbers[slot] = number
+        self._fds[slot] = fd
+        self._number = number
+        self._end = _HEAD_SIZE
+        self._written = 0
+        head = self._front
+        fill(head, 0, _HEAD_SIZE, 0)
+        copy(head, 0, _MAGIC, 0, 4)
+        head[4] = _VERSION
+        head[_WENT_AT] = min(self.left, 1)
+        head[_FAR_AT] = min(self.left_far, 1)
+        copy(head, _HORIZON_AT, self.horizon, 0, 8)
+        crc32_into(head, _HEAD_CRC_AT, head, 0, _HEAD_CRC_AT, True)
+        self._dirty = True
+        return self._files.append(fd, head, 0, _HEAD_SIZE)
+
+    def _remove(self, slot: int) -> bool:
+        """Remove a file and its messages; False: one of them is pinned."""
+        number = self._numbers[slot]
+        index = self._index
+        for row in range(self._count):
+            here = get_u32(index, row * _STRIDE + _HANDLE_AT) // self._file_size == number
+            if here and index[row * _STRIDE + _PINNED_AT] & _PINNED:
+                return False
+        row = self._count
+        while row:
+            row -= 1
+            handle = get_u32(index, row * _STRIDE + _HANDLE_AT)
+            if handle // self._file_size == number:
+                self._leave(handle)
+                self._forget(row)
+        self._files.close(self._fds[slot])
+        self._files.remove(_name(self._base + number))
+        self._numbers[slot] = 0
+        if number == self._number:
+            self._number = 0
+        return True
+
+    def _leave(self, handle: int) -> None:
+        """Note that a message goes."""
+        decoder = self._decoder
+        # Its front holds the Lamport value; that the rest is not there is no matter.
+        decoder.open(self._front, 0, self._load_front(handle))
+        self.left += 1
+        if compare(decoder.lamport, 0, self.limit, 0) > 0:
+            self.left_far += 1
+        elif compare(decoder.lamport, 0, self.horizon, 0) > 0:
+            copy(self.horizon, 0, decoder.lamport, 0, 8)
+
+    def _forget(self, row: int) -> None:
+        self._count -= 1
+        copy(self._index, row * _STRIDE, self._index, self._count * _STRIDE, _STRIDE)
+
+    def _load_front(self, handle: int) -> int:
+        """The first bytes of a kept frame into `_front`; how many."""
+        slot = self._slot(handle // self._file_size)
+        if slot < 0:
+            return 0
+        at = handle % self._file_size + _RECORD_HEAD
+        return self._files.read_into(self._fds[slot], at, self._front, 0, _FRONT_SIZE)
+
+    def barrier(self) -> int:
+        """Make durable what was put; before a frame leaves that tells of it."""
+        if not self._dirty:
+            return OK
+        slot = self._slot(self._number)
+        code = self._files.flush(self._fds[slot]) if self._number and slot >= 0 else OK
+        self._dirty = code != OK
+        return code
+
+    # --- the port ---
+
+    def put(self, key: "Key", key_at: int, size: int, waits: bool) -> int:
+        """Keep work[:size]; its handle, or a code."""
+        full = self._count == self._kept_max or self._written == self._share
+        handle = self._append(self.work, size, waits, full)
+        if handle > 0:
+            self._written += 1
+            self._note(key, key_at, handle, _PINNED | _WAITS if waits else 0)
+        return handle
+
+    def _append(self, data: bytearray, size: int, flag: bool, full: bool) -> int:
+        """Append a record, to a new file if the present one is full; its handle, or a code."""
+        total = _RECORD_HEAD + size
+        if full or not self._number or self._end + total > self._file_size:
+            code = self._rotate()
+            if code != OK:
+                self._number = 0
+                return code
+        fd = self._fds[self._slot(self._number)]
+        head = self._front
+        put_u16(head, 0, size | flag << 15)
+        crc32_into(head, 2, head, 0, 2, True)
+        crc32_into(head, 2, data, 0, size, False)
+        handle = self._number * self._file_size + self._end
+        code = self._files.append(fd, head, 0, _RECORD_HEAD)
+        if code == OK:
+            code = self._files.append(fd, data, 0, size)
+        if code != OK:
+            self._number = 0  # its end is undefined now
+            return code
+        self._end += total
+        self._dirty = True
+        return handle
+
+    def load(self, handle: int) -> int:
+        """The frame into `work`; its size, 0: it is gone, or damaged."""
+        slot = self._slot(handle // self._file_size)
+        if slot < 0 or not handle:
+            return 0
+        return max(self._read(self._fds[slot], handle % self._file_size), 0)
+
+    def find(self, key: "Key", key_at: int, id: "Buffer", at: int, size: int) -> int:
+        """Handle of a message by key and id, or 0."""
+        row = find(self._index, _STRIDE, self._count, key, key_at, 8) if self._count else -1
+        while 0 <= row < self._count:
+            handle = get_u32(self._index, row * _STRIDE + _HANDLE_AT)
+            same = equal(self._index, row * _STRIDE, key, key_at, 8)
+            if same and self.order(handle, id, at, size) == 0:
+                return handle
+            row += 1
+        return 0
+
+    def order(self, handle: int, id: "Buffer", at: int, size: int) -> int:
+        """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]; -1: gone."""
+        if not self._load_front(handle):
+            return -1
+        return compare_ids(self._front, 0, id, at, size)
+
+    def names_into(self, handle: int, out: bytearray) -> bool:
+        """Write who sent a message and its id to `out`; False: it is gone."""
+        if not self._load_front(handle):
+            return False
+        put_names(out, self._front, 0)
+        return True
+
+    def _row(self, handle: int) -> int:
+        for row in range(self._count):
+            if get_u32(self._index, row * _STRIDE + _HANDLE_AT) == handle:
+                return row
+        return -1
+
+    def pin(self, handle: int, pinned: bool) -> None:
+        """A pinned message stays; others go when room is needed.
+
+        That one which waited is in the log is written down. Where there is no room for that, it
+        waits again after a restart.
+        """
+        if not pinned and self.waited_ms(handle) == 0:
+            put_u32(self._key, 0, self._far(handle, self._base))
+            self._append(self._key, _MARK_SIZE, False, False)
+        row = self._row(handle)
+        if row >= 0:
+            place = row * _STRIDE + _PINNED_AT
+            self._index[place] = self._index[place] | _PINNED if pinned else 0
+
+    def waited_ms(self, handle: int) -> int:
+        """0: it waits for a dependency, since nobody knows when; -1: it is in the log."""
+        row = self._row(handle)
+        return 0 if row >= 0 and self._index[row * _STRIDE + _PINNED_AT] & _WAITS else -1
+
+    def drop(self, handle: int) -> None:
+        """Forget a message: it may come again."""
+        row = self._row(handle)
+        if row >= 0:
+            self._forget(row)
+
+    def next(self, handle: int) -> int:
+        """Handle of the message that was put after that one (0: the first), or 0."""
+        return next_handle(self._index, _STRIDE, self._count, handle)
+
+    def tail(self, count: int) -> int:
+        """The handle behind which are the last `count` messages that were put."""
+        handle = 0
+        for _ in range(self._count - count):
+            handle = self.next(handle)
+        return handle

@@ -1,0 +1,82 @@
+# host only: shapes for the type checker, never loaded on a board
+"""What a channel is handed: where messages are kept, its filter, its hashes, its hints."""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from drupelet.wire.sds.message import Decoder
+
+Buffer = bytes | bytearray | memoryview
+Key = bytes | bytearray
+
+
+class KeeperPort(Protocol):
+    """Whole messages of one channel; `channel/keeper.py` says what each call does."""
+
+    work: bytearray
+    left: int
+    left_far: int
+    horizon: bytearray
+    limit: bytearray
+
+    def put(self, key: Key, key_at: int, size: int, waits: bool) -> int: ...
+    def load(self, handle: int) -> int: ...
+    def find(self, key: Key, key_at: int, id: Buffer, at: int, size: int) -> int: ...
+    def order(self, handle: int, id: Buffer, at: int, size: int) -> int: ...
+    def names_into(self, handle: int, out: bytearray) -> bool: ...
+    def pin(self, handle: int, pinned: bool) -> None: ...
+    def waited_ms(self, handle: int) -> int: ...
+    def drop(self, handle: int) -> None: ...
+    def barrier(self) -> int: ...
+    def next(self, handle: int) -> int: ...
+    def tail(self, count: int) -> int: ...
+
+
+class BloomPort(Protocol):
+    """A rolling filter and the keys of ids; `wire/sds/bloom.py`."""
+
+    capacity: int
+    count: int
+    bits: bytearray
+
+    def key_into(self, out: bytearray, at: int, id: Buffer, start: int, size: int) -> None: ...
+    def clear(self) -> None: ...
+    def add(self, key: Key, at: int) -> None: ...
+    def has(self, bits: Buffer, start: int, key: Key, at: int) -> bool: ...
+    def usable(self, bits: Buffer, start: int, size: int) -> bool: ...
+
+
+class TimesPort(Protocol):
+    """T_req, T_resp, response groups and ids of our messages; `hashes_sds.Identity`."""
+
+    def t_req_ms(self, id: Buffer, at: int, size: int, t_min: int, t_max: int) -> int: ...
+    def t_resp_ms(
+        self, sender: Buffer, sender_at: int, sender_size: int, id: Buffer, at: int, size: int,
+        t_max: int,
+    ) -> int: ...  # fmt: skip
+    def in_group(
+        self, sender: Buffer, sender_at: int, sender_size: int, id: Buffer, at: int, size: int,
+        groups: int,
+    ) -> bool: ...  # fmt: skip
+    def id_into(
+        self, out: bytearray, at: int, channel: bytes, lamport: bytearray, content: Buffer,
+        content_at: int, size: int,
+    ) -> None: ...  # fmt: skip
+
+
+class HintPort(Protocol):
+    """Retrieval hints, which are the application's (specs/sds.md "Send Message")."""
+
+    def note(self, entry: "Decoder") -> None:
+        """The entry just read misses here; it has a hint."""
+
+    def hint_into(self, handle: int, out: bytearray) -> int:
+        """The hint of a kept message and its size, at most 64; -1: it has none."""
+
+
+class SenderKeyPort(Protocol):
+    """Where sender key records survive a power cut; docs/SPEC.md 12.8. Row 0 is our own."""
+
+    def load(self, row: int, out: bytearray) -> int: ...
+    def save(self, row: int, record: bytearray) -> int: ...
+    def drop(self, row: int) -> int: ...

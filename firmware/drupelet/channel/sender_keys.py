@@ -1,0 +1,337 @@
+"""Sender keys: frames of a topic or channel that only its members read (docs/SPEC.md 12.8).
+
+Each publisher has a chain of keys as sealed links have (seal_record.py), one for all who listen.
+Its record goes to each member through their own sealed link (handover.py); who has it reads from
+that epoch on, and could write in the publisher's name: members trust each other. A member that
+leaves is shut out when the others have made new chains.
+
+    sealed = SenderKeys(aead, keys, own_id, random_byte)   # keys: load, save, drop by row
+    sealed.load(); sealed.create()
+    sealed.record_into(record)                  # to be handed to each member
+    sealed.admit(record)                        # what a member handed to us
+    size = sealed.seal_into(out, frame, size)
+    size = sealed.open(buf, size, now_ms); frame at buf[sealed.at]
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
+from drupelet.base.limits import (
+    CHANNEL_MEMBERS_MAX,
+    SEAL_EPOCH_MAX,
+    SEAL_SKIP_FREE,
+    SEAL_SKIP_MS,
+    SEAL_STEPS_MAX,
+)
+from drupelet.base.memory import copy, equal, fill, find, get_u32, put_u32
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.seal.record import (
+    OKM_SIZE,
+    RECORD_EPOCH_AT,
+    RECORD_KEY_AT,
+    RECORD_SIZE,
+    finish,
+    frame_key,
+    is_sound,
+    step,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drupelet.base.ports import AeadPort, Cipher
+    from drupelet.channel.ports import SenderKeyPort
+
+# Frame: flags u8, chain [4], epoch u24, seq u8, salt [8], ciphertext, tag [8].
+HEADER_SIZE = const(17)
+TAG_SIZE = const(8)
+OVERHEAD = const(25)
+_FLAGS = const(0xC0)
+_EPOCH_AT = const(5)
+_SEQ_AT = const(8)
+_SALT_AT = const(9)
+_SALT_SIZE = const(8)
+_SEQ_MAX = const(255)
+_IV_AT = const(16)
+_NONCE_SIZE = const(13)
+# Record: form u8, 0 [3], chain [4], epoch u32, owner [4], key [32], crc32 [4] little-endian.
+_FORM = const(1)
+_CHAIN_AT = const(4)
+_OWNER_AT = const(12)
+_CRC_AT = const(48)
+_CHAIN_SIZE = const(4)
+PLACE_SIZE = const(8)  # a chain and its epoch
+_SEEN_SIZE = const(32)
+
+assert HEADER_SIZE + TAG_SIZE == OVERHEAD
+
+
+class SenderKeys:
+    """Our chain and those of the publishers that we know, for one channel.
+
+    Row 0 of the key port is ours. Counters: forged, replayed, closed (frames of closed epochs),
+    clones (two salts in one epoch), unknown (chains of nobody).
+    """
+
+    def __init__(
+        self, aead: "AeadPort", keys: "SenderKeyPort", own_id: "bytes | bytearray",
+        random_byte: "Callable[[], int]", members_max: int = CHANNEL_MEMBERS_MAX,
+    ) -> None:  # fmt: skip
+        rows = members_max + 1
+        self.rows = rows
+        self.at = HEADER_SIZE
+        self._aead = aead
+        self._keys = keys
+        self._own_id = own_id
+        self._random_byte = random_byte
+        self._records = bytearray(rows * RECORD_SIZE)
+        self._chains = bytearray(rows * _CHAIN_SIZE)  # as in the records, to be searched
+        self._salts = bytearray(rows * _SALT_SIZE)
+        self._ivs = bytearray(rows * _NONCE_SIZE)
+        self._seen = bytearray(rows * _SEEN_SIZE)
+        self._ciphers: "list[Cipher | None]" = [None] * rows
+        self._nonce = bytearray(_NONCE_SIZE)
+        self._one = bytearray(RECORD_SIZE)
+        self._seq = _SEQ_MAX  # of our last frame; the next one opens an epoch
+        self._skip_ms = -1
+        self.forged = self.replayed = self.closed = self.clones = self.unknown = 0
+
+    # --- records ---
+
+    def load(self) -> int:
+        """Take up what the key port has; OK, or E_STORAGE: we have no chain yet."""
+        record = self._one
+        for row in range(self.rows):
+            if self._keys.load(row, record) == OK and is_sound(record):
+                self._put(row, record)
+        return OK if self._records[0] == _FORM else E_STORAGE
+
+    def create(self) -> int:
+        """Begin a chain of our own, in place of an older one; OK or the key port's code.
+
+        Every member needs its record before it can read on.
+        """
+        record = self._one
+        fill(record, 0, RECORD_SIZE, 0)
+        record[0] = _FORM
+        for at in range(_CHAIN_SIZE):
+            record[_CHAIN_AT + at] = self._random_byte()
+        copy(record, _OWNER_AT, self._own_id, 0, _CHAIN_SIZE)
+        for at in range(RECORD_KEY_AT, _CRC_AT):
+            record[at] = self._random_byte()
+        self._seq = _SEQ_MAX
+        return self._save(0, record)
+
+    def record_into(self, out: bytearray, at: int) -> bool:
+        """Copy our record for a member, 52 bytes, to be sent through its own sealed link only.
+
+        It opens what we send from now on and the rest of this epoch. False: we have no chain.
+        """
+        copy(out, at, self._records, 0, RECORD_SIZE)
+        return self._records[0] == _FORM
+
+    def admit(self, record: "bytes | bytearray", at: int) -> int:
+        """Take in a publisher's record; OK, E_PEER: it is damaged or old, E_CAPACITY.
+
+        A publisher has one chain: another one takes the place of what we have of it.
+        """
+        one = self._one
+        copy(one, 0, record, at, RECORD_SIZE)
+        row = self._of(one, _OWNER_AT)
+        if not is_sound(one) or equal(one, _OWNER_AT, self._own_id, 0, _CHAIN_SIZE):
+            return E_PEER
+        here = row * RECORD_SIZE
+        if row > 0 and equal(one, _CHAIN_AT, self._chains, row * _CHAIN_SIZE, _CHAIN_SIZE):
+            held = get_u32(self._records, here + RECORD_EPOCH_AT)
+            if get_u32(one, RECORD_EPOCH_AT) <= held:
+                return OK if equal(one, 0, self._records, here, RECORD_SIZE) else E_PEER
+        elif row < 0:
+            row = self._free()
+        return self._save(row, one) if row > 0 else E_CAPACITY
+
+    def place_into(
+        self, out: bytearray, at: int, owner: "bytes | bytearray", owner_at: int
+    ) -> bool:
+        """Write a publisher's chain and the epoch that we hold of it; False: zeros, for none."""
+        row = self._of(owner, owner_at)
+        fill(out, at, PLACE_SIZE, 0)
+        if row >= 0:
+            copy(out, at, self._records, row * RECORD_SIZE + _CHAIN_AT, PLACE_SIZE)
+        return row >= 0
+
+    def remove(self, owner: "bytes | bytearray", at: int) -> int:
+        """Forget a publisher's chain; OK or a code. Nothing of it is opened any more."""
+        row = self._of(owner, at)
+        if row <= 0:
+            return E_PEER
+        fill(self._records, row * RECORD_SIZE, RECORD_SIZE, 0)
+        fill(self._chains, row * _CHAIN_SIZE, _CHAIN_SIZE, 0)
+        self._ciphers[row] = None
+        return self._keys.drop(row)
+
+    def _of(self, owner: "bytes | bytearray", at: int) -> int:
+        """The row of a publisher, or -1."""
+        for row in range(self.rows):
+            here = row * RECORD_SIZE
+            if self._records[here] == _FORM and equal(
+                self._records, here + _OWNER_AT, owner, at, _CHAIN_SIZE
+            ):
+                return row
+        return -1
+
+    def _row(self, chain: "bytes | bytearray", at: int) -> int:
+        """The row of a chain, or -1."""
+        row = find(self._chains, _CHAIN_SIZE, self.rows, chain, at, _CHAIN_SIZE)
+        return row if row >= 0 and self._records[row * RECORD_SIZE] == _FORM else -1
+
+    def _free(self) -> int:
+        for row in range(1, self.rows):
+            if self._records[row * RECORD_SIZE] != _FORM:
+                return row
+        return -1
+
+    def _save(self, row: int, record: bytearray) -> int:
+        """Make a record durable, then take it up."""
+        finish(record)
+        code = self._keys.save(row, record)
+        if code == OK:
+            self._put(row, record)
+        return code
+
+    def _put(self, row: int, record: bytearray) -> None:
+        copy(self._records, row * RECORD_SIZE, record, 0, RECORD_SIZE)
+        copy(self._chains, row * _CHAIN_SIZE, record, _CHAIN_AT, _CHAIN_SIZE)
+        self._ciphers[row] = None
+
+    def _step(self, row: int, epoch: int) -> None:
+        """Make `_one` the row's record at a later epoch."""
+        record = self._one
+        copy(record, 0, self._records, row * RECORD_SIZE, RECORD_SIZE)
+        before = get_u32(record, RECORD_EPOCH_AT)
+        key = step(bytes(record[RECORD_KEY_AT:_CRC_AT]), before, epoch - before)
+        copy(record, RECORD_KEY_AT, key, 0, 32)
+        put_u32(record, RECORD_EPOCH_AT, epoch)
+
+    def _use(self, row: int, salt: "bytes | bytearray", at: int) -> "Cipher":
+        """The cipher of `_one` with a salt; its IV goes to the row."""
+        okm = frame_key(bytes(self._one[RECORD_KEY_AT:_CRC_AT]), bytes(salt[at : at + _SALT_SIZE]))
+        assert len(okm) == OKM_SIZE
+        copy(self._ivs, row * _NONCE_SIZE, okm, _IV_AT, _NONCE_SIZE)
+        return self._aead.cipher(okm, 0)
+
+    # --- frames ---
+
+    def seal_into(self, out: bytearray, frame: "bytes | bytearray", size: int) -> int:
+        """Seal a frame; the size of what is in `out`, or a code: do not send."""
+        if size + OVERHEAD > len(out):
+            return E_CAPACITY
+        if self._seq == _SEQ_MAX or self._ciphers[0] is None:
+            code = self._open_epoch()
+            if code != OK:
+                return code
+        else:
+            self._seq += 1
+        epoch = get_u32(self._records, RECORD_EPOCH_AT)
+        out[0] = _FLAGS
+        copy(out, 1, self._chains, 0, _CHAIN_SIZE)
+        out[_EPOCH_AT] = epoch >> 16
+        out[_EPOCH_AT + 1] = epoch >> 8 & 255
+        out[_EPOCH_AT + 2] = epoch & 255
+        out[_SEQ_AT] = self._seq
+        copy(out, _SALT_AT, self._salts, 0, _SALT_SIZE)
+        copy(out, HEADER_SIZE, frame, 0, size)
+        self._set_nonce(0, self._seq)
+        cipher = self._ciphers[0]
+        assert cipher is not None
+        self._aead.seal(cipher, self._nonce, out, 0, HEADER_SIZE, size, TAG_SIZE)
+        return size + OVERHEAD
+
+    def _open_epoch(self) -> int:
+        """Step our chain and make that durable before anything is sealed with it."""
+        epoch = get_u32(self._records, RECORD_EPOCH_AT) + 1
+        if self._records[0] != _FORM or epoch > SEAL_EPOCH_MAX:
+            return E_STORAGE
+        self._step(0, epoch)
+        code = self._save(0, self._one)
+        if code != OK:
+            return code
+        for at in range(_SALT_SIZE):
+            self._salts[at] = self._random_byte()
+        self._ciphers[0] = self._use(0, self._salts, 0)
+        self._seq = 0
+        return OK
+
+    def _set_nonce(self, row: int, seq: int) -> None:
+        copy(self._nonce, 0, self._ivs, row * _NONCE_SIZE, _NONCE_SIZE)
+        self._nonce[_NONCE_SIZE - 1] ^= seq
+
+    def open(self, buf: bytearray, size: int, now_ms: int) -> int:
+        """Open a frame in place; the size of what is at buf[at], or a code: it is dropped."""
+        if size <= OVERHEAD or buf[0] != _FLAGS:
+            self.forged += 1
+            return E_PEER
+        row = self._row(buf, 1)
+        if row <= 0:
+            self.unknown += row < 0  # our own come back on many carriers
+            return E_PEER
+        epoch = buf[_EPOCH_AT] << 16 | buf[_EPOCH_AT + 1] << 8 | buf[_EPOCH_AT + 2]
+        held = get_u32(self._records, row * RECORD_SIZE + RECORD_EPOCH_AT)
+        if epoch < held or not epoch:
+            self.closed += 1
+            return E_PEER
+        if epoch == held and self._ciphers[row] is not None:
+            return self._open_here(row, buf, size)
+        return self._open_new(row, buf, size, epoch, epoch - held, now_ms)
+
+    def _open_here(self, row: int, buf: bytearray, size: int) -> int:
+        """A frame of the epoch that is open: each once."""
+        seq = buf[_SEQ_AT]
+        seen = row * _SEEN_SIZE + (seq >> 3)
+        if not equal(buf, _SALT_AT, self._salts, row * _SALT_SIZE, _SALT_SIZE):
+            self.clones += 1
+            return E_PEER
+        if self._seen[seen] & 1 << (seq & 7):
+            self.replayed += 1
+            return E_PEER
+        self._set_nonce(row, seq)
+        cipher = self._ciphers[row]
+        assert cipher is not None
+        size -= OVERHEAD
+        if not self._aead.open(cipher, self._nonce, buf, 0, HEADER_SIZE, size, TAG_SIZE):
+            self.forged += 1
+            return E_PEER
+        self._seen[seen] |= 1 << (seq & 7)
+        return size
+
+    def _open_new(
+        self, row: int, buf: bytearray, size: int, epoch: int, steps: int, now_ms: int
+    ) -> int:
+        """A frame of a later epoch: only a right tag moves the chain."""
+        if steps > SEAL_STEPS_MAX or (steps > SEAL_SKIP_FREE and not self._may_skip(now_ms)):
+            self.forged += 1
+            return E_PEER
+        # What opens the present epoch stays until the tag is right.
+        iv = bytes(self._ivs[row * _NONCE_SIZE : (row + 1) * _NONCE_SIZE])
+        self._step(row, epoch)
+        cipher = self._use(row, buf, _SALT_AT)
+        self._set_nonce(row, buf[_SEQ_AT])
+        size -= OVERHEAD
+        if not self._aead.open(cipher, self._nonce, buf, 0, HEADER_SIZE, size, TAG_SIZE):
+            copy(self._ivs, row * _NONCE_SIZE, iv, 0, _NONCE_SIZE)
+            self.forged += 1
+            return E_PEER
+        code = self._save(row, self._one) if steps else OK
+        if code != OK:
+            return code
+        self._ciphers[row] = cipher
+        copy(self._salts, row * _SALT_SIZE, buf, _SALT_AT, _SALT_SIZE)
+        fill(self._seen, row * _SEEN_SIZE, _SEEN_SIZE, 0)
+        self._seen[row * _SEEN_SIZE + (buf[_SEQ_AT] >> 3)] |= 1 << (buf[_SEQ_AT] & 7)
+        return size
+
+    def _may_skip(self, now_ms: int) -> bool:
+        """Many steps cost time, whoever asks for them: once in a while."""
+        if self._skip_ms >= 0 and elapsed_ms(now_ms, self._skip_ms) < SEAL_SKIP_MS:
+            return False
+        self._skip_ms = now_ms
+        return True

@@ -1,0 +1,173 @@
+"""The command channel: a host tells a board to do one of a few things, and the board says it did.
+
+    payload: kind u8, board's id [4], counter u32, operation u8, value u32, tag [16]; big-endian
+
+kind: COMMAND, with an argument as value, or ANSWER, with what came of it (docs/SPEC.md 15.8). The
+tag is the first half of the HMAC-SHA256, under the board's command key, of all before it: who has
+no key is refused before the message enters a log. A counter that is not above the last answered
+one is refused: an old command never runs again.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.hmac256 import hmac
+from drupelet.base.limits import ID_SIZE
+from drupelet.engine.body import INVALID, SHARE, DefaultClient
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drupelet.clients.default import Author
+    from drupelet.engine.body import BodyReader
+    from drupelet.node import Node
+
+# Random and made once, as BSP v1 section 2.1 asks for.
+COMMANDS_CLIENT_ID = bytes.fromhex(
+    "4b0a7d93e51c2f68a9d4370be8f51c6a02bd97e4338c5fa1d06e72b94fa8135c"
+)
+COMMAND = const(0x43)
+ANSWER = const(0x41)
+# The operations.
+SET_EPOCH = const(0)  # value: ms
+SLEEP = const(1)  # value: ms
+FLUSH = const(2)  # the black box leaves as far as it is written
+REPORT = const(3)  # answered with what the board wants to say, e.g. mV
+OPERATIONS = const(4)
+# An answer's value for what the board could not do.
+FAILED = const(0xFFFFFFFF)
+
+COMMAND_SIZE = const(30)
+_BOARD_AT = const(1)
+_COUNTER_AT = const(5)
+_OPERATION_AT = const(9)
+_VALUE_AT = const(10)
+_TAG_AT = const(14)
+
+
+def put_command(
+    out: bytearray, at: int, kind: int, board: "bytes | bytearray", counter: "bytes | bytearray",
+    operation: int, value: int, key: bytes,
+) -> int:  # fmt: skip
+    """Write a payload; the position behind it. `counter`: 4 bytes."""
+    head = bytes((kind,)) + board + counter + bytes((operation,)) + value.to_bytes(4, "big")
+    out[at : at + _TAG_AT] = head
+    out[at + _TAG_AT : at + COMMAND_SIZE] = hmac(key, head)[: COMMAND_SIZE - _TAG_AT]
+    return at + COMMAND_SIZE
+
+
+class Command:
+    """A payload that was read."""
+
+    def __init__(self, payload: "bytes | bytearray") -> None:
+        self.kind = payload[0]
+        self.board = bytes(payload[_BOARD_AT:_COUNTER_AT])
+        self.counter = bytes(payload[_COUNTER_AT:_OPERATION_AT])
+        self.operation = payload[_OPERATION_AT]
+        self.value = int.from_bytes(payload[_VALUE_AT:_TAG_AT], "big")
+
+
+class CommandClient(DefaultClient):
+    """The client of a group of commands; keys: board's id -> its command key of 32 bytes.
+
+    A board has its own key alone: what is for others it passes on unseen, for its host judges it.
+    """
+
+    def __init__(self, keys: "dict[bytes, bytes]") -> None:
+        DefaultClient.__init__(self)
+        self.keys = keys
+        self.refused = 0
+        self._payload = bytearray(COMMAND_SIZE)
+
+    def validate(self, reader: "BodyReader") -> int:
+        """SHARE, or INVALID for what no holder of the key wrote."""
+        payload = self._payload
+        at = 1 + self.dependencies(reader) * ID_SIZE
+        whole = reader.size == at + COMMAND_SIZE
+        if whole and reader.read_into(at, payload, 0, COMMAND_SIZE) == COMMAND_SIZE:
+            key = self.keys.get(bytes(payload[_BOARD_AT:_COUNTER_AT]))
+            if payload[0] in (COMMAND, ANSWER) and (key is None or self._is_from(key)):
+                return SHARE
+        self.refused += 1
+        return INVALID
+
+    def _is_from(self, key: bytes) -> bool:
+        """Whether the tag is right, looked at whole whatever is wrong."""
+        tag = hmac(key, bytes(self._payload[:_TAG_AT]))
+        wrong = 0
+        for row in range(COMMAND_SIZE - _TAG_AT):
+            wrong |= tag[row] ^ self._payload[_TAG_AT + row]
+        return wrong == 0
+
+    def read(self, node: "Node", group: int, handle: int) -> "Command | None":
+        """A message of the log of this group; None: deleted, or of another group."""
+        store = node.store
+        reader = node.core.graph.reader
+        if store.load(handle) != OK or store.group != group:
+            return None
+        row = node.core.members.group_slot(group)
+        if not reader.open_stored(row, handle) or reader.bare:
+            return None
+        at = 1 + self.dependencies(reader) * ID_SIZE
+        if reader.read_into(at, self._payload, 0, COMMAND_SIZE) != COMMAND_SIZE:
+            return None
+        return Command(self._payload)
+
+
+class CommandBoard:
+    """Executes commands for one board and answers them.
+
+    actions: OPERATIONS functions of one argument, the value, in their order; each returns what
+    the answer says (0 .. 2^32 - 1) or a negative code. None of them may end the board: sleep is
+    only planned. After a cut between doing and answering it is done once more.
+    """
+
+    def __init__(
+        self, client: CommandClient, id: bytes, actions: "list[Callable[[int], int]]"
+    ) -> None:
+        assert len(actions) == OPERATIONS and id in client.keys
+        self._client = client
+        self._id = id
+        self._actions = actions
+        self._last = bytes(4)
+        self.done = 0
+        self.replayed = 0
+
+    def recover(self, node: "Node", group: int) -> None:
+        """Find the last answered counter; after `Node.boot`."""
+        handle = node.store.next(0)
+        while handle:
+            said = self._client.read(node, group, handle)
+            if said is not None and said.kind == ANSWER and said.board == self._id:
+                self._last = max(self._last, said.counter)
+            handle = node.store.next(handle)
+
+    def take(
+        self, node: "Node", group: int, handle: int, author: "Author",
+        timestamp: "bytes | bytearray", now_ms: int,
+    ) -> int:  # fmt: skip
+        """Look at an event of the group; OK, also for what is not ours, or E_CAPACITY.
+
+        E_CAPACITY: it was done, but there is no room for the answer; leave the event unconfirmed.
+        """
+        said = self._client.read(node, group, handle)
+        if said is None or said.kind != COMMAND or said.board != self._id:
+            return OK
+        if said.counter <= self._last:
+            self.replayed += 1
+            return OK
+        value = -1
+        if said.operation < OPERATIONS:
+            value = self._actions[said.operation](said.value)
+        at = author.head()
+        size = put_command(
+            author.body, at, ANSWER, self._id, said.counter, said.operation,
+            value if value >= 0 else FAILED, self._client.keys[self._id],
+        )  # fmt: skip
+        answer = node.publish(group, author.body, size, timestamp, now_ms)
+        if answer < 0:
+            return E_CAPACITY
+        self._last = said.counter
+        self.done += 1
+        author.published(answer)
+        return OK

@@ -1,0 +1,80 @@
+"""The default client: what a message body means (docs/SPEC.md 4).
+
+    byte  0      1..            then
+          count  ids, 32 each   payload
+
+`count` dependencies come first, so that the core finds them; the payload is the user's.
+"""
+
+from drupelet.base.limits import ID_SIZE, INLINE_SIZE_MAX
+from drupelet.base.memory import copy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.node import Node
+
+# Client ids are random and made once by the client's developer (BSP v1 section 2.1).
+READINGS_CLIENT_ID = bytes.fromhex(
+    "6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264"
+)
+TELEMETRY_CLIENT_ID = bytes.fromhex(
+    "b83a47c1d9065e2f7c14fa8be6903d52a1f7c80e4b6d923578cf0ae41b5d6973"
+)
+
+
+class Author:
+    """Composes a member's messages, each after its last one and after what it saw meanwhile."""
+
+    def __init__(self, node: "Node", group: int) -> None:
+        self._node = node
+        self._group = group
+        self._ids = bytearray(2 * ID_SIZE)
+        self._has_own = False
+        self._has_foreign = False
+        self.body = bytearray(INLINE_SIZE_MAX)
+
+    def recover(self) -> None:
+        """Find our last message and the newest one of others since then; after `node.boot`."""
+        store = self._node.core.store
+        handle = store.next(0)
+        while handle:
+            self.saw(handle)
+            handle = store.next(handle)
+
+    def saw(self, handle: int) -> None:
+        """A message of the log: what we write next comes after it. The store has loaded it."""
+        store = self._node.core.store
+        if store.load(handle) != 0 or store.group != self._group:
+            return
+        if store.source:
+            copy(self._ids, ID_SIZE, store.id, 0, ID_SIZE)
+            self._has_foreign = True
+        else:
+            self.published(handle)
+
+    def published(self, handle: int) -> None:
+        """Our own message entered the log."""
+        if self._node.core.store.load(handle) == 0:
+            copy(self._ids, 0, self._node.core.store.id, 0, ID_SIZE)
+            self._has_own = True
+            self._has_foreign = False
+
+    def compose(self, payload: "bytes | bytearray", size: int) -> int:
+        """Write the body of our next message into `body`; its size, or -1 if it is too long."""
+        at = self.head()
+        if at + size > len(self.body):
+            return -1
+        copy(self.body, at, payload, 0, size)
+        return at + size
+
+    def head(self) -> int:
+        """Write what precedes the payload of our next message into `body`; its size."""
+        at = 1
+        if self._has_own:
+            copy(self.body, at, self._ids, 0, ID_SIZE)
+            at += ID_SIZE
+        if self._has_foreign:
+            copy(self.body, at, self._ids, ID_SIZE, ID_SIZE)
+            at += ID_SIZE
+        self.body[0] = at // ID_SIZE
+        return at

@@ -1,0 +1,262 @@
+"""What a deep sleep must not lose, in memory that outlives RAM: RTC memory or scratch registers.
+
+The long form holds the wake state of `window` and what is only in RAM beside it: clocks, back-off,
+wake plan and room for keys. The short form holds what stands in no WAKE record; with it goes one
+flash program per wake. Bytes: docs/SPEC.md 10.3. A snapshot is good once: `read` marks it, and the
+owner writes the mark back *before* anything is sent. Whatever is refused costs bytes, no message.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import (
+    EPOCH_MODULUS,
+    SEND_COUNT_MAX,
+    SNAPSHOT_KEYS_SIZE,
+    SNAPSHOT_SHORT_SIZE,
+    WAIT_MS_MAX,
+    WAKE_STATE_SIZE_MAX,
+)
+from drupelet.base.memory import copy, crc32_into, equal, fill, get_u16, get_u32, put_u16, put_u32
+from drupelet.base.time_ms import elapsed_ms, epochs_since
+from drupelet.duty.wake_plan import PLAN_HEAD_SIZE, PLAN_OLD_SIZE, PLAN_PEER_SIZE, earlier_ms
+from drupelet.engine.states import HOLD, QUEUED, REQUEST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.duty.wake_plan import WakePlan
+    from drupelet.engine.core import Core
+    from drupelet.link.link import Link
+    from drupelet.store.ports import StorePort
+
+_USED = const(0)  # read already, or nothing there
+_LONG = const(3)  # 1 and 2 had no generation
+_SHORT = const(4)
+# Both forms: form u8, peers u8, boot u16, device [4], newest and consumed handle u32, plan, and
+# the generation of link numbers with which the wake goes on, u16.
+_PLAN_AT = const(16)
+_CRC_SIZE = const(4)
+_GENERATION_AT = const(22)
+# The long form goes on: the old anchor, keys, state size u16, peer rows, wake state, CRC.
+_OLD_AT = const(24)
+_KEYS_AT = const(29)
+_SIZE_AT = const(123)
+_ROWS_AT = const(125)
+# A peer's row: number u8, send count u8, age u16, heard u16, handle u32, into u32, anchor u32.
+_ROW_SIZE = const(18)
+_NEVER = const(0xFFFF)
+
+assert _GENERATION_AT == _PLAN_AT + PLAN_HEAD_SIZE
+assert _OLD_AT + _CRC_SIZE == SNAPSHOT_SHORT_SIZE
+assert _KEYS_AT == _OLD_AT + PLAN_OLD_SIZE
+assert _SIZE_AT == _KEYS_AT + SNAPSHOT_KEYS_SIZE and _ROWS_AT == _SIZE_AT + 2
+assert _ROW_SIZE == 14 + PLAN_PEER_SIZE
+
+
+class Snapshot:
+    """Writes and reads one device's snapshots; `keys_at` is where the key room begins."""
+
+    def __init__(self, device_id: "bytes | bytearray") -> None:
+        assert len(device_id) == 4
+        self.keys_at = _KEYS_AT
+        self.refused = 0
+        self.generation = -1  # of the one that `read` took, for `node.boot`
+        self._device = bytearray(device_id)
+        self._crc = bytearray(_CRC_SIZE)
+
+    def state_room(self, peers: int) -> int:
+        """How long the wake state in a snapshot may be; message rows beyond are left out."""
+        return WAKE_STATE_SIZE_MAX - _ROWS_AT - peers * _ROW_SIZE - _CRC_SIZE
+
+    # --- before sleep ---
+
+    def write(
+        self, buf: bytearray, core: "Core", links: "list[Link]", plan: "WakePlan | None",
+        state_size: int, now_ms: int,
+    ) -> int:  # fmt: skip
+        """Write the long form; its size, or E_CAPACITY when `buf` is too short for it.
+
+        The wake state, `state_size` bytes, is in `core.store.saved`. What stands at `keys_at` is
+        the owner's: it is left as it is, and must be there before.
+        """
+        peers = core.members.peers
+        end = _ROWS_AT + peers * _ROW_SIZE + state_size
+        if state_size > self.state_room(peers) or end + _CRC_SIZE > len(buf):
+            return E_CAPACITY
+        self._head(buf, _LONG, core, plan, now_ms)
+        buf[1] = peers
+        put_u16(buf, _SIZE_AT, state_size)
+        fill(buf, _OLD_AT, PLAN_OLD_SIZE, 0)
+        if plan is not None:
+            plan.save_old_into(buf, _OLD_AT, now_ms)
+        for peer in range(peers):
+            self._put_peer(buf, _ROWS_AT + peer * _ROW_SIZE, core, peer, links, now_ms)
+            if plan is not None:
+                plan.save_peer_into(peer, buf, _ROWS_AT + peer * _ROW_SIZE + 14, now_ms)
+        copy(buf, end - state_size, core.store.saved, 0, state_size)
+        crc32_into(buf, end, buf, 0, end, True)
+        return end + _CRC_SIZE
+
+    def write_short(
+        self, buf: bytearray, core: "Core", plan: "WakePlan | None", now_ms: int
+    ) -> int:
+        """Write the short form; its size. `window.save` must have made all else durable."""
+        self._head(buf, _SHORT, core, plan, now_ms)
+        crc32_into(buf, _OLD_AT, buf, 0, _OLD_AT, True)
+        return SNAPSHOT_SHORT_SIZE
+
+    def _head(
+        self, buf: bytearray, form: int, core: "Core", plan: "WakePlan | None", now_ms: int
+    ) -> None:
+        buf[0] = form
+        buf[1] = 0
+        put_u16(buf, 2, core.window.boot)
+        copy(buf, 4, self._device, 0, 4)
+        put_u32(buf, 8, core.window.newest)
+        put_u32(buf, 12, core.window.consumed)
+        fill(buf, _PLAN_AT, PLAN_HEAD_SIZE, 255)
+        if plan is not None:
+            plan.save_into(buf, _PLAN_AT, now_ms)
+        # Numbers begin at 1 again after the sleep, so in a generation of their own.
+        put_u16(buf, _GENERATION_AT, (core.clocks.generation + 1) & 0xFFFF)
+
+    def _put_peer(
+        self, buf: bytearray, at: int, core: "Core", peer: int, links: "list[Link]", now_ms: int
+    ) -> None:
+        """A peer's clock, its link's back-off, and when the oldest of what is under way was sent.
+
+        The oldest and not the newest: a message that is sent at each wake would put the others
+        off for ever.
+        """
+        fill(buf, at, _ROW_SIZE, 255)
+        buf[at] = core.members.peer_numbers[peer]
+        buf[at + 1] = 0
+        for link in links:
+            if link.peer == peer and not link.visits:
+                epoch = core.clocks.advance(peer, now_ms)
+                if link.heard_epoch >= 0:
+                    put_u16(buf, at + 4, epochs_since(epoch, link.heard_epoch))
+                put_u32(buf, at + 10, elapsed_ms(now_ms, core.clocks.start_ms(peer)))
+                self._put_back_off(buf, at, core, link, epoch)
+                break
+
+    def _put_back_off(
+        self, buf: bytearray, at: int, core: "Core", link: "Link", epoch: int
+    ) -> None:  # fmt: skip
+        slots = core.slots
+        oldest = -1
+        newest = 0
+        for slot in range(slots.count):
+            cell = link.cell(slot)
+            if slots.states[cell] & (QUEUED | HOLD) == QUEUED and slots.send_counts[cell]:
+                handle = slots.handles[slot]
+                newest = max(newest, handle)
+                if oldest < 0 or handle < slots.handles[oldest]:
+                    oldest = slot
+        if oldest >= 0:
+            buf[at + 1] = link.probes or 1
+            put_u16(buf, at + 2, epochs_since(epoch, slots.send_epoch(link.cell(oldest))))
+            put_u32(buf, at + 6, newest)
+
+    # --- after sleep ---
+
+    def read(self, buf: bytearray, size: int, store: "StorePort") -> int:
+        """Take a snapshot up, once; OK, or E_STORAGE: as if there were none.
+
+        Call it between `store.open` and `node.boot`, which then finds the wake state of the
+        snapshot instead of that on flash. `buf[0]` is 0 afterwards: write it back before a send.
+        """
+        code = E_STORAGE
+        if size >= SNAPSHOT_SHORT_SIZE:
+            form = buf[0]
+            if self._whole(buf, size) and self._fits(buf, store):
+                code = OK
+                self.generation = get_u16(buf, _GENERATION_AT)
+                if form == _LONG:
+                    store.saved_size = get_u16(buf, _SIZE_AT)
+                    copy(store.saved, 0, buf, _ROWS_AT + buf[1] * _ROW_SIZE, store.saved_size)
+                else:
+                    copy(store.saved, 4, buf, 12, 4)
+            buf[0] = _USED
+        if code != OK:
+            self.refused += 1
+        return code
+
+    def _whole(self, buf: bytearray, size: int) -> bool:
+        """True when form, size and CRC are right: not torn, no bit flipped."""
+        form = buf[0]
+        end = _OLD_AT
+        if form == _LONG:
+            if size < _ROWS_AT + _CRC_SIZE:
+                return False
+            end = _ROWS_AT + buf[1] * _ROW_SIZE + get_u16(buf, _SIZE_AT)
+        elif form != _SHORT or buf[1]:
+            return False  # the short form has no rows of peers
+        if end + _CRC_SIZE > size:
+            return False
+        crc32_into(self._crc, 0, buf, 0, end, True)
+        return equal(buf, end, self._crc, 0, _CRC_SIZE)
+
+    def _fits(self, buf: bytearray, store: "StorePort") -> bool:
+        """True when it is of this device and of the log as it is: neither foreign nor old."""
+        if not equal(buf, 4, self._device, 0, 4) or store.saved_size < 8:
+            return False
+        if not equal(buf, 2, store.saved, 2, 2):  # the boot
+            return False
+        newest = get_u32(buf, 8)
+        return (not newest or store.load(newest) == OK) and store.next(newest) == 0
+
+    def apply(
+        self, buf: bytearray, core: "Core", links: "list[Link]", plan: "WakePlan | None",
+        now_ms: int, slept_ms: int,
+    ) -> None:  # fmt: skip
+        """Set clocks, back-off and plan as they were, `slept_ms` (.. 2^28) later.
+
+        For a buffer that `read` took; call it once links and plan are made, before they are used.
+        """
+        assert 0 <= slept_ms <= WAIT_MS_MAX
+        if plan is not None:
+            if buf[1]:
+                plan.restore_old_from(buf, _OLD_AT, now_ms, slept_ms)
+            plan.restore_from(buf, _PLAN_AT, now_ms, slept_ms)
+        for row in range(buf[1]):
+            at = _ROWS_AT + row * _ROW_SIZE
+            peer = core.members.peer_slot(buf[at])
+            if peer < 0:
+                continue
+            if plan is not None:
+                plan.restore_peer_from(peer, buf, at + 14, now_ms, slept_ms)
+            core.window.refill(peer)
+            self._take_peer(buf, at, core, peer, links, now_ms, slept_ms)
+
+    def _take_peer(
+        self, buf: bytearray, at: int, core: "Core", peer: int, links: "list[Link]", now_ms: int,
+        slept_ms: int,
+    ) -> None:  # fmt: skip
+        begun = -1
+        for link in links:
+            if link.peer != peer or link.visits or buf[at + 10] > 16:
+                continue
+            if begun < 0:  # live links to one peer share it
+                begun = link.epoch
+                start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 10))
+                core.clocks.set_start(peer, start_ms)
+                if buf[at + 1]:
+                    self._take_back_off(buf, at, core, peer, begun)
+            link.count_anew()
+            link.resume()
+            heard = get_u16(buf, at + 4)
+            if heard != _NEVER:
+                link.heard_epoch = (begun - heard) % EPOCH_MODULUS
+            if buf[at + 1]:
+                link.resume_probes(buf[at + 1], (begun - get_u16(buf, at + 2)) % EPOCH_MODULUS)
+
+    def _take_back_off(self, buf: bytearray, at: int, core: "Core", peer: int, epoch: int) -> None:
+        slots = core.slots
+        sent = (epoch - get_u16(buf, at + 2)) % EPOCH_MODULUS
+        newest = get_u32(buf, at + 6)
+        for slot in range(slots.count):
+            cell = peer * slots.count + slot
+            # What the peer asked for is due at once.
+            queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
+            if queued and slots.handles[slot] <= newest:
+                slots.sent(cell, min(buf[at + 1], SEND_COUNT_MAX), sent)

@@ -1,0 +1,392 @@
+"""When a sleeper is awake: windows that meet a peer's without a common clock (docs/SPEC.md 10.2).
+
+Every period begins with a window at its anchor. While a peer is sought there is a second window,
+the probe, at another place in each period: up to half a period behind the anchor, for of two
+devices one is less than that behind the other. WAKE frames tell the other side when the next
+anchor comes; from then on the device with the higher id opens its windows at the lower one's
+anchors, and one window per period is enough. A peer that was missed too often is sought again.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, OK, CapacityError
+from drupelet.base.limits import (
+    CONTACTS_MISSED_MAX,
+    DRIFT_PPM_MAX,
+    NOW_MODULUS_MS,
+    WAIT_MS_MAX,
+    WAKE_PERIOD_MS_MAX,
+)
+from drupelet.base.memory import copy, fill, get_u16, get_u32, put_u16, put_u32
+from drupelet.base.time_ms import elapsed_ms
+
+KIND_WAKE = const(0x52)
+WAKE_SIZE = const(10)  # kind, flags, ms to the next anchor u32, period u32
+# What is saved for a deep sleep: a head, the anchor that we moved away from, a row per peer.
+PLAN_HEAD_SIZE = const(6)
+PLAN_OLD_SIZE = const(5)
+PLAN_PEER_SIZE = const(4)
+
+_ASK = const(1)  # the sender has not been told the receiver's anchor in this window
+_ID_SIZE = const(4)
+_ABSENT = const(0)
+_SOUGHT = const(1)
+_MET = const(2)
+# More than this between two calls is a clock that went back, not one that went on.
+_BACK_MS = const(1 << 29)
+
+
+def earlier_ms(now_ms: int, wait_ms: int) -> int:
+    """The time `wait_ms` (.. 2^30) before `now_ms`, modulo 2^30."""
+    return (now_ms - wait_ms) & 0x3FFFFFFF
+
+
+class WakePlan:
+    """The wake plan of one device; all devices of a group have the same three figures.
+
+    `period_ms` .. 2^26. `window_ms` is how long each window is, `contact_ms` how much of it two
+    devices need together. Two devices that seek each other are awake together for `contact_ms`
+    within `search_periods` periods, whatever their phases, with clocks 500 ppm off either way.
+    """
+
+    def __init__(
+        self, period_ms: int, window_ms: int, contact_ms: int, peers_max: int,
+        device_id: "bytes | bytearray", now_ms: int, phase_ms: int,
+    ) -> None:  # fmt: skip
+        """`phase_ms`: the first anchor, 0 .. period_ms - 1 from now; random, best.
+
+        Raises CapacityError when the window is too short for what clocks drift in a period.
+        """
+        assert 0 < contact_ms < window_ms <= period_ms <= WAKE_PERIOD_MS_MAX
+        assert 0 <= phase_ms < period_ms and len(device_id) == _ID_SIZE
+        self.period_ms = period_ms
+        self.window_ms = window_ms
+        self.contact_ms = contact_ms
+        self.drift_ms = period_ms * DRIFT_PPM_MAX // 1_000_000 + 1
+        slack = window_ms - contact_ms  # windows this much apart still meet long enough
+        self._step_ms = 2 * slack - self.drift_ms
+        self.probes = 0
+        self.search_periods = 2
+        self._set_probes(slack)
+        self.start_ms = earlier_ms(now_ms, period_ms - phase_ms)  # the anchor of this period
+        self.probe = 1 if self.probes else 0
+        self.foreign = 0  # WAKE frames of another plan
+        self._old_start_ms = 0  # the anchor before it moved, and how long it is still kept
+        self._old_left = 0
+        self._id = bytearray(device_id)
+        self._ids = bytearray(_ID_SIZE * peers_max)
+        self._states = bytearray(peers_max)
+        self._anchors_ms = [0] * peers_max  # the peer's anchor that its last WAKE told
+        self._told_ms = [0] * peers_max  # when its last WAKE came
+        self._asked_ms = [0] * peers_max  # when our last WAKE went
+        self._asked = bytearray(peers_max)
+        self._answer = bytearray(peers_max)  # the peer asked
+
+    def _set_probes(self, slack: int) -> None:
+        """How many places the probe needs, and how long a search lasts at most.
+
+        The probe moves on by a step that drift cannot jump over. A search that begins behind a
+        device's place in the sweep sees the rest of this sweep, and as much of the next one as it
+        takes to get there again while the other's anchor moves away: never more than two sweeps.
+        The sweep reaches half a period and what all of that adds, or else the whole period. The
+        2: the period in which the search began counts for nothing, and divisions are rounded up.
+        """
+        gain = self._step_ms - self.drift_ms
+        if gain <= 0:
+            raise CapacityError(
+                f"a window of {self.window_ms} ms for {self.contact_ms} ms of contact is too "
+                f"short: clocks drift {self.drift_ms} ms in a period of {self.period_ms} ms"
+            )
+        # A step is more than the drift of a period: there are never more than 1,000 places.
+        reach = slack
+        while reach < self.period_ms // 2 + 1 + self.search_periods * self.drift_ms:
+            if reach + self.contact_ms >= self.period_ms:
+                self.search_periods = 2 * self.probes + 2
+                break
+            self.probes += 1
+            reach += self._step_ms
+            behind = (self.probes * self.drift_ms + gain - 1) // gain
+            self.search_periods = self.probes + min(behind, self.probes) + 2
+
+    # --- peers ---
+
+    def seek(self, peer: int, device_id: "bytes | bytearray", at: int) -> None:
+        """Take a peer (row) into the plan; it is sought from now on."""
+        copy(self._ids, peer * _ID_SIZE, device_id, at, _ID_SIZE)
+        self._states[peer] = _SOUGHT
+        self._asked[peer] = self._answer[peer] = 0
+
+    def drop(self, peer: int) -> None:
+        """Take a peer out: it is removed, or met in other ways."""
+        self._states[peer] = _ABSENT
+
+    def met(self, peer: int) -> bool:
+        """True while the peer's anchors and ours coincide as far as we know."""
+        return self._states[peer] == _MET
+
+    def searches(self) -> bool:
+        """True while any peer is sought, or waits for our answer: the probe is on."""
+        for peer in range(len(self._states)):
+            if self._states[peer] == _SOUGHT or self._answer[peer]:
+                return True
+        return False
+
+    def _leads(self, a: bytearray, at: int, b: bytearray, start: int) -> bool:
+        for i in range(_ID_SIZE):
+            if a[at + i] != b[start + i]:
+                return a[at + i] < b[start + i]
+        return False
+
+    def _visits(self, peer: int) -> bool:
+        """True when we open our windows at the peer's anchors: it is met, and leads."""
+        return self._states[peer] == _MET and self._leads(self._ids, peer * _ID_SIZE, self._id, 0)
+
+    # --- time ---
+
+    def _latest(self, now_ms: int, start_ms: int) -> int:
+        """The newest time up to now that is whole periods from `start_ms`."""
+        passed_ms = elapsed_ms(now_ms, start_ms)
+        if passed_ms < _BACK_MS:
+            return earlier_ms(now_ms, passed_ms % self.period_ms)
+        back_ms = NOW_MODULUS_MS - 1 - passed_ms  # the clock went back by this and 1
+        return earlier_ms(start_ms, (back_ms // self.period_ms + 1) * self.period_ms)
+
+    def _advance(self, now_ms: int) -> None:
+        passed_ms = elapsed_ms(now_ms, self.start_ms)
+        if passed_ms < self.period_ms:
+            return
+        self.start_ms = self._latest(now_ms, self.start_ms)
+        if passed_ms >= _BACK_MS:
+            return
+        periods = passed_ms // self.period_ms
+        self._sweep(periods)
+        self._old_left = self._old_left - periods if self._old_left > periods else 0
+
+    def _sweep(self, periods: int) -> None:
+        if self.probes:
+            self.probe = (self.probe - 1 + periods) % self.probes + 1
+
+    def _forget(self, now_ms: int) -> None:
+        """Seek the peers again that were missed too often; a clock that went back knows none."""
+        most_ms = (CONTACTS_MISSED_MAX + 1) * self.period_ms
+        for peer in range(len(self._states)):
+            met = self._states[peer] == _MET
+            if met and elapsed_ms(now_ms, self._anchors_ms[peer]) >= most_ms:
+                self._states[peer] = _SOUGHT
+
+    def _place_ms(self) -> int:
+        """Where in the period the probe is; 0 when there is none."""
+        if not self.probe or not self.searches():
+            return 0
+        place_ms = self.probe * self._step_ms
+        last_ms = self.period_ms - self.window_ms
+        return place_ms if place_ms < last_ms else last_ms
+
+    def _probe_ms(self, place_ms: int) -> int:
+        """A time that is whole periods from the probe: one in the past, a small int."""
+        return earlier_ms(self.start_ms, self.period_ms - place_ms)
+
+    def _left(self, now_ms: int, start_ms: int) -> int:
+        """Milliseconds left of the window at `start_ms` or whole periods later; 0: not in it."""
+        passed_ms = elapsed_ms(now_ms, self._latest(now_ms, start_ms))
+        return self.window_ms - passed_ms if passed_ms < self.window_ms else 0
+
+    def _until(self, now_ms: int, start_ms: int) -> int:
+        """Milliseconds until the next such window opens, 1 .. period_ms."""
+        return self.period_ms - elapsed_ms(now_ms, self._latest(now_ms, start_ms))
+
+    def _visit_left(self, now_ms: int, peer: int) -> int:
+        """The same as `_left` at the anchors of a peer that we visit.
+
+        A window has room for what clocks drift in one period; each period more since the peer
+        told its anchor opens it earlier, and closes it later, by that much.
+        """
+        passed_ms = elapsed_ms(now_ms, self._anchors_ms[peer])
+        periods = passed_ms // self.period_ms
+        into_ms = passed_ms - periods * self.period_ms
+        size_ms = self.window_ms + (periods - 1 if periods else 0) * self.drift_ms
+        if into_ms < size_ms:
+            return size_ms - into_ms
+        early_ms = into_ms + periods * self.drift_ms - self.period_ms
+        if early_ms < 0:
+            return 0
+        return self.window_ms + 2 * periods * self.drift_ms - early_ms
+
+    def _visit_until(self, now_ms: int, peer: int) -> int:
+        """The same as `_until`; called outside of its windows."""
+        passed_ms = elapsed_ms(now_ms, self._anchors_ms[peer])
+        periods = passed_ms // self.period_ms
+        return (periods + 1) * self.period_ms - passed_ms - periods * self.drift_ms
+
+    def awake_ms(self, now_ms: int) -> int:
+        """How long to stay awake from now on; 0: sleep."""
+        self._advance(now_ms)
+        self._forget(now_ms)
+        left = self._left(now_ms, self.start_ms)
+        if self._old_left:
+            left = max(left, self._left(now_ms, self._old_start_ms))
+        place_ms = self._place_ms()
+        if place_ms:
+            left = max(left, self._left(now_ms, self._probe_ms(place_ms)))
+        for peer in range(len(self._states)):
+            if self._visits(peer):
+                left = max(left, self._visit_left(now_ms, peer))
+        return left
+
+    def next_wake_ms(self, now_ms: int) -> int:
+        """Milliseconds until the next window opens, at most a period; 0 while awake."""
+        if self.awake_ms(now_ms):
+            return 0
+        wait = self._until(now_ms, self.start_ms)
+        if self._old_left:
+            wait = min(wait, self._until(now_ms, self._old_start_ms))
+        place_ms = self._place_ms()
+        if place_ms:
+            wait = min(wait, self._until(now_ms, self._probe_ms(place_ms)))
+        for peer in range(len(self._states)):
+            if self._visits(peer):
+                wait = min(wait, self._visit_until(now_ms, peer))
+        return wait
+
+    # --- WAKE frames ---
+
+    def wake_due_ms(self, peer: int, now_ms: int) -> int:
+        """Milliseconds until `wake_into` has a frame for the peer in this window.
+
+        0: now. WAIT_MS_MAX: not in this window.
+        """
+        if self._states[peer] == _ABSENT or not self.awake_ms(now_ms):
+            return WAIT_MS_MAX
+        if self._answer[peer]:
+            return 0
+        if self.there(peer, now_ms):
+            return WAIT_MS_MAX
+        if not self._asked[peer]:
+            return 0
+        passed_ms = elapsed_ms(now_ms, self._asked_ms[peer])
+        half_ms = (self.contact_ms + 1) // 2
+        return half_ms - passed_ms if passed_ms < half_ms else 0
+
+    def there(self, peer: int, now_ms: int) -> bool:
+        """True when the peer is awake: its WAKE came in this window. Before, frames are wasted."""
+        if self._states[peer] != _MET:
+            return False
+        return elapsed_ms(now_ms, self._told_ms[peer]) <= self.window_ms
+
+    def wake_into(self, frame: bytearray, peer: int, now_ms: int) -> int:
+        """Write the WAKE frame that is due to the peer; its size, or 0. Call it while awake.
+
+        On a carrier that all peers hear, one frame stands for all: hand in each peer's row all
+        the same, and send one.
+        """
+        if self.wake_due_ms(peer, now_ms):
+            return 0
+        frame[0] = KIND_WAKE
+        frame[1] = 0 if self.there(peer, now_ms) else _ASK
+        put_u32(frame, 2, self._until(now_ms, self.start_ms))
+        put_u32(frame, 6, self.period_ms)
+        self._asked[peer] = 1
+        self._asked_ms[peer] = now_ms
+        self._answer[peer] = 0
+        return WAKE_SIZE
+
+    def told(self, peer: int, frame: "bytes | bytearray", size: int, now_ms: int) -> int:
+        """Take in the peer's WAKE frame; OK, or E_PEER (malformed, or not of our plan)."""
+        # A first byte of 16 and more is over 2^28, and would not be a small int.
+        if size != WAKE_SIZE or frame[0] != KIND_WAKE or frame[2] > 16 or frame[6] > 16:
+            return E_PEER
+        wait_ms = get_u32(frame, 2)
+        if get_u32(frame, 6) != self.period_ms or not 0 < wait_ms <= self.period_ms:
+            self.foreign += 1
+            return E_PEER
+        if self._states[peer] == _ABSENT:
+            return OK
+        self._advance(now_ms)
+        self._states[peer] = _MET
+        self._told_ms[peer] = now_ms
+        self._anchors_ms[peer] = earlier_ms(now_ms, self.period_ms - wait_ms)
+        if frame[1] & _ASK:
+            self._answer[peer] = 1
+        self._follow(peer, now_ms)
+        return OK
+
+    def _follow(self, told: int, now_ms: int) -> None:
+        """Put our anchor where that of the lowest leader is, if it was the one that told it.
+
+        Who knows the old place still finds us there for some periods, and is told the new one.
+        That may be one that we do not know: its answer to our last frame was lost.
+        """
+        ids = self._ids
+        if not self._visits(told):
+            return
+        for peer in range(len(self._states)):
+            at = peer * _ID_SIZE
+            if self._visits(peer) and self._leads(ids, at, ids, told * _ID_SIZE):
+                return
+        there_ms = self._latest(now_ms, self._anchors_ms[told])
+        apart_ms = elapsed_ms(there_ms, self.start_ms)
+        back = apart_ms >= _BACK_MS
+        if back:
+            apart_ms = elapsed_ms(self.start_ms, there_ms)
+        near = min(apart_ms, self.period_ms - apart_ms) <= self.window_ms - self.contact_ms
+        if not near:
+            if self._old_left:
+                return  # one move at a time; until then the leader's anchors are visits
+            self._old_start_ms = self.start_ms
+            self._old_left = CONTACTS_MISSED_MAX
+        if apart_ms > self.period_ms // 2:
+            # A period begins for the leader that has not for us, or the other way round: else the
+            # probe would stand still while others are sought.
+            self._sweep(-1 if back else 1)
+        self.start_ms = there_ms
+
+    # --- deep sleep ---
+
+    def save_into(self, buf: bytearray, at: int, now_ms: int) -> int:
+        """Write what survives a deep sleep, PLAN_HEAD_SIZE bytes; returns the end."""
+        self._advance(now_ms)
+        put_u32(buf, at, elapsed_ms(now_ms, self.start_ms))
+        put_u16(buf, at + 4, self.probe)
+        return at + PLAN_HEAD_SIZE
+
+    def restore_from(self, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int) -> None:
+        """Take it up again after `slept_ms` (.. 2^28); a place that this plan has not is left."""
+        if buf[at] > 16 or get_u32(buf, at) >= self.period_ms:
+            return
+        self.start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at))
+        if 0 < get_u16(buf, at + 4) <= self.probes:
+            self.probe = get_u16(buf, at + 4)
+        self._advance(now_ms)
+
+    def save_old_into(self, buf: bytearray, at: int, now_ms: int) -> int:
+        """The same for the anchor that we moved away from, PLAN_OLD_SIZE bytes."""
+        self._advance(now_ms)
+        buf[at] = self._old_left
+        put_u32(buf, at + 1, elapsed_ms(now_ms, self._latest(now_ms, self._old_start_ms)))
+        return at + PLAN_OLD_SIZE
+
+    def restore_old_from(
+        self, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int
+    ) -> None:
+        """The same; before `restore_from`, which counts the periods that were slept."""
+        if buf[at] <= CONTACTS_MISSED_MAX and buf[at + 1] <= 16:
+            self._old_left = buf[at]
+            self._old_start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 1))
+
+    def save_peer_into(self, peer: int, buf: bytearray, at: int, now_ms: int) -> int:
+        """The same for a peer, PLAN_PEER_SIZE bytes: ms since the anchor that it told, or ff."""
+        fill(buf, at, PLAN_PEER_SIZE, 255)
+        if self._states[peer] == _MET:
+            put_u32(buf, at, elapsed_ms(now_ms, self._anchors_ms[peer]))
+        return at + PLAN_PEER_SIZE
+
+    def restore_peer_from(
+        self, peer: int, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int
+    ) -> None:
+        """The same for a peer that is in the plan; after `restore_from`."""
+        if self._states[peer] == _ABSENT or buf[at] > 31:
+            return
+        passed_ms = get_u32(buf, at) + slept_ms
+        if passed_ms < (CONTACTS_MISSED_MAX + 1) * self.period_ms:
+            self._states[peer] = _MET
+            self._anchors_ms[peer] = earlier_ms(now_ms, passed_ms)
+            self._told_ms[peer] = earlier_ms(now_ms, self.window_ms + 1)

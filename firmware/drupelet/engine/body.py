@@ -1,0 +1,123 @@
+"""A stored body, wherever it is; and what a client says about one (BSP v1 section 5).
+
+The client of a group is a port: it finds the dependencies in a body, and says at delivery, when
+all of them are in the log, what becomes of the message. It must not call the node meanwhile.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import CONTENT_HEADER_SIZE, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
+from drupelet.base.memory import copy
+from drupelet.store.reader import STATE_DELETED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.store.ports import StorePort
+
+# What a client's `validate` returns.
+INVALID = const(0)  # it and all that depends on it are deleted
+SHARE = const(1)  # delivered, and synchronised with whom the group is shared
+KEEP = const(2)  # delivered, not shared until `Node.share_message`
+DELETE = const(3)  # valid, but not kept
+
+_IN_BUFFER = const(-1)
+_IN_STORE = const(-2)
+_EDGES = const(-3)  # of a deleted message in the store
+
+
+class BodyReader:
+    """Reads a stored body in a buffer, a part file or the store; one serves all messages."""
+
+    def __init__(self, store: "StorePort") -> None:
+        self._store = store
+        self._where = _IN_STORE  # else the part file
+        self._buf: "bytes | bytearray" = b""
+        self._at = 0  # where the body begins in the buffer, or its handle in the store
+        self.size = 0
+        self.group = 0  # row
+        self.source = 0  # peer number; 0: ourselves
+        self.timestamp = bytearray(TIMESTAMP_SIZE)
+
+    def open_buffer(
+        self, group: int, source: int, stamp: "bytes | bytearray", stamp_at: int,
+        body: "bytes | bytearray", at: int, size: int,
+    ) -> None:  # fmt: skip
+        """Read a body that is in memory."""
+        self._where = _IN_BUFFER
+        self._buf = body
+        self._at = at
+        self._set(group, source, size, stamp, stamp_at)
+
+    def open_part(self, group: int, source: int, part: int) -> None:
+        """Read a body that is in a part file."""
+        store = self._store
+        self._where = part
+        self._set(group, source, store.part_size(part) - CONTENT_HEADER_SIZE, self.timestamp, 0)
+        store.part_read_into(part, ID_SIZE, self.timestamp, 0, TIMESTAMP_SIZE)
+
+    def open_stored(self, group: int, handle: int) -> bool:
+        """Read a message of the store; of a deleted one its edges are left. False: no such."""
+        store = self._store
+        if store.load(handle) != OK:
+            return False
+        self._where = _IN_STORE
+        self._at = handle
+        self._set(group, store.source, store.size, store.timestamp, 0)
+        if store.state == STATE_DELETED:
+            self._where = _EDGES
+            self.size = store.edges_size
+        return True
+
+    @property
+    def bare(self) -> bool:
+        """True of a deleted message: only its edges are left."""
+        return self._where == _EDGES
+
+    def _set(
+        self, group: int, source: int, size: int, stamp: "bytes | bytearray", at: int
+    ) -> None:
+        self.group = group
+        self.source = source
+        self.size = size
+        copy(self.timestamp, 0, stamp, at, TIMESTAMP_SIZE)
+
+    def read_into(self, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Copy body bytes; the count, less only at the end, or a negative code."""
+        if offset + size > self.size:
+            size = self.size - offset
+        if size <= 0:
+            return 0
+        if self._where == _IN_BUFFER:
+            copy(buf, at, self._buf, self._at + offset, size)
+            return size
+        if self._where < 0:
+            return self._store.read_into(self._at, offset, buf, at, size)
+        return self._store.part_read_into(self._where, CONTENT_HEADER_SIZE + offset, buf, at, size)
+
+
+class DefaultClient:
+    """Bodies as docs/SPEC.md 4 has them: count byte, that many ids, payload; all is shared.
+
+    `mask`: the bits of the first byte that count.
+    """
+
+    def __init__(self, mask: int = 0xFF) -> None:
+        self._mask = mask
+        self._byte = bytearray(1)
+
+    def dependencies(self, reader: BodyReader) -> int:
+        """How many ids the body names, or E_PEER when it is not well-formed."""
+        if not reader.size:
+            return 0
+        if reader.read_into(0, self._byte, 0, 1) != 1:
+            return E_PEER
+        count = self._byte[0] & self._mask
+        return E_PEER if count > DEPENDENCIES_MAX or 1 + count * ID_SIZE > reader.size else count
+
+    def dependency_into(self, reader: BodyReader, row: int, out: bytearray) -> bool:
+        """Copy one of the ids to out[0:32]."""
+        return reader.read_into(1 + row * ID_SIZE, out, 0, ID_SIZE) == ID_SIZE
+
+    def validate(self, reader: BodyReader) -> int:  # noqa: ARG002 - a client's shape
+        """INVALID, SHARE, KEEP or DELETE."""
+        return SHARE

@@ -1,0 +1,293 @@
+"""What a client decides now and then, and what changes on a running node; loaded when it does.
+
+Sharing a message that was kept to itself shares all that it depends on (BSP v1 section 5), first
+things first, so that a power cut leaves nothing shared without its dependencies. A wake state by
+which every peer may miss it goes before each, so that a cut loses none on its way. Deleting keeps
+a message's place: its id and its edges. Leaving a group drops its messages; its id is refused
+until it is joined again. A removed peer's row is free for another one.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_STORAGE, OK
+from drupelet.base.limits import DEPENDENCIES_MAX, GONE_HANDLE, ID_SIZE
+from drupelet.base.memory import copy, fill
+from drupelet.engine.body import BodyReader
+from drupelet.engine.members import FAMILY_MVDS, INVISIBLE
+from drupelet.engine.slots import (
+    PART_OWNER,
+    PART_ROW,
+    PART_SIZE,
+    PEER_ROW,
+    PENDING,
+)
+from drupelet.engine.states import ACK, ACKING, HOLD
+from drupelet.store.reader import STATE_PENDING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.engine.core import Core
+    from drupelet.engine.graph import Graph
+    from drupelet.engine.members import Members
+    from drupelet.engine.slots import OfferPool
+
+# Kinds of `store.dismiss`.
+_MEMBER_GROUP = const(1)
+_MEMBER_PEER = const(2)
+
+
+def share(graph: "Graph", group: int, handle: int) -> int:
+    """Share a message and, before it, what it depends on that is not shared; OK or a code.
+
+    `handle` 0: only what the message depends on that the graph is looking at.
+    Depth first over a path of bounded length: where that overflows, it is forgotten, and the walk
+    begins again from `handle`, with less to do. It goes through what was deleted.
+    """
+    store = graph.store
+    path = [handle]
+    id = bytearray(ID_SIZE)
+    reader = BodyReader(store)
+    lowest = GONE_HANDLE
+    while True:
+        here = path[-1]
+        deeper = _private_parent(graph, group, reader if here else graph.reader, here, id)
+        if deeper:
+            if len(path) > graph.slots.count:
+                path = []
+            path.append(deeper)
+            continue
+        code = OK
+        # What went to make room cannot be opened up.
+        if here and (store.load(here) != OK or store.private):
+            if here < lowest:
+                # Peers have passed it, so the record alone would reach none after a power cut.
+                lowest = here
+                cursors = list(graph.cursors)
+                for peer in range(len(cursors)):
+                    graph.cursors[peer] = min(cursors[peer], here - 1)
+                    graph.void_bundles(peer)  # they went without it
+                graph.dirty = True
+                code = graph.save()
+                graph.cursors = cursors
+            if code == OK:
+                code = store.open_up(here)
+            if code == OK:
+                _show(graph, here)
+        if code != OK or here == handle:
+            return code
+        path.pop()
+        if not path:
+            path.append(handle)
+
+
+def _show(graph: "Graph", handle: int) -> None:
+    """A message in the log is shared from now on: it goes to all who share its group."""
+    graph.dirty = True
+    for peer in range(graph.members.peers):
+        # Else the cursor comes to it; where there is no room, it goes back to what is before.
+        if handle <= graph.cursors[peer] and graph.take_up(handle, peer) == -1:
+            graph.go_back(peer, handle)
+
+
+def _private_parent(
+    graph: "Graph", group: int, reader: BodyReader, handle: int, id: bytearray
+) -> int:
+    """The handle of a dependency that is not shared yet; 0: there is none.
+
+    `handle` 0: of the message that the reader has open.
+    """
+    store = graph.store
+    members = graph.members
+    last = GONE_HANDLE
+    if handle:
+        if members.family(group) == FAMILY_MVDS:
+            last = handle  # its ids do not cover what they depend on: there may be a circle
+        if not reader.open_stored(group, handle):
+            return 0
+    finder = graph.finder(group, reader)
+    for row in range(finder.dependencies(reader)):
+        if finder.dependency_into(reader, row, id):
+            parent = store.find(id, 0)
+            # Whoever writes a message may name one of another group.
+            if (
+                0 < parent < last
+                and store.load(parent) == OK
+                and store.private
+                and store.group == members.group_number(group)
+            ):
+                return parent
+    return 0
+
+
+def delete(graph: "Graph", group: int, handle: int) -> int:
+    """Delete a delivered message and keep its place in the graph; OK or a code."""
+    store = graph.store
+    reader = graph.reader
+    if not reader.open_stored(group, handle) or store.state == STATE_PENDING:
+        return E_STORAGE
+    edges = bytearray(1 + DEPENDENCIES_MAX * ID_SIZE)
+    id = bytearray(ID_SIZE)
+    slot = graph.slots.find(store.id, 0)
+    finder = graph.finder(group, reader)
+    count = finder.dependencies(reader)
+    assert 0 <= count <= DEPENDENCIES_MAX  # it was delivered
+    for row in range(count):
+        if finder.dependency_into(reader, row, id):
+            copy(edges, 1 + row * ID_SIZE, id, 0, ID_SIZE)
+    edges[0] = count
+    missing = _missing(graph, group, handle, slot)
+    code = store.entomb(handle, edges, 1 + count * ID_SIZE, missing)
+    if code == OK and slot >= 0:
+        graph.release(slot)
+    return code
+
+
+def _missing(graph: "Graph", group: int, handle: int, slot: int) -> int:
+    """Who sees a group and is not known to have a message: a bit for each."""
+    members = graph.members
+    slots = graph.slots
+    missing = 0
+    for peer in range(members.peers):
+        held = handle < graph.store.settled_handle
+        if slot >= 0:
+            held = slots.states[peer * slots.count + slot] & HOLD != 0
+        if not held and members.visibility(group, peer):
+            missing |= _bit(members, members.peer_numbers[peer])
+    return missing
+
+
+def _bit(members: "Members", number: int) -> int:
+    """Of a peer (number), in what is missing: 16 on a board, on a host as many as it has."""
+    return 1 << number % max(16, members.peers_max)
+
+
+def held(core: "Core", peer: int, handle: int) -> None:
+    """A peer (row) turns out to have a deleted message: once all do, its id may be forgotten."""
+    members = core.members
+    store = core.store
+    number = members.peer_numbers[peer]  # 0: it was removed
+    seen = 0
+    if store.load(handle) == OK:
+        group = members.group_slot(store.group)
+        for row in range(members.peers):
+            if row != peer and group >= 0 and members.visibility(group, row):
+                seen |= _bit(members, members.peer_numbers[row])
+        # Whoever does not see the group any more is not waited for, nor who has the same bit.
+        store.keep(handle, store.missing & seen & ~(_bit(members, number) if number else 0))
+
+
+def shown(core: "Core", group: int, peer: int) -> None:
+    """A peer is shared a group (numbers) from now on: nothing that it lacks is settled.
+
+    Of what was deleted it may be offered copies by others: that stays until it has them, too.
+    """
+    store = core.store
+    _settle(core)
+    handle = store.next_kept(0)
+    while handle:
+        if store.load(handle) == OK and store.group == group:
+            store.keep(handle, store.missing | _bit(core.members, peer))
+        handle = store.next_kept(handle)
+
+
+def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
+    """A peer sees less of a group (rows): of what was on its way only what it knows stays."""
+    kept = HOLD | ACK | ACKING if visibility else HOLD
+    slots = core.slots
+    for slot in range(slots.count):
+        if slots.group(slot) == group:
+            core.window.set_state(slot, peer, slots.states[peer * slots.count + slot] & kept)
+    if not visibility:
+        _forget(core, peer)
+    _settle(core)
+
+
+def leave(core: "Core", group: int) -> int:
+    """Leave a group (row): its messages go, and what of it was on its way; OK or a code.
+
+    When the store does not take it, nothing has changed.
+    """
+    members = core.members
+    code = core.store.dismiss(_MEMBER_GROUP, members.group_number(group))
+    if code != OK:
+        return code
+    slots = core.slots
+    for slot in range(slots.count):
+        if slots.flags[slot] and slots.group(slot) == group:
+            core.window.reset_slot(slot)
+    members.peer_numbers[members.groups_at + group] = 0
+    fill(members.group_ids, group * ID_SIZE, ID_SIZE, 0)
+    for peer in range(members.peers_max):
+        members.set_visibility(group, peer, INVISIBLE)
+    core.regroup(group, None)
+    # Nobody knows which offers and wishes were of this group; what matters comes again.
+    for peer in range(members.peers):
+        drop_peer(core.offers, peer)
+    for slot in range(slots.count):
+        if slots.flags[slot] & PENDING:
+            core.graph.ask_again(slot)
+    _shorten(core)
+    return _settle(core)
+
+
+def drop_peer(offers: "OfferPool", peer: int) -> None:
+    """Empty all entries of a peer (row); what mattered comes again."""
+    for entry in range(offers.count):
+        if offers.peer_of(entry) == peer:
+            offers.kinds[entry] = 0
+
+
+def _shorten(core: "Core") -> None:
+    """The log may end earlier than it did."""
+    window = core.window
+    newest = 0
+    handle = core.store.next(0)
+    while handle:
+        newest = handle
+        handle = core.store.next(handle)
+    window.newest = newest
+    for peer in range(core.members.peers):
+        window.cursors[peer] = min(window.cursors[peer], newest)
+
+
+def remove_peer(core: "Core", peer: int) -> int:
+    """Forget a peer (row) and all that is known about it; OK or a code: nothing has changed."""
+    code = core.store.dismiss(_MEMBER_PEER, core.members.peer_numbers[peer])
+    if code != OK:
+        return code
+    window = core.window
+    for slot in range(core.slots.count):
+        window.set_state(slot, peer, 0)
+    window.cursors[peer] = 0
+    for row in range(PEER_ROW - 1):  # nothing of it is queued any more
+        window.rows[peer * PEER_ROW + row] = 0
+    for row in range(peer, len(window.oversize), len(window.oversize) // 2 or 1):
+        window.oversize[row] = 0
+    for part in range(len(core.part_rows) // PART_ROW):  # what came in from it in pieces
+        if core.parts[part * PART_SIZE + PART_OWNER] == peer + 1:
+            core.parts[part * PART_SIZE + PART_OWNER] = 0
+    # It may come back in another row, and must not take our numbers for those of this one.
+    core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF
+    core.members.peer_numbers[peer] = 0
+    for group in range(core.members.groups):
+        core.members.set_visibility(group, peer, INVISIBLE)
+    _forget(core, peer)
+    return _settle(core)
+
+
+def _forget(core: "Core", peer: int) -> None:
+    """Wait for nothing of a peer (row) any more, whose view of groups has changed before."""
+    drop_peer(core.offers, peer)
+    for slot in range(core.slots.count):
+        if core.slots.flags[slot] & PENDING:
+            core.graph.ask_again(slot)
+    handle = core.store.next_kept(0)
+    while handle:
+        held(core, peer, handle)
+        handle = core.store.next_kept(handle)
+
+
+def _settle(core: "Core") -> int:
+    """Tell the store what may go, now that who is to get it has changed; OK."""
+    core.window.dirty = True
+    core.window.save()  # tried again before the next sleep
+    return OK

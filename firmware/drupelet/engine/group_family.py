@@ -1,0 +1,50 @@
+"""A group is of one id family for life: in another one its messages have other ids.
+
+Loaded for a group that is not of the bsp family. Of that family is what has a descriptor; where
+another one's would be stands which family it is (docs/SPEC.md 5.7).
+"""
+
+from drupelet.base.errors import OK, CapacityError, check
+from drupelet.base.limits import ID_SIZE, PART_PUBLISH
+from drupelet.base.memory import equal
+from drupelet.engine.descriptor import describe_begin
+from drupelet.engine.members import FAMILIES, FAMILY_BSP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.engine.core import Core
+    from drupelet.store.ports import StorePort
+
+# A client id is 32 random bytes: no client has this one.
+_NO_CLIENT = b"a group of another family: numb"
+assert len(_NO_CLIENT) == ID_SIZE - 1
+
+
+def keep_family(core: "Core", number: int, family: int) -> None:
+    """Note the family of a group. Raises CapacityError when it is of another one."""
+    store = core.store
+    row = core.members.group_slot(number)
+    if store.descriptor_size(number) >= 0:
+        noted = _noted(store, number)
+    elif row >= 0:
+        noted = core.members.family(row)
+    else:
+        noted = family  # a new one, or of a version that noted none
+        check(_note(core, number, family), "no room for the family of a group")
+    if noted != family:
+        raise CapacityError("a group is of one id family for life, and this one is of another")
+
+
+def _noted(store: "StorePort", number: int) -> int:
+    client = bytearray(ID_SIZE)
+    store.descriptor_read_into(number, -ID_SIZE, client, 0, ID_SIZE)  # it is in front
+    family = client[ID_SIZE - 1]
+    is_other = equal(client, 0, _NO_CLIENT, 0, ID_SIZE - 1) and family < FAMILIES
+    return family if is_other else FAMILY_BSP
+
+
+def _note(core: "Core", number: int, family: int) -> int:
+    if family == FAMILY_BSP:
+        return OK  # its descriptor says it
+    code = describe_begin(core, _NO_CLIENT + bytes((family,)))
+    return core.store.descriptor_put(PART_PUBLISH, number) if code == OK else code

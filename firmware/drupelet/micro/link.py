@@ -1,0 +1,331 @@
+"""A micro member's link to one peer: what comes in, what is due, when (BSP v1 section 4).
+
+It is a `drupelet.engine.ports.LinkPort`: `wire.bsp1` reads and writes the records. Beside the rows
+of `Micro` it keeps a few ids that have none; each peer has its own share of them.
+
+    entry   id 32 | kind u8 | send count u8 | send epoch u8
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import BACKOFF_EPOCHS_MAX, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
+from drupelet.base.memory import copy, equal, fill, find
+from drupelet.base.time_ms import epochs_since
+from drupelet.engine.states import (
+    ACK,
+    DO_ACK,
+    DO_OFFER,
+    DO_SEND,
+    GOT_ACK,
+    GOT_MESSAGE,
+    GOT_OFFER,
+    GOT_REQUEST,
+    HOLD,
+    REQUEST,
+    step,
+)
+from drupelet.micro.member import CELL_SIZE, CELLS_AT, FRAME_SIZE, NEW_AT, TIMESTAMP_AT
+from drupelet.wire import bsp1
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.micro.member import Micro
+
+_ENTRY_SIZE = const(35)
+_OFFERED = const(1)  # to be asked for once: the peer offers it again
+_WANTED = const(2)  # a parent that we miss: asked for until it comes
+_OWED = const(3)  # an acknowledgement for a message that has gone
+_OWED_TWICE = const(4)  # to who asks for it (docs/SPEC.md 4.2)
+_WANTED_SENDS = const(8)  # a parent that did not come after so many requests gives way
+_KIND_RECORDS = const(0x40)  # frame kind, docs/SPEC.md 2; the profile's number is 0
+_DOUBLINGS_MAX = const(6)  # back-off: 2, 4, 8 ... 64 epochs (BSP v1 4.3; as backoff.py)
+_NEVER_EPOCHS = const(1 << 14)
+_SILENT_EPOCHS = const(128)  # before send epochs, modulo 2^8, look new again
+
+assert 1 << _DOUBLINGS_MAX == BACKOFF_EPOCHS_MAX
+
+
+class MicroLink:
+    """One peer over one line, as `drupelet.engine.ports.LinkPort`; mode 0 batch, 1 interactive."""
+
+    def __init__(self, node: "Micro", interactive: int) -> None:
+        self.core = node
+        self._cell = CELLS_AT + CELL_SIZE * node.peers
+        assert self._cell < node.stride, "more links than peers_max"
+        node.peers += 1
+        self._interactive = interactive
+        self._pool = bytearray(_ENTRY_SIZE * node.offers_each)
+        self._seen = -1  # node.changes that were looked at
+        self._rest = self._from = 0  # nothing is due for so many epochs from then on
+        self._closed = -1  # the epoch whose payload is over
+        self._used = False
+        self._heard_epoch = -1
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
+        """Take in one frame; OK, or E_PEER (counted; what came before the fault counts)."""
+        self._heard_epoch = self.core.clocks.advance(0, now_ms)
+        self._rest = 0
+        code = E_PEER
+        if size > 1 and frame[0] == _KIND_RECORDS:
+            code = bsp1.parse(self, frame, 1, size)  # type: ignore[arg-type]
+        if code != OK:
+            self.core.malformed += 1
+        return code
+
+    def poll_into(self, frame: bytearray, now_ms: int) -> int:
+        """Write the next frame due, of at most 251 bytes; its size, or 0 for none now.
+
+        One payload, a train of frames, per epoch.
+        """
+        epoch = self.core.clocks.advance(0, now_ms)
+        if epochs_since(epoch, self._heard_epoch) > _SILENT_EPOCHS:
+            self._heard_epoch = -1
+        if self._seen != self.core.changes:
+            self._seen = self.core.changes
+            self._rest = 0
+        if self._closed == epoch or epochs_since(epoch, self._from) < self._rest:
+            return 0
+        size = bsp1.fill(self, frame, 1, FRAME_SIZE)  # type: ignore[arg-type]
+        if size > 1:
+            frame[0] = _KIND_RECORDS
+            self._used = True
+            return size
+        if self._used:
+            self._used = False
+            self._closed = epoch
+        self._from = epoch
+        self._rest = self._soonest()
+        return 0
+
+    def wake_ms(self, now_ms: int) -> int:
+        """Milliseconds until `poll_into` may have something, unless a frame comes first."""
+        clocks = self.core.clocks
+        epoch = clocks.epochs[0]
+        left = self._rest - epochs_since(epoch, self._from)
+        if left <= 0 or self._seen != self.core.changes:
+            left = 1 if self._closed == epoch else 0
+        return clocks.until_ms(0, now_ms, left)
+
+    def _soonest(self) -> int:
+        """Epochs until something is due again."""
+        node = self.core
+        soonest = _NEVER_EPOCHS
+        for row in range(node.rows):
+            at = row * node.stride + self._cell
+            if not node.table[at] & HOLD:
+                soonest = min(soonest, self._wait(node.table, at))
+        for entry in range(node.offers_each):
+            at = entry * _ENTRY_SIZE + ID_SIZE
+            if self._pool[at] == _WANTED:
+                soonest = min(soonest, self._wait(self._pool, at))
+        return max(soonest, 1)
+
+    def _wait(self, table: bytearray, at: int) -> int:
+        """Epochs until the row or entry with its counts behind `at` is due; <= 0: now."""
+        count = table[at + 1]
+        if not count:
+            return 0
+        doublings = 1 if self._heard_since(table[at + 2]) else min(count, _DOUBLINGS_MAX)
+        return (1 << doublings) - ((self.core.clocks.epochs[0] - table[at + 2]) & 0xFF)
+
+    def _heard_since(self, then: int) -> bool:
+        return self._heard_epoch >= 0 and (self._heard_epoch - then) & 0xFF < _SILENT_EPOCHS
+
+    def _sent(self, table: bytearray, at: int) -> None:
+        count = table[at + 1]
+        # A parent that does not come although the peer is there must give way one day.
+        if table is not self._pool and self._heard_since(table[at + 2]):
+            count = 0
+        table[at + 1] = count + 1 if count < 255 else 255
+        table[at + 2] = self.core.clocks.epochs[0] & 0xFF
+
+    # --- what the codec gives ---
+
+    def on_ack(self, buf: bytearray, at: int) -> None:
+        """The peer holds this message."""
+        self._step(self.core.find(buf, at), GOT_ACK)
+
+    def on_request(self, buf: bytearray, at: int) -> None:
+        """The peer asks for this message: it is due at once."""
+        cell = self._step(self.core.find(buf, at), GOT_REQUEST)
+        if cell >= 0:
+            self.core.table[cell + 1] = 0
+        elif self.core.gone(buf, at):
+            self._note(buf, at, _OWED_TWICE)  # who waits for it waits no more
+
+    def on_offer(self, buf: bytearray, at: int) -> None:
+        """The peer holds this message: acknowledge it, or ask for it."""
+        if self._step(self.core.find(buf, at), GOT_OFFER) < 0:
+            self._note(buf, at, _OWED if self.core.gone(buf, at) else _OFFERED)
+
+    def on_message(
+        self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
+        at: int, size: int,
+    ) -> None:  # fmt: skip
+        """A message: group id 32, timestamp 8, body; each where it is."""
+        node = self.core
+        if not equal(group, group_at, node.group_ids, 0, ID_SIZE):
+            return
+        node.identify(stamp, stamp_at, body, at, size)
+        row = node.find(node.id, 0)
+        if row >= 0:
+            node.duplicates += 1
+        elif node.gone(node.id, 0):
+            node.duplicates += 1
+            self._note(node.id, 0, _OWED)
+        else:
+            # Also if it is refused: its own parents need the entry, and the peer has it on offer.
+            self._drop(node.id, 0)
+            if self._ready(body, at, size):
+                row = node.take(stamp, stamp_at, body, at, size)
+        self._step(row, GOT_MESSAGE)
+
+    def _ready(self, body: bytearray, at: int, size: int) -> bool:
+        """True when all dependencies are here; the missing ones are asked for."""
+        node = self.core
+        count = body[at] if size else 0
+        if count > DEPENDENCIES_MAX or count * ID_SIZE >= max(size, 1):
+            node.malformed += 1
+            return False
+        missing = 0
+        for parent in range(count):
+            id_at = at + 1 + parent * ID_SIZE
+            if node.find(body, id_at) < 0 and not node.gone(body, id_at):
+                missing += 1
+                self._note(body, id_at, _WANTED)
+        if missing:
+            node.refused += 1
+        return not missing
+
+    def _step(self, row: int, event: int) -> int:
+        """Apply an event to a row; where its cell is, or -1 for no row."""
+        if row < 0:
+            return -1
+        node = self.core
+        cell = row * node.stride + self._cell
+        node.table[cell] = step(node.table[cell], event)
+        return cell
+
+    # --- ids without a row ---
+
+    def _note(self, id: bytearray, at: int, kind: int) -> None:
+        pool = self._pool
+        entry = find(pool, _ENTRY_SIZE, self.core.offers_each, id, at, ID_SIZE)
+        if entry < 0 or not pool[entry * _ENTRY_SIZE + ID_SIZE]:
+            entry = self._victim(kind)
+            if entry < 0:
+                return
+            fill(pool, entry * _ENTRY_SIZE, _ENTRY_SIZE, 0)
+            copy(pool, entry * _ENTRY_SIZE, id, at, ID_SIZE)
+            pool[entry * _ENTRY_SIZE + ID_SIZE + 2] = self.core.clocks.epochs[0] & 0xFF
+        if pool[entry * _ENTRY_SIZE + ID_SIZE] < kind:
+            pool[entry * _ENTRY_SIZE + ID_SIZE] = kind
+
+    def _victim(self, kind: int) -> int:
+        """A free entry, else the oldest one that may give way; or -1.
+
+        None of this epoch gives way to another of its kind: they come in log order, and the
+        first of them are those that can be used.
+        """
+        pool = self._pool
+        oldest = -1
+        oldest_age = 0
+        for entry in range(self.core.offers_each):
+            at = entry * _ENTRY_SIZE + ID_SIZE
+            before = pool[at]
+            if not before:
+                return entry
+            age = (self.core.clocks.epochs[0] - pool[at + 2]) & 0xFF
+            stays = pool[at + 1] < _WANTED_SENDS if before == _WANTED else not age
+            if kind == _WANTED and before != _WANTED:
+                stays = False
+            if not stays and (oldest < 0 or age > oldest_age):
+                oldest = entry
+                oldest_age = age
+        return oldest
+
+    def _drop(self, id: bytearray, at: int) -> None:
+        entry = find(self._pool, _ENTRY_SIZE, self.core.offers_each, id, at, ID_SIZE)
+        if entry >= 0:
+            self._pool[entry * _ENTRY_SIZE + ID_SIZE] = 0
+
+    def _take_entry(self, buf: bytearray, at: int, owed: bool) -> bool:
+        """Write the id of the next entry that is owed an ACK, or is to be asked for."""
+        pool = self._pool
+        for entry in range(self.core.offers_each):
+            cell = entry * _ENTRY_SIZE + ID_SIZE
+            kind = pool[cell]
+            if (
+                kind
+                and owed == (kind >= _OWED)
+                and (kind != _WANTED or self._wait(pool, cell) <= 0)
+            ):
+                self._sent(pool, cell)
+                if kind != _WANTED:
+                    pool[cell] = _OWED if kind == _OWED_TWICE else 0
+                copy(buf, at, pool, entry * _ENTRY_SIZE, ID_SIZE)
+                return True
+        return False
+
+    # --- what the codec takes ---
+
+    def take_ack(self, buf: bytearray, at: int) -> bool:
+        """Write the next id that we owe the peer an acknowledgement for."""
+        return self._take(buf, at, DO_ACK) or self._take_entry(buf, at, True)
+
+    def take_request(self, buf: bytearray, at: int) -> bool:
+        """Write the next id to ask for."""
+        return self._take_entry(buf, at, False)
+
+    def take_offer(self, buf: bytearray, at: int) -> bool:
+        """Write the next id to offer."""
+        return bool(self._interactive) and self._take(buf, at, DO_OFFER)
+
+    def _take(self, buf: bytearray, at: int, event: int) -> bool:
+        node = self.core
+        for row in range(node.rows):
+            cell = row * node.stride + self._cell
+            state = node.table[cell]
+            if event == DO_ACK:
+                due = state & ACK and not node.table[row * node.stride + NEW_AT]
+            else:
+                due = not state & (HOLD | REQUEST) and self._wait(node.table, cell) <= 0
+            if due:
+                self._step(row, event)
+                if event != DO_ACK:
+                    self._sent(node.table, cell)
+                copy(buf, at, node.table, row * node.stride, ID_SIZE)
+                return True
+        return False
+
+    def next_message(self) -> bool:
+        """Look for the next message due: its timestamp and size are in the node."""
+        node = self.core
+        for row in range(node.rows):
+            at = row * node.stride
+            cell = at + self._cell
+            state = node.table[cell]
+            if state & HOLD or (self._interactive and not state & REQUEST):
+                continue
+            if self._wait(node.table, cell) <= 0:
+                node.row = row
+                node.size = node.body_size(row)
+                copy(node.timestamp, 0, node.table, at + TIMESTAMP_AT, TIMESTAMP_SIZE)
+                return True
+        return False
+
+    def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
+        """Copy bytes of the body of that message."""
+        copy(buf, at, self.core.bodies, self.core.body_at(self.core.row) + offset, size)
+        return True
+
+    def put_message(self) -> None:
+        """That message is in the frame."""
+        self._sent(self.core.table, self._step(self.core.row, DO_SEND))
+
+    def too_long(self) -> None:
+        """No body is longer than a frame has room for."""
+        raise AssertionError("BODY_SIZE does not fit FRAME_SIZE")
+
+    def count_record(self, sent: bool, kind: int, size: int) -> None:
+        """Nothing is counted here."""

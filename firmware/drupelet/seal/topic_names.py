@@ -1,0 +1,56 @@
+"""Where a broker finds a sealed link: names that only its two ends can tell (docs/SPEC.md 7.2).
+
+The names of a root come from its name key, whose record stands beside those of the chains. They
+stay as long as the root does, for they have to be found again after any reboot or restore; a new
+root moves the link. Loaded when a carrier is opened or its link has a new root.
+"""
+
+import binascii
+
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
+from drupelet.base.hmac256 import hmac
+from drupelet.base.memory import fill, get_u16
+from drupelet.seal.record import (
+    NAME,
+    RECEIVE,
+    RECORD_GENERATION_AT,
+    RECORD_KEY_AT,
+    row_of,
+)
+from drupelet.seal.row import GENERATION_AT, KID_AT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.seal.seal import Seal
+
+# 2^48 names: a guess that a broker confirms 100,000 times a second takes 45 years on average.
+_NAME_SIZE = const(6)
+_KEY_SIZE = const(32)
+
+
+def topics(seal: "Seal") -> "tuple[list[bytes], bytes]":
+    """The topics that the peer's frames come to, one for each root that it may use, and ours."""
+    keys = seal.keys
+    record = seal.context.record
+    inboxes = []
+    for parity in (0, 1):
+        if keys.load(row_of(0, RECEIVE, parity), record) == OK:
+            generation = get_u16(record, RECORD_GENERATION_AT)
+            inboxes.append(_topic(seal, generation, keys.peer_id, keys.own_id))
+    generation = get_u16(seal.context.rows, seal.at + GENERATION_AT)
+    return inboxes, _topic(seal, generation, keys.own_id, keys.peer_id)
+
+
+def _topic(seal: "Seal", generation: int, sender: bytes, receiver: bytes) -> bytes:
+    """The topic of one direction: 8 letters of base64url."""
+    record = seal.context.record
+    code = seal.keys.load(row_of(NAME, 0, generation), record)
+    if code != OK or get_u16(record, RECORD_GENERATION_AT) != generation:
+        # A root of a version that had no names: the key id, until the next root.
+        kid = get_u16(seal.context.rows, seal.at + KID_AT) & ~1
+        return b"%04x" % (kid | (1 if sender > receiver else 0))
+    key = bytes(record[RECORD_KEY_AT : RECORD_KEY_AT + _KEY_SIZE])
+    fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
+    name = binascii.b2a_base64(hmac(key, b"topic" + sender + receiver)[:_NAME_SIZE])
+    return name.strip().replace(b"+", b"-").replace(b"/", b"_")

@@ -1,0 +1,171 @@
+"""Ids of messages whose records went to make room, in a log of its own: a ring of segments.
+
+Without them a message that was dropped would be unknown: what depends on it would wait for ever,
+and a late copy would be delivered again. Kept is the beginning of an id and its group's number.
+Beside them stand parents that never came, for whoever was asked for them has them no more.
+
+    record   tag | rows
+    tag      0, or FLAG_INVALID for what was not valid; 1 for what never came
+    row      id [8] | group number u8
+
+Records of the log go first: what is said here of a message that is still there does not count.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import GONE_HANDLE, GONE_SHARE, GONE_SPARE, ID_PREFIX_SIZE
+from drupelet.base.memory import copy, fill, find
+from drupelet.store.log import KIND_GONE, RecordLog
+from drupelet.store.segments import RECORD_EXTRA
+
+_NEVER_CAME = const(1)
+_ROW = const(9)
+_BATCH_SIZE = const(63)  # rows in a record: as many as a scratch takes
+_TRIES = const(3)  # the ring is full, the flash is, and once more
+
+
+class IdFilter:
+    """Which ids may be in the log: no false negatives, 4 bits per id (a Bloom filter).
+
+    An id is a hash already: its first 8 bytes give the 4 bit numbers. `twist` makes another key
+    of the same id.
+    """
+
+    def __init__(self, size: int) -> None:
+        assert 0 < size <= 8192 and not size & (size - 1), "a power of two, 16-bit bit numbers"
+        self._bits = bytearray(size)
+        self._mask = size * 8 - 1
+        self.count = 0
+
+    def clear(self) -> None:
+        """Forget everything."""
+        fill(self._bits, 0, len(self._bits), 0)
+        self.count = 0
+
+    def crowded(self) -> bool:
+        """True when a search for an unknown id begins to cost flash reads (about 1 in 20)."""
+        return self.count * 6 > self._mask
+
+    def add(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> None:
+        """Note an id."""
+        self.count += 1
+        for i in range(at, at + 8, 2):
+            bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
+            self._bits[bit >> 3] |= 1 << (bit & 7)
+
+    def has(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> bool:
+        """False: certainly not noted."""
+        for i in range(at, at + 8, 2):
+            bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
+            if not self._bits[bit >> 3] & 1 << (bit & 7):
+                return False
+        return True
+
+
+class GoneLog(RecordLog):
+    """The ring. Its oldest segment makes room, and the ids in that are `forgotten`."""
+
+    ending = ".IDS"
+
+    def __init__(self, log: RecordLog, filter_size: int) -> None:
+        segments = log.segments_max // GONE_SHARE + GONE_SPARE
+        RecordLog.__init__(self, log.files, log.segment_size, segments)
+        self.salt = log.salt
+        self._filter = IdFilter(filter_size)
+        self._batch = bytearray(_BATCH_SIZE)
+        self._size = 0
+        self._code = OK
+        self._tag = 0
+        self.noted = 0  # ids since the last `write_noted`
+        self.forgotten = 0
+
+    def index(self) -> None:
+        """Fill the filter from the records."""
+        self._filter.clear()
+        handle = self.step(0)
+        while handle:
+            for row in range(self._read(handle, 0)):
+                self._filter.add(self.scratch, row * _ROW, 0)
+            handle = self.step(handle)
+
+    def _read(self, handle: int, column: int) -> int:
+        """Read the rows of the record that was looked at, from a column on; how many."""
+        size = min(self.length - RECORD_EXTRA, _BATCH_SIZE)
+        self.read_into(handle, 4 + column, self.scratch, 0, size - column)
+        return size // _ROW
+
+    def note(
+        self, id: "bytes | bytearray | memoryview", at: int, group: int, tag: int
+    ) -> None:  # fmt: skip
+        """Keep an id; `write_noted` makes it durable."""
+        if self._size == _BATCH_SIZE or tag != self._tag:
+            self._write()
+        self._tag = tag
+        copy(self._batch, self._size, id, at, ID_PREFIX_SIZE)
+        self._batch[self._size + ID_PREFIX_SIZE] = group
+        self._size += _ROW
+        self.noted += 1
+
+    def write_noted(self) -> int:
+        """Make all that was noted durable; OK or a code.
+
+        When the flash has no room for them, ids are forgotten: or nothing could ever go.
+        """
+        self._write()
+        code = self._code
+        self._code = OK
+        self.noted = 0
+        return code if code != OK else self.flush()
+
+    def _write(self) -> None:
+        size = self._size
+        self._size = 0
+        code = OK
+        for _ in range(_TRIES if size else 0):
+            code = OK if self.fits(size) else self.rotate(self.segments_max)
+            if code == OK:
+                self.begin(KIND_GONE, self._tag, size)
+                self.add(self._batch, 0, size)
+                code = self.end()
+            if code != E_CAPACITY:
+                break
+            if self.count and not self.is_written(0) and self.remove(0) == OK:
+                held = self._filter.count
+                self.index()
+                self.forgotten += held - self._filter.count
+        if code == E_CAPACITY:
+            self.forgotten += size // _ROW
+        elif code != OK:
+            self._code = code
+        else:
+            for at in range(0, size, _ROW):
+                self._filter.add(self._batch, at, 0)
+
+    def find(
+        self, id: "bytes | bytearray | memoryview", at: int, left: bytearray, tag: int = 0
+    ) -> int:  # fmt: skip
+        """A handle that tells tag and group of an id that is here, or 0.
+
+        `left`: a bit for each number of a group whose ids do not count. `tag`: 1 for what never
+        came, else all the others.
+        """
+        handle = self.step(0) if self._filter.has(id, at, 0) else 0
+        while handle:
+            rows = self._read(handle, 0) if (self.tag == _NEVER_CAME) == tag else 0
+            row = find(self.scratch, _ROW, rows, id, at, ID_PREFIX_SIZE)
+            group = self.scratch[row * _ROW + ID_PREFIX_SIZE] if row >= 0 else 0
+            if row >= 0 and not left[group >> 3] & 1 << (group & 7):
+                return GONE_HANDLE + (self.tag << 8) + group
+            handle = self.step(handle)
+        return 0
+
+    def has_group(self, group: int) -> bool:
+        """True if an id of a group with this number is here."""
+        self._batch[0] = group
+        handle = self.step(0)
+        while handle:
+            rows = self._read(handle, ID_PREFIX_SIZE)
+            if find(self.scratch, _ROW, rows, self._batch, 0, 1) >= 0:
+                return True
+            handle = self.step(handle)
+        return False

@@ -1,0 +1,184 @@
+"""Contents too long for a record, kept in a file of their own while they are incomplete.
+
+A part file is a 16-byte head (key 8 | total u16 | zero 2 | crc32 of these 12, little-endian) and
+the content as a MESSAGE has it: group id 32 | timestamp 8 | body. Finished, it is renamed and
+becomes the body file of a message. Nothing here is durable but what is flushed every
+PART_FLUSH_SIZE bytes: a transfer that lost its end goes on at the last whole piece. Blocks of the
+black box are flushed one by one.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import (
+    BLOCK_SIZE,
+    BODY_SIZE_MAX,
+    BOX_SLOTS,
+    CONTENT_HEADER_SIZE,
+    PART_BOX,
+    PART_FLUSH_SIZE,
+    PARTS_MAX,
+    PIECE_SIZE,
+    SCRATCH_SIZE,
+)
+from drupelet.base.memory import copy, crc32_into, equal, put_u16_le
+
+PART_HEAD_SIZE = const(16)
+_TEMPORARY = "PART.TMP"
+
+# The port is only a type here: importing it would load RamFiles into a board's heap.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.store.files import Files
+
+
+class Parts:
+    """Part files 0..PARTS_MAX+1: the incoming ones, one being composed, one of the black box."""
+
+    def __init__(self, files: "Files") -> None:
+        self._files = files
+        self._fds = [-1] * (PARTS_MAX + 2)
+        self._sizes = [0] * (PARTS_MAX + 2)
+        self._bounds = [0] * (PARTS_MAX + 2)
+        self._head = bytearray(PART_HEAD_SIZE)
+        self._chunk = bytearray(SCRATCH_SIZE)
+        self.part_programs = 0
+        # The black box's part is one of a ring of files: how many, and which one it is now.
+        self.box_slots = BOX_SLOTS
+        self.box_slot = 0
+
+    def part_open(
+        self, part: int, key: "bytes | bytearray | memoryview", at: int, total: int
+    ) -> int:
+        """Begin a part or go on with it; the content bytes that it holds, or a code.
+
+        Bytes are kept if the 8-byte key and the total are the same as before, rounded down to a
+        whole piece when the total is known (0: it is being composed and kept as it is).
+        """
+        assert 0 <= total <= CONTENT_HEADER_SIZE + BODY_SIZE_MAX
+        self._close(part)
+        self._make_head(key, at, total)
+        self._bounds[part] = total or CONTENT_HEADER_SIZE + BODY_SIZE_MAX
+        name = self._name(part)
+        size = self.part_left(part)
+        if size >= 0:
+            kept = size - size % PIECE_SIZE if total else size
+            if self._resume(part, name, kept, kept < size):
+                self._sizes[part] = kept
+                return kept
+        code = self.part_drop(part)
+        return self._create(part, name) if code == OK else code
+
+    def part_append(
+        self, part: int, buf: "bytes | bytearray | memoryview", at: int, size: int
+    ) -> int:
+        """Add content. E_CAPACITY beyond the total; a flash that refuses loses the part."""
+        if self._fds[part] < 0:
+            return E_STORAGE
+        end = self._sizes[part] + size
+        if end > self._bounds[part]:
+            return E_CAPACITY
+        code = self._files.append(self._fds[part], buf, at, size)
+        due = end // PART_FLUSH_SIZE != self._sizes[part] // PART_FLUSH_SIZE
+        if code == OK and (due or (part == PART_BOX and size == BLOCK_SIZE)):
+            code = self._flush(part)
+        if code != OK:
+            self.part_drop(part)
+            return code
+        self._sizes[part] = end
+        return OK
+
+    def part_size(self, part: int) -> int:
+        """Content bytes of an open part; 0 for one that is not open."""
+        return self._sizes[part]
+
+    def part_left(self, part: int) -> int:
+        """Content bytes in the file of a part that is not open; below 0 when there is none."""
+        return self._files.size(self._name(part)) - PART_HEAD_SIZE
+
+    def part_read_into(self, part: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Read content bytes; the count, less only at the end."""
+        if self._fds[part] < 0:
+            return 0
+        return self._files.read_into(self._fds[part], PART_HEAD_SIZE + offset, buf, at, size)
+
+    def part_drop(self, part: int) -> int:
+        """Remove a part, open or left over; OK when there is none."""
+        self._close(part)
+        name = self._name(part)
+        return self._files.remove(name) if self._files.size(name) >= 0 else OK
+
+    def _finish(self, part: int, name: str) -> int:
+        """Make the whole part durable under another name; the part is gone then."""
+        if self._fds[part] < 0:
+            return E_STORAGE
+        code = OK if part == PART_BOX else self._flush(part)
+        if code == OK:
+            self._close(part)
+            code = self._files.rename(self._name(part), name)
+        return code
+
+    def _name(self, part: int) -> str:
+        return "BOX%d.PRT" % self.box_slot if part == PART_BOX else "P%d.PRT" % part
+
+    def _flush(self, part: int) -> int:
+        self.part_programs += 1
+        return self._files.flush(self._fds[part])
+
+    def _close(self, part: int) -> None:
+        if self._fds[part] >= 0:
+            self._files.close(self._fds[part])
+        self._fds[part] = -1
+        self._sizes[part] = 0
+
+    def _make_head(self, key: "bytes | bytearray | memoryview", at: int, total: int) -> None:
+        copy(self._head, 0, key, at, 8)
+        put_u16_le(self._head, 8, total)
+        crc32_into(self._head, 12, self._head, 0, 12, True)
+
+    def _create(self, part: int, name: str) -> int:
+        fd = self._files.open(name, True)
+        if fd < 0:
+            return fd
+        self._fds[part] = fd
+        code = self._files.append(fd, self._head, 0, PART_HEAD_SIZE)
+        if code != OK:
+            self.part_drop(part)
+        return code
+
+    def _resume(self, part: int, name: str, kept: int, cut: bool) -> bool:
+        """Go on with the file if it has this head; with `cut` only its first bytes are kept."""
+        files = self._files
+        chunk = self._chunk
+        fd = files.open(name, False)
+        if fd < 0:
+            return False
+        good = files.read_into(fd, 0, chunk, 0, PART_HEAD_SIZE) == PART_HEAD_SIZE
+        good = good and equal(chunk, 0, self._head, 0, PART_HEAD_SIZE)
+        if good and cut:
+            # Files only grow, so what is kept moves to a new one.
+            good = self._copy_part(fd, PART_HEAD_SIZE + kept)
+        files.close(fd)
+        if good and cut:
+            good = files.rename(_TEMPORARY, name) == OK
+        fd = files.open(name, True) if good else -1
+        if fd < 0:
+            return False
+        self._fds[part] = fd
+        return True
+
+    def _copy_part(self, fd: int, size: int) -> bool:
+        files = self._files
+        files.remove(_TEMPORARY)
+        target = files.open(_TEMPORARY, True)
+        if target < 0:
+            return False
+        at = 0
+        good = True
+        while good and at < size:
+            count = min(SCRATCH_SIZE, size - at)
+            good = files.read_into(fd, at, self._chunk, 0, count) == count
+            good = good and files.append(target, self._chunk, 0, count) == OK
+            at += count
+        good = good and files.flush(target) == OK
+        files.close(target)
+        return good

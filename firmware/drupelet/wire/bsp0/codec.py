@@ -1,0 +1,275 @@
+# host only: Briar's sizes, and BLAKE2b
+"""Profile `bsp-0` as a link uses it: records of drupelet.wire.bsp0.records in frames.
+
+    frame   kind 0x45 | VERSIONS | PRIORITY | records of types 0 to 3
+
+Every payload is a session: its first frame opens with VERSIONS; on a stick, where bundles may be
+torn, every frame does. Between two members with several live links over one carrier it goes on
+with PRIORITY: a nonce of 16 bytes that each end made up for this link. The greater one of both
+ends' is the link's priority, so both ends know the same. A link falls silent, but for messages
+that it had begun in pieces, while another with a greater priority is heard. (In Briar the end
+that opened a connection makes up its nonce, and the loser closes: drupelet.wire.bsp0.session.)
+"""
+
+from hashlib import blake2b
+
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import (
+    BSP0_INSISTS_MAX,
+    BSP0_RIVAL_EPOCHS,
+    CONTENT_HEADER_SIZE,
+    FRAME_HEADER_SIZE,
+    ID_SIZE,
+    RECORD_HEADER_SIZE,
+)
+from drupelet.base.memory import copy, get_u16, put_u16
+from drupelet.base.time_ms import epochs_since
+from drupelet.wire.bsp0.records import (
+    ACK,
+    IDS_MAX,
+    MESSAGE,
+    NONCE_SIZE,
+    OFFER,
+    PRIORITY,
+    REQUEST,
+    VERSION,
+    VERSIONS,
+    is_well_sized,
+    record,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.engine.core import Core
+    from drupelet.engine.ports import LinkPort
+
+VERSIONS_RECORD = record(VERSIONS, bytes((VERSION,)))
+_OPENING_SIZE_MAX = len(VERSIONS_RECORD) + RECORD_HEADER_SIZE + NONCE_SIZE
+_FIRST_AT_MAX = FRAME_HEADER_SIZE + _OPENING_SIZE_MAX
+_RECORD_SIZE_MIN = RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE + 1
+
+
+class Records:
+    """Reads and writes records of types 0 to 3; who inherits opens sessions."""
+
+    def __init__(self) -> None:
+        self.peer_versions = b""  # what the peer said last; empty: nothing
+
+    # --- in ---
+
+    def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+        """Hand each record to the engine; OK, or E_PEER at the first that Briar would not take."""
+        while at < end:
+            start = at + RECORD_HEADER_SIZE
+            if start > end or frame[at] != VERSION:
+                return E_PEER
+            kind = frame[at + 1]
+            length = get_u16(frame, at + 2)
+            if start + length > end or not is_well_sized(kind, length):
+                return E_PEER
+            if kind == MESSAGE:
+                if frame[start + ID_SIZE] & 0x80:
+                    return E_PEER
+                body_at = start + CONTENT_HEADER_SIZE
+                size = length - CONTENT_HEADER_SIZE
+                link.on_message(frame, start, frame, start + ID_SIZE, frame, body_at, size)
+            else:
+                self._known(link, kind, frame, start, start + length)
+            link.count_record(False, kind, RECORD_HEADER_SIZE + length)
+            at = start + length
+        return OK
+
+    def _known(self, link: "LinkPort", kind: int, frame: bytearray, at: int, end: int) -> None:
+        """Follow a well-formed record that is not a MESSAGE."""
+        if kind == VERSIONS:
+            self.peer_versions = bytes(frame[at:end])
+        elif kind == PRIORITY:
+            self.on_priority(bytes(frame[at:end]))
+        elif kind == ACK:
+            for id_at in range(at, end, ID_SIZE):
+                link.on_ack(frame, id_at)
+        elif kind == OFFER:
+            for id_at in range(at, end, ID_SIZE):
+                link.on_offer(frame, id_at)
+        elif kind == REQUEST:
+            for id_at in range(at, end, ID_SIZE):
+                link.on_request(frame, id_at)
+
+    def on_priority(self, nonce: bytes) -> None:
+        """The peer's nonce for this link or connection."""
+        raise NotImplementedError
+
+    # --- out ---
+
+    def note_sent(self, link: "LinkPort", taken: int) -> None:
+        """An OFFER or MESSAGE of what is in slot `taken`, or a REQUEST (~entry), is written."""
+
+    def records_into(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+        """Write what is due from `at` on; returns the end of the last record (`at`: none due)."""
+        at = self._ids_into(link, frame, at, limit, ACK)
+        at = self._ids_into(link, frame, at, limit, REQUEST)
+        while limit - at >= _RECORD_SIZE_MIN and link.next_message():
+            size = CONTENT_HEADER_SIZE + link.core.store.size
+            end = at + RECORD_HEADER_SIZE + size
+            if end <= limit:
+                if _message_into(link, frame, at, size):
+                    at = end
+                    self.note_sent(link, link.core.message_slot)
+            elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= len(frame):
+                break  # the next frame has room, whatever opens it
+            else:
+                link.too_long()
+        return self._ids_into(link, frame, at, limit, OFFER)
+
+    def _ids_into(
+        self, link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int
+    ) -> int:  # fmt: skip
+        start = end = at + RECORD_HEADER_SIZE
+        limit = min(limit, start + IDS_MAX * ID_SIZE)
+        while end + ID_SIZE <= limit:
+            if kind == ACK:
+                taken = link.take_ack(frame, end)
+            elif kind == REQUEST:
+                taken = link.take_request(frame, end)
+            else:
+                taken = link.take_offer(frame, end)
+            if not taken:
+                break
+            end += ID_SIZE
+            if kind != ACK:
+                self.note_sent(link, link.core.taken)
+        if end == start:
+            return at
+        _header_into(frame, at, kind, end - start)
+        link.count_record(True, kind, end - at)
+        return end
+
+
+def _header_into(frame: bytearray, at: int, kind: int, length: int) -> None:
+    frame[at] = VERSION
+    frame[at + 1] = kind
+    put_u16(frame, at + 2, length)
+
+
+def _message_into(link: "LinkPort", frame: bytearray, at: int, size: int) -> bool:
+    core = link.core
+    assert size > CONTENT_HEADER_SIZE, "an empty body is in the log"
+    _header_into(frame, at, MESSAGE, size)
+    at += RECORD_HEADER_SIZE
+    copy(frame, at, core.members.group_ids, core.message_group * ID_SIZE, ID_SIZE)
+    copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
+    whole = link.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
+    link.put_message()
+    link.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
+    return whole
+
+
+class Codecs:
+    """The codecs of one node: how many there were, and the live ones by peer and carrier."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.rivals: "dict[tuple[int, int], list[FrameCodec]]" = {}
+
+
+class FrameCodec(Records):
+    """One link's reader and writer of frames."""
+
+    def __init__(self, core: "Core", peer: int) -> None:
+        Records.__init__(self)
+        if core.rivals is None:
+            core.rivals = Codecs()
+        self._codecs = core.rivals
+        self._rivals = [self]
+        self._is_placed = False
+        self.nonce = self._made_up(core, peer)
+        self.peer_nonce = b""
+        self._opened_epoch = self._heard_epoch = -1
+        self._answers = False  # the peer speaks where it should not: tell it the nonce
+        self._insists = 0  # in how many epochs on end it did
+        self._insisted_epoch = -1
+
+    def _made_up(self, core: "Core", peer: int) -> bytes:
+        """A nonce that differs from that of our other links, and the same in every replay."""
+        codecs = self._codecs
+        codecs.made += 1
+        words = (core.window.boot, core.members.peer_numbers[peer], codecs.made)
+        seed = b"".join(word.to_bytes(4, "big") for word in words)
+        return blake2b(seed, digest_size=NONCE_SIZE).digest()
+
+    @property
+    def priority(self) -> bytes:
+        """The greater nonce of both ends; empty as long as the peer's is not known."""
+        return max(self.nonce, self.peer_nonce) if self.peer_nonce else b""
+
+    def on_priority(self, nonce: bytes) -> None:
+        """The peer's nonce for this link."""
+        if nonce != self.peer_nonce:
+            self.peer_nonce = nonce
+            self._insists = 0
+
+    def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+        """Hand each record of a frame to the engine; OK, or E_PEER and the rest is dropped."""
+        self._place(link)
+        self._heard_epoch = link.epoch
+        code = Records.parse(self, link, frame, at, end)
+        if end - at > _OPENING_SIZE_MAX and self.is_silent(link):
+            self._answers = True
+            since = epochs_since(link.epoch, self._insisted_epoch)
+            if since or self._insisted_epoch < 0:
+                goes_on = self._insisted_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * link.every
+                self._insists = self._insists + 1 if goes_on else 1
+                self._insisted_epoch = link.epoch
+        return code
+
+    def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+        """Write what is due, behind what opens the payload; its end, or `at` for nothing due."""
+        self._place(link)
+        is_silent = self.is_silent(link)
+        if is_silent and not self._answers:
+            return at
+        start = at
+        if link.visits or self._opened_epoch != link.epoch:
+            start = self._opening_into(link, frame, at)
+        end = start if is_silent else self.records_into(link, frame, start, limit)
+        if end == start and not is_silent:
+            return at
+        self._answers = False
+        self._opened_epoch = link.epoch
+        if start > at:
+            link.count_record(True, VERSIONS, start - at)
+        return end
+
+    def _opening_into(self, link: "LinkPort", frame: bytearray, at: int) -> int:
+        copy(frame, at, VERSIONS_RECORD, 0, len(VERSIONS_RECORD))
+        at += len(VERSIONS_RECORD)
+        if link.visits or len(self._rivals) == 1:
+            return at
+        _header_into(frame, at, PRIORITY, NONCE_SIZE)
+        copy(frame, at + RECORD_HEADER_SIZE, self.nonce, 0, NONCE_SIZE)
+        return at + RECORD_HEADER_SIZE + NONCE_SIZE
+
+    # --- several links to one peer ---
+
+    def _place(self, link: "LinkPort") -> None:
+        """Meet the other live links to this peer over this carrier."""
+        if not self._is_placed:
+            self._is_placed = True
+            if not link.visits:
+                carrier = link.carrier
+                self._rivals = self._codecs.rivals.setdefault((link.peer, carrier), [])
+                self._rivals.append(self)
+
+    def is_silent(self, link: "LinkPort") -> bool:
+        """True while a rival with a greater priority is there and the peer keeps to it, too."""
+        if not self.peer_nonce or self._insists > BSP0_INSISTS_MAX:
+            return False
+        for rival in self._rivals:
+            if rival.priority > self.priority and rival.is_heard(link):
+                return True
+        return False
+
+    def is_heard(self, link: "LinkPort") -> bool:
+        """True when the peer was heard here lately, by the clock of another link to it."""
+        since = epochs_since(link.epoch, self._heard_epoch)
+        return self._heard_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * link.every

@@ -1,0 +1,139 @@
+# host only: sets of thousands of ids
+"""What a host hands to a `compact-1` codec as `sketch`: one rateless sketch each way on one link.
+
+After DONE every message that both sides have is acknowledged on the link (`on_ack`), on both
+sides. The engine then offers or sends what is left, and that is what the other side lacks.
+"""
+
+from drupelet.base.errors import E_PEER, CapacityError
+from drupelet.wire.sketch.sketch import (
+    DONE,
+    HEAD_SIZE,
+    HEAD_SIZE_MAX,
+    LIST,
+    PREFIX_SIZE,
+    SYMBOLS,
+    WAIT,
+    Sketch,
+)
+from drupelet.wire.sketch.solve import Decoder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from drupelet.engine.ports import LinkPort
+
+
+class Reconciler:
+    """The SketchPort of one link; `ids_of(link)` lists the 32-byte ids shared with its peer.
+
+    `must_list` tells that the sketch we began came to nothing: offer everything, then clear it.
+    `must_full`: because two messages have the same prefix. The codec then writes FULL, after which
+    both sides show each other everything again: the peer may have acknowledged a twin of ours.
+    """
+
+    def __init__(self, ids_of: "Callable[[LinkPort], list[bytes]]") -> None:
+        self.must_list = False
+        self.must_full = False
+        self._ids_of = ids_of
+        self._ids: "list[bytes]" = []
+        self._sketch: "Sketch | None" = None
+        self._decoder: "Decoder | None" = None
+        self._is_answer_due = False
+        self._answers: "list[bytes]" = []
+        self._id = bytearray(32)
+
+    def begin(self, link: "LinkPort", salt: bytes) -> None:
+        """We lost state: sketch what we hold now under 4 random bytes, new for each sketch."""
+        self.must_list = self.must_full = False
+        self._sketch = None
+        self._ids = self._ids_of(link)
+        try:
+            self._sketch = Sketch(self._ids, salt)
+        except CapacityError:
+            self.must_list = True
+            return
+        self._close(link)
+
+    def again(self) -> None:
+        """The back-off has passed without an answer: send once more what is not confirmed."""
+        if self._sketch is not None:
+            self._sketch.again()
+
+    def is_open(self) -> bool:
+        """Whether a sketch that we began waits for its answer."""
+        return self._sketch is not None
+
+    def take(self, link: "LinkPort", buf: bytearray, at: int, size: int) -> bool:
+        """Take the bytes of one SKETCH record; False: malformed."""
+        record = bytes(buf[at : at + size])
+        if size < HEAD_SIZE:
+            return False
+        if record[0] == SYMBOLS:
+            return self._take_symbols(link, record)
+        if self._sketch is None:
+            return record[0] <= LIST  # an answer to an older one
+        code = self._sketch.hear(record)
+        self._close(link)
+        return code != E_PEER
+
+    def _close(self, link: "LinkPort") -> None:
+        sketch = self._sketch
+        if sketch is None or sketch.verdict == WAIT:
+            return
+        self._sketch = None
+        if sketch.verdict == DONE:
+            self._settle(link, self._ids, sketch.wanted)
+        else:
+            self.must_list = True
+            self.must_full = sketch.must_full
+
+    def _take_symbols(self, link: "LinkPort", record: bytes) -> bool:
+        decoder = self._decoder
+        is_new = decoder is None or not decoder.is_for(record)
+        if decoder is None or is_new:
+            try:
+                decoder = Decoder(self._ids_of(link))
+            except CapacityError:
+                self._answers = [bytes((LIST,)) + record[1:HEAD_SIZE]]
+                return True
+        was_done = decoder.verdict == DONE
+        code = decoder.add(record)
+        if code == E_PEER:
+            return False
+        if is_new:
+            self._decoder = decoder
+        if code == DONE and not was_done:
+            self._settle(link, decoder.ids, set(decoder.surplus))
+        self._answers = []
+        self._is_answer_due = True
+        return True
+
+    # The port names the link for whoever serves several.
+    def put_into(self, link: "LinkPort", buf: bytearray, at: int, limit: int) -> int:  # noqa: ARG002
+        """Put the bytes of the next record to buf[at:limit]; return their end, `at` for none."""
+        size_max = limit - at
+        if size_max < HEAD_SIZE_MAX + PREFIX_SIZE:
+            return at
+        if self._is_answer_due and self._decoder is not None:
+            self._answers = self._decoder.answers(size_max)
+            self._is_answer_due = False
+        if self._answers:
+            if len(self._answers[0]) > size_max:
+                return at
+            record = self._answers.pop(0)
+        elif self._sketch is not None:
+            record = self._sketch.next(size_max)
+        else:
+            return at
+        buf[at : at + len(record)] = record
+        return at + len(record)
+
+    def _settle(self, link: "LinkPort", ids: "list[bytes]", others: "set[bytes]") -> None:
+        for id in ids:
+            self._id[:] = id
+            if id in others:
+                link.on_request(self._id, 0)  # it has told that it lacks it: no offer needed
+            else:
+                link.on_ack(self._id, 0)

@@ -1,0 +1,286 @@
+# host only: sets of thousands of ids, integers of 64 bits and more
+"""Rateless sketch: the ids that two peers do not share, for a handful of bytes a difference.
+
+The side that lost state sends coded symbols of the set that it holds; the other side decodes the
+difference with its own set, sends what the first side lacks and asks for the rest. An element is
+the 8-byte prefix of a message id. Symbol i is the XOR of the elements that map to it, 8 bytes,
+and of their checksums, 4 bytes; symbols can be made without end, and every first part of the
+stream is a sketch (Yang, Gilad, Alizadeh, "Practical Rateless Set Reconciliation", 2024).
+
+    SYMBOLS  0 | salt 4 | held varint | first varint | symbols of 12 bytes, one or more
+    MORE     1 | salt 4 | have varint | upto varint
+    DONE     2 | salt 4 | fold 4 | total varint | prefixes of 8 bytes, `total` in all parts
+    LIST     3 | salt 4
+
+docs/SPEC.md, "SKETCH", draws every byte. No symbol carries a count: the decoder knows which side
+an element is on, because it looks it up in its own set.
+"""
+
+from hashlib import blake2s
+from math import isqrt
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, CapacityError
+from drupelet.base.limits import SKETCH_ELEMENTS_MAX, SKETCH_SYMBOLS_MAX
+from drupelet.wire.protobuf import get_varint, skip_varint
+
+SYMBOLS = const(0)
+MORE = const(1)  # more symbols are needed
+DONE = const(2)  # the difference is known
+LIST = const(3)  # the plain list of prefixes is cheaper, or the symbols fit no set
+WAIT = const(4)  # nothing new, or parts of a DONE are still missing
+
+PREFIX_SIZE = const(8)
+SALT_SIZE = const(4)
+CHECK_SIZE = const(4)
+SYMBOL_SIZE = const(12)
+# Kind and salt, then two varints below 2^21, or one and a fold.
+HEAD_SIZE = const(5)
+HEAD_SIZE_MAX = const(12)
+FOLD_SIZE = const(4)
+
+_U64 = 0xFFFF_FFFF_FFFF_FFFF
+# How many symbols open an exchange, at least and at most.
+_FIRST_MIN = const(4)
+_FIRST_MAX = const(16)
+
+
+def first_symbols(held: int) -> int:
+    """Return how many symbols open the exchange; 0: the list of `held` prefixes is shorter.
+
+    Enough for any loss of up to an eighth of the other's set that its linear decoder solves
+    (drupelet.wire.sketch.solve), and thus for about ten differences of any kind.
+    """
+    count = min(max(linear_symbols(held + held // 8), _FIRST_MIN), _FIRST_MAX)
+    is_longer = count * SYMBOL_SIZE >= held * PREFIX_SIZE
+    return 0 if is_longer or is_list_shorter(held, count) else count
+
+
+def linear_symbols(elements: int) -> int:
+    """Return the symbols that tell any subset of `elements` known ones, with 64 bits to spare."""
+    return (elements + 64) // (8 * SYMBOL_SIZE) + 1
+
+
+def put_varint(value: int) -> bytes:
+    """Return `value` in 7 bits a byte, lowest first, as drupelet.wire.protobuf reads it."""
+    assert value >= 0
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def by_prefix(ids: "list[bytes]") -> "dict[bytes, bytes]":
+    """Return 32-byte ids by their first 8 bytes; of two with the same ones it keeps one."""
+    return {id[:PREFIX_SIZE]: id for id in ids}
+
+
+def fold_of(ids: "set[bytes]") -> bytes:
+    """Return the XOR of bytes 8 to 11 of these ids."""
+    fold = 0
+    for id in ids:
+        fold ^= int.from_bytes(id[PREFIX_SIZE : PREFIX_SIZE + FOLD_SIZE], "big")
+    return fold.to_bytes(FOLD_SIZE, "big")
+
+
+class Fields:
+    """Reads kind, salt and varints off a record; `at` is -1 once it is malformed."""
+
+    def __init__(self, record: "bytes | bytearray | memoryview") -> None:
+        self.record = bytes(record)
+        self.at = HEAD_SIZE if len(record) >= HEAD_SIZE else -1
+        self.kind = self.record[0] if self.at > 0 else -1
+        self.salt = self.record[1:HEAD_SIZE]
+
+    def take(self, size: int) -> bytes:
+        """Return the next `size` bytes; cut off: b"", and malformed."""
+        at = self.at
+        self.at = at + size if 0 < at <= len(self.record) - size else -1
+        return self.record[at : self.at] if self.at > 0 else b""
+
+    def varint(self, most: int) -> int:
+        """Return the next varint; beyond `most`, or cut off: -1, and malformed."""
+        if self.at < 0:
+            return -1
+        behind = skip_varint(self.record, self.at, len(self.record))
+        value = get_varint(self.record, self.at, behind) if behind > 0 else -1
+        self.at = behind if 0 <= value <= most else -1
+        return value if self.at > 0 else -1
+
+    def items(self, size: int) -> "list[bytes]":
+        """Return the rest in pieces of `size`; malformed where it does not come out even."""
+        if self.at < 0 or (len(self.record) - self.at) % size:
+            self.at = -1
+            return []
+        return [self.record[at : at + size] for at in range(self.at, len(self.record), size)]
+
+
+class Element:
+    """A prefix on its way through the symbols: `after` gives one after the other."""
+
+    __slots__ = ("check", "prefix", "state")
+
+    def __init__(self, prefix: int, salt: bytes) -> None:
+        text = prefix.to_bytes(PREFIX_SIZE, "big")
+        digest = blake2s(text, key=salt, digest_size=CHECK_SIZE + 8).digest()
+        self.prefix = prefix
+        self.check = int.from_bytes(digest[:CHECK_SIZE], "big")
+        self.state = int.from_bytes(digest[CHECK_SIZE:], "big")
+
+    def after(self, index: int) -> int:
+        """Return the symbol that the element maps to next, behind `index`; the first one is 0."""
+        # splitmix64; the upper half of its output and one more is r in 1 .. 2^32.
+        self.state = (self.state + 0x9E37_79B9_7F4A_7C15) & _U64
+        mixed = ((self.state ^ self.state >> 30) * 0xBF58_476D_1CE4_E5B9) & _U64
+        mixed = ((mixed ^ mixed >> 27) * 0x94D0_49BB_1331_11EB) & _U64
+        chance = ((mixed ^ mixed >> 31) >> 32) + 1
+        # The smallest j with (j + 1)(j + 2) r >= (index + 1)(index + 2) 2^32: so symbol j is
+        # hit with probability 2 / (j + 2), whatever came before.
+        least = -(-((index + 1) * (index + 2) << 32) // chance)
+        return max(index + 1, (isqrt(4 * least) - 1) // 2)
+
+
+class Coder:
+    """The symbols of a set of 8-byte prefixes under a salt, made in order as they are needed.
+
+    A snapshot: what the owner takes in later is in no symbol. CapacityError: too many elements.
+    """
+
+    def __init__(self, prefixes: "set[bytes]", salt: bytes) -> None:
+        assert len(salt) == SALT_SIZE
+        if len(prefixes) > SKETCH_ELEMENTS_MAX:
+            raise CapacityError("more ids than a sketch takes")
+        self.salt = salt
+        self.elements: "dict[int, Element]" = {}
+        for prefix in prefixes:
+            assert len(prefix) == PREFIX_SIZE
+            number = int.from_bytes(prefix, "big")
+            self.elements[number] = Element(number, salt)
+        self.values: "list[int]" = []
+        self.checks: "list[int]" = []
+        # Which elements map to each symbol made so far.
+        self.members: "list[list[Element]]" = []
+        self._due: "dict[int, list[Element]]" = {0: list(self.elements.values())}
+
+    def make(self, upto: int) -> None:
+        """Make the symbols below `upto`, at most SKETCH_SYMBOLS_MAX."""
+        assert upto <= SKETCH_SYMBOLS_MAX
+        for index in range(len(self.values), upto):
+            value = check = 0
+            members = self._due.pop(index, [])
+            for element in members:
+                value ^= element.prefix
+                check ^= element.check
+                self._due.setdefault(element.after(index), []).append(element)
+            self.values.append(value)
+            self.checks.append(check)
+            self.members.append(members)
+
+    def symbols(self, first: int, count: int) -> bytes:
+        """Return the symbols first .. first + count - 1, 12 bytes each."""
+        self.make(first + count)
+        return b"".join(
+            self.values[at].to_bytes(PREFIX_SIZE, "big")
+            + self.checks[at].to_bytes(CHECK_SIZE, "big")
+            for at in range(first, first + count)
+        )
+
+
+class Sketch:
+    """The side that lost state: gives SYMBOLS records and hears the other's answers.
+
+    `ids` is what it holds, 32 bytes each, `salt` 4 bytes from the random port, new for every
+    sketch. `next` gives records until b""; `again` after an epoch without an answer. After `hear`
+    said DONE, `wanted` are the ids that the other side asks for; it has all other ones of the
+    snapshot, which the fold proves beyond the prefix. LIST: offer all of it; `must_full`: two
+    messages have the same prefix, so with whole ids, and the other side must begin anew too.
+    """
+
+    def __init__(self, ids: "list[bytes]", salt: bytes) -> None:
+        self._ids = by_prefix(ids)
+        self._coder = Coder(set(self._ids), salt)
+        self.held = len(self._ids)
+        self.salt = salt
+        self.wanted: "set[bytes]" = set()
+        self._have = 0  # the other side has the symbols below
+        self._sent = 0
+        self._upto = first_symbols(self.held)
+        self._total = -1
+        is_unique = self.held == len(set(ids))
+        self.verdict = WAIT if self._upto and is_unique else LIST
+        self.must_full = not is_unique
+
+    def symbols(self, first: int, count: int) -> bytes:
+        """Return the coded symbols first .. first + count - 1, 12 bytes each."""
+        return self._coder.symbols(first, count)
+
+    def next(self, size_max: int) -> bytes:
+        """Return the next SYMBOLS record of at most `size_max` bytes; b"": none is due."""
+        count = min(self._upto - self._sent, (size_max - HEAD_SIZE_MAX) // SYMBOL_SIZE)
+        if self.verdict != WAIT or count <= 0:
+            return b""
+        head = bytes((SYMBOLS,)) + self.salt + put_varint(self.held) + put_varint(self._sent)
+        self._sent += count
+        return head + self.symbols(self._sent - count, count)
+
+    def again(self) -> None:
+        """Send once more what the other side has not confirmed."""
+        self._sent = self._have
+
+    def hear(self, record: "bytes | bytearray | memoryview") -> int:
+        """Take an answer; return WAIT, DONE, LIST or E_PEER (nothing has changed then)."""
+        fields = Fields(record)
+        if self.verdict != WAIT or fields.salt != self.salt:
+            return WAIT if fields.at > 0 else E_PEER
+        if fields.kind == MORE:
+            return self._hear_more(fields)
+        if fields.kind == DONE:
+            return self._hear_done(fields)
+        if fields.kind != LIST or fields.at != len(fields.record):
+            return E_PEER
+        self.verdict = LIST
+        return LIST
+
+    def _hear_more(self, fields: Fields) -> int:
+        have = fields.varint(self._sent)
+        upto = fields.varint(SKETCH_SYMBOLS_MAX)
+        if fields.at != len(fields.record) or upto <= have:
+            return E_PEER
+        if have < self._have:
+            return WAIT  # older than what was heard before
+        if is_list_shorter(self.held, upto):
+            self.verdict = LIST
+            return LIST
+        self._have = self._sent = have
+        self._upto = upto
+        return WAIT
+
+    def _hear_done(self, fields: Fields) -> int:
+        fold = fields.take(FOLD_SIZE)
+        total = fields.varint(self.held)
+        prefixes = fields.items(PREFIX_SIZE)
+        if fields.at < 0 or self._total not in (-1, total):
+            return E_PEER
+        if not all(prefix in self._ids for prefix in prefixes):
+            return E_PEER  # a false solution: nothing of it may count as acknowledged
+        wanted = self.wanted | {self._ids[prefix] for prefix in prefixes}
+        if len(wanted) > total:
+            return E_PEER
+        self._total = total
+        self.wanted = wanted
+        if len(wanted) == total:
+            # Another fold: two different messages have the same prefix.
+            is_proved = fold == fold_of(set(self._ids.values()) - wanted)
+            self.verdict = DONE if is_proved else LIST
+            self.must_full = not is_proved
+        return self.verdict
+
+
+def is_list_shorter(held: int, upto: int) -> bool:
+    """Whether to list the prefixes of all that the sender holds instead of `upto` symbols.
+
+    From half the bytes of the list on: what was spent in vain is then never more than that half.
+    """
+    return upto > _FIRST_MIN and upto * SYMBOL_SIZE * 2 > held * PREFIX_SIZE

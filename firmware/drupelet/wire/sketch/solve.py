@@ -1,0 +1,299 @@
+# host only: sets of thousands of ids, integers of 64 bits and more
+"""The other end of a rateless sketch (`sketch`): finds the difference of two sets.
+
+Three ways, each tried where the one before is stuck:
+- peeling: a symbol with one element left is that element, as its checksum says;
+- pairs: a symbol with two elements left, one of which is ours, shows the other for each guess;
+- linear: where the other side only lacks elements, each symbol is 96 equations over GF(2) whose
+  unknowns are our own elements. 13 symbols solve 1,100 of them, whatever the difference.
+
+The bytes on the wire do not depend on it: a decoder that only peels asks for more symbols.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_PEER, CapacityError
+from drupelet.base.limits import (
+    SKETCH_ELEMENTS_MAX,
+    SKETCH_LINEAR_MAX,
+    SKETCH_PAIRS_MAX,
+    SKETCH_SYMBOLS_MAX,
+)
+from drupelet.wire.sketch.sketch import (
+    CHECK_SIZE,
+    DONE,
+    HEAD_SIZE_MAX,
+    LIST,
+    MORE,
+    PREFIX_SIZE,
+    SYMBOL_SIZE,
+    SYMBOLS,
+    Coder,
+    Element,
+    Fields,
+    by_prefix,
+    fold_of,
+    is_list_shorter,
+    linear_symbols,
+    put_varint,
+)
+
+# A question and the head of its answer cost as much as two symbols.
+_STEP_MIN = const(4)
+# Calls of a decoder that may guess to the full; then it only peels: a peer buys no more time.
+_PAIR_CALLS_MAX = const(8)
+_LINEAR_TRIES_MAX = const(3)  # each costs up to 0.2 s of a host
+# Elements found per symbol: honest sets stay below; more come from symbols that fit no set.
+_FOUND_PER_SYMBOL = const(2)
+_FOUND_SPARE = const(16)
+_SYMBOL_BITS = const(96)
+
+
+class Decoder:
+    """The side that holds: takes SYMBOLS records until `verdict` is DONE or LIST.
+
+    `ids` is what it holds now, 32 bytes each. After DONE, `missing` are the 8-byte prefixes of
+    what they have and we lack, `surplus` the ids that we have and they lack. One decoder belongs
+    to one salt: a record with another one is a new sketch and wants a new decoder (`is_for`).
+    CapacityError: more ids than a sketch takes.
+    """
+
+    def __init__(self, ids: "list[bytes]") -> None:
+        self.ids = ids
+        self._ids = by_prefix(ids)
+        self._is_unique = len(self._ids) == len(set(ids))
+        if len(self._ids) > SKETCH_ELEMENTS_MAX:
+            raise CapacityError("more ids than a sketch takes")
+        self.salt = b""
+        self.held = 0
+        self.known = 0  # symbols taken, from 0 on
+        self.verdict = MORE
+        self.missing: "list[bytes]" = []
+        self.surplus: "list[bytes]" = []
+        self._own = Coder(set(), bytes(4))
+        self._values: "list[int]" = []
+        self._checks: "list[int]" = []
+        self._found: "dict[int, Element]" = {}
+        # Found elements by the next symbol that they map to, as in Coder.
+        self._due: "dict[int, list[Element]]" = {}
+        self._changed: "list[int]" = []  # symbols to look at
+        self._tried: "dict[int, int]" = {}  # symbol -> value for which no pair was found
+        self._pairs = 0  # guesses left in this call
+        self._pairs_left = _PAIR_CALLS_MAX * SKETCH_PAIRS_MAX  # and in all
+        self._linear_tries = 0
+
+    def is_for(self, record: "bytes | bytearray | memoryview") -> bool:
+        """Whether a SYMBOLS record belongs to this decoder; any does before the first one."""
+        return not self.salt or bytes(record[1:5]) == self.salt
+
+    def add(self, record: "bytes | bytearray | memoryview") -> int:
+        """Take a SYMBOLS record; return MORE, DONE, LIST or E_PEER (nothing has changed then).
+
+        Symbols that are known already, or that leave a gap, are ignored. Bounded work: no more
+        than SKETCH_PAIRS_MAX guesses and one linear solution per call.
+        """
+        fields = Fields(record)
+        held = fields.varint(SKETCH_ELEMENTS_MAX)
+        first = fields.varint(SKETCH_SYMBOLS_MAX)
+        symbols = fields.items(SYMBOL_SIZE)
+        if fields.at < 0 or fields.kind != SYMBOLS or not symbols:
+            return E_PEER
+        if first + len(symbols) > SKETCH_SYMBOLS_MAX or not self.is_for(record):
+            return E_PEER
+        if self.salt and held != self.held:
+            return E_PEER
+        if self.verdict != MORE or not first <= self.known < first + len(symbols):
+            return self.verdict
+        if not self.salt:
+            self.salt = fields.salt
+            self.held = held
+            if not self._is_unique:
+                self.verdict = LIST
+                return LIST
+            self._own = Coder(set(self._ids), self.salt)
+        self._pairs = most = min(SKETCH_PAIRS_MAX, self._pairs_left)
+        for symbol in symbols[self.known - first :]:
+            self._append(symbol)
+        self._solve()
+        self._pairs_left -= most - self._pairs
+        return self.verdict
+
+    def answers(self, size_max: int) -> "list[bytes]":
+        """Return the answer due now as records of at most `size_max` bytes."""
+        if self.verdict == MORE:
+            ask = put_varint(self.known) + put_varint(self._upto())
+            return [bytes((MORE,)) + self.salt + ask]
+        if self.verdict == LIST:
+            return [bytes((LIST,)) + self.salt]
+        fold = fold_of(set(self._ids.values()) - set(self.surplus))
+        head = bytes((DONE,)) + self.salt + fold + put_varint(len(self.missing))
+        step = (size_max - HEAD_SIZE_MAX) // PREFIX_SIZE
+        assert step > 0
+        starts = range(0, max(len(self.missing), 1), step)
+        return [head + b"".join(self.missing[at : at + step]) for at in starts]
+
+    def _upto(self) -> int:
+        # How many symbols decode, as far as the sizes of the sets and what is seen so far tell.
+        own = len(self._own.elements)
+        if own > self.held:
+            guess = own - self.held
+            if own <= SKETCH_LINEAR_MAX and not self._linear_tries:
+                guess = min(guess, linear_symbols(own) + 1)
+        else:
+            guess = (self.held - own) * 3 // 2 + 2
+        # With twice as many elements as symbols no symbol is empty and none stands alone.
+        is_far = not self._found and all(self._values)
+        step = self.known if is_far else max(_STEP_MIN, self.known // 3)
+        return min(max(guess, self.known + step), SKETCH_SYMBOLS_MAX)
+
+    def _append(self, symbol: bytes) -> None:
+        index = self.known
+        self._own.make(index + 1)
+        value = int.from_bytes(symbol[:PREFIX_SIZE], "big") ^ self._own.values[index]
+        check = int.from_bytes(symbol[PREFIX_SIZE:], "big") ^ self._own.checks[index]
+        for element in self._due.pop(index, []):
+            value ^= element.prefix
+            check ^= element.check
+            self._due.setdefault(element.after(index), []).append(element)
+        self._values.append(value)
+        self._checks.append(check)
+        self._changed.append(index)
+        self.known = index + 1
+
+    def _solve(self) -> None:
+        while self._peel() and (self._find_pair() or self._find_linear()):
+            pass
+        if self.verdict != MORE:
+            return
+        if not any(self._values) and not any(self._checks):
+            self._finish()
+        elif self._upto() == self.known or is_list_shorter(self.held, self._upto()):
+            self.verdict = LIST
+
+    def _finish(self) -> None:
+        found = [prefix.to_bytes(PREFIX_SIZE, "big") for prefix in sorted(self._found)]
+        surplus = [self._ids[prefix] for prefix in found if prefix in self._ids]
+        missing = [prefix for prefix in found if prefix not in self._ids]
+        if len(self._ids) - len(surplus) + len(missing) != self.held:
+            self.verdict = LIST  # the symbols belong to another number of elements
+            return
+        self.surplus = surplus
+        self.missing = missing
+        self.verdict = DONE
+
+    def _peel(self) -> bool:
+        """Take out what stands alone; False: the symbols fit no set."""
+        while self._changed:
+            index = self._changed.pop()
+            value = self._values[index]
+            if not value and not self._checks[index]:
+                continue
+            element = self._element(value)
+            if element.check != self._checks[index] or not self._maps(value, index):
+                continue
+            if not self._take(value):
+                self.verdict = LIST
+                return False
+        return True
+
+    def _element(self, prefix: int) -> Element:
+        # Its check only: the state of one of our own is somewhere on its way.
+        return self._own.elements.get(prefix) or Element(prefix, self.salt)
+
+    def _maps(self, prefix: int, index: int) -> bool:
+        element = Element(prefix, self.salt)
+        at = 0
+        while at < index:
+            at = element.after(at)
+        return at == index
+
+    def _take(self, prefix: int) -> bool:
+        # An element is found once: twice, or too many, and the symbols contradict themselves.
+        most = self.known * _FOUND_PER_SYMBOL + _FOUND_SPARE
+        if prefix in self._found or len(self._found) >= most:
+            return False
+        self._remove(prefix)
+        return True
+
+    def _remove(self, prefix: int) -> None:
+        element = self._found[prefix] = Element(prefix, self.salt)
+        at = 0
+        while at < self.known:
+            self._values[at] ^= prefix
+            self._checks[at] ^= element.check
+            self._changed.append(at)
+            at = element.after(at)
+        self._due.setdefault(at, []).append(element)
+
+    def _find_pair(self) -> bool:
+        # From the last symbol down: it has the fewest elements.
+        for index in range(self.known - 1, -1, -1):
+            value = self._values[index]
+            if not value or self._tried.get(index) == value:
+                continue
+            members = self._own.members[index]
+            if self._pairs < len(members):
+                return False
+            self._pairs -= len(members)
+            for own in members:
+                if self._is_pair(index, own):
+                    both = self._take(own.prefix) and self._take(value ^ own.prefix)
+                    if not both:
+                        self.verdict = LIST
+                    return both
+            self._tried[index] = value
+        return False
+
+    def _is_pair(self, index: int, own: Element) -> bool:
+        other = self._values[index] ^ own.prefix
+        if own.prefix in self._found or other in self._found:
+            return False
+        if self._element(other).check != self._checks[index] ^ own.check:
+            return False
+        return self._maps(other, index)
+
+    def _find_linear(self) -> bool:
+        """Solve for the subset of our elements that is left in the symbols, if it is unique."""
+        unknown = [own for own in self._own.elements.values() if own.prefix not in self._found]
+        missing = sum(prefix not in self._own.elements for prefix in self._found)
+        left = len(unknown) + missing - self.held  # so many of them, if they lack them all
+        if not 0 < left or len(unknown) > SKETCH_LINEAR_MAX or not any(self._values):
+            return False
+        if self.known < linear_symbols(len(unknown)) or self._linear_tries >= _LINEAR_TRIES_MAX:
+            return False
+        self._linear_tries += 1
+        for prefix in self._subset(unknown, left):
+            self._remove(prefix)
+        return not any(self._values)
+
+    def _subset(self, unknown: "list[Element]", left: int) -> "list[int]":
+        # A row is an element's bits in every symbol, and behind them which elements it is made
+        # of. Rows are kept by their highest bit.
+        size = len(unknown)
+        last = min(self.known, linear_symbols(size) + 2)
+        columns = dict.fromkeys((own.prefix for own in unknown), 0)
+        for index in range(last):
+            shift = index * _SYMBOL_BITS + size
+            for own in self._own.members[index]:
+                if own.prefix in columns:
+                    columns[own.prefix] |= (own.prefix << 32 | own.check) << shift
+        kept: "dict[int, int]" = {}
+        for number, bits in enumerate(columns.values()):
+            row = _reduced(bits | 1 << number, kept)
+            if row >> size == 0:
+                return []  # two subsets look alike: more symbols tell
+            kept[row.bit_length()] = row
+        target = 0
+        for index in range(last):
+            symbol = self._values[index] << 8 * CHECK_SIZE | self._checks[index]
+            target |= symbol << index * _SYMBOL_BITS
+        rest = _reduced(target << size, kept)
+        if rest >> size or rest.bit_count() != left:
+            return []
+        return [own.prefix for number, own in enumerate(unknown) if rest >> number & 1]
+
+
+def _reduced(row: int, kept: "dict[int, int]") -> int:
+    # Cancel the highest bit as long as there is a row for it.
+    while row.bit_length() in kept:
+        row ^= kept[row.bit_length()]
+    return row
