@@ -18,7 +18,7 @@ class Spoken:
     @property
     def codec(self) -> Compact1:
         """The codec, turned to this link."""
-        self._codec.use(self.link)
+        self._codec.use(self.link.exchange)
         return self._codec
 
     def has(self, flag: int) -> bool:
@@ -41,15 +41,15 @@ class Spoken:
 
     @property
     def peer_store_gen(self) -> int:
-        return self._codec.peer_store_gen(self.link)
+        return self._codec.peer_store_gen(self.link.exchange)
 
     @property
     def speaks(self) -> int:
-        return self._codec.spoken(self.link)
+        return self._codec.spoken(self.link.exchange)
 
     @speaks.setter
     def speaks(self, value: int) -> None:
         self.codec._put_count(_SPEAKS, value)
 
     def greet(self) -> None:
-        self._codec.greet(self.link)
+        self._codec.greet(self.link.exchange)

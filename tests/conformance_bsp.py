@@ -3,30 +3,30 @@
 from conformance_mutation import CORE, Mutation
 
 BSP = [
-    Mutation("B-1-01", CORE + "engine/sender.py",
-             "        if once:\n"
-             "            state |= HOLD",
-             "        if once or (code == CODE_SENT and not keeps_records(self._way & 15)):\n"
-             "            state |= HOLD"),
+    Mutation("B-1-01", CORE + "engine/exchange.py",
+             "        if outbox.states[row] & EPHEMERAL:\n"
+             "            # Nobody",
+             "        if outbox.states[row] & EPHEMERAL or (code == "
+             "CODE_SENT and not self.resends):\n"
+             "            # Nobody"),
     Mutation("B-1.1-01", CORE + "engine/members.py",
              "            slot = self._row(0, self.peers, 0)  # one whose peer was removed",
              "            pass"),
     Mutation("B-1.1-01", CORE + "node.py",
              "self.links.pop(at).close()", "self.links.pop(at)"),
-    Mutation("B-1.1-03", CORE + "engine/sender.py",
+    Mutation("B-1.1-03", CORE + "engine/exchange.py",
              "        return members.visibility(group, self.peer)\n",
              "        return members.visibility(0, self.peer)\n"),
-    Mutation("B-1.1-04", CORE + "engine/graph.py",
-             "met = self.slots.group(slot) == group and not self.slots.flags[slot] & PENDING",
-             "met = not self.slots.flags[slot] & PENDING"),
     Mutation("B-1.1-04", CORE + "engine/graph.py",
              "        if self.store.group != self.members.group_number(group):\n"
              "            return STATE_PENDING\n",
              ""),
-    Mutation("B-1.1-05", CORE + "engine/receiver.py",
-             "if row < 0 or not self.sees(row):", "if row < 0:"),
-    Mutation("B-1.1-06", CORE + "engine/sender.py",
-             "        return members.visibility(group, self.peer)\n", "        return SHARED\n"),
+    Mutation("B-1.1-05", CORE + "engine/exchange.py",
+             "if row < 0 or not self.sees(row):",
+             "if row < 0:"),
+    Mutation("B-1.1-06", CORE + "engine/members.py",
+             "        return self.peer_numbers[(group + 1) * self.peers_max + peer]\n",
+             "        return SHARED\n"),
     Mutation("B-1.1-07", CORE + "node.py",
              "members.set_visibility(group_slot, peer_slot, visibility)",
              "members.set_visibility(group_slot, peer_slot, max(before, visibility))"),
@@ -42,21 +42,18 @@ BSP = [
              "            return STATE_PRIVATE",
              "        if verdict == DELETE:\n"
              "            return STATE_PRIVATE"),
-    Mutation("B-1.1-11", CORE + "engine/window.py",
-             "                self._queue(slot, peer)\n"
-             "                self.cursors[peer] = handle\n",
-             "                self._queue(slot, 0)\n"
-             "                self.cursors[peer] = handle\n"),
+    Mutation("B-1.1-11", CORE + "engine/outbox.py",
+             "        if shared and not self.is_source(source, handle):\n",
+             "        if shared and not self.peer and not "
+             "self.is_source(source, handle):\n"),
     Mutation("B-1.1-12", CORE + "engine/control.py",
              "    edges[0] = count\n", "    edges[0] = 0\n"),
     Mutation("B-1.1-13", CORE + "engine/graph.py",
              "        self._clients[group] = client or _DEFAULT\n",
              "        self._clients = [client or _DEFAULT] * len(self._clients)\n"),
     Mutation("B-1.1-14", CORE + "engine/graph.py",
-             "        if verdict == DELETE:\n"
-             "            from drupelet.engine.control import delete\n"
-             "\n"
-             "            delete(self, group, handle)\n",
+             "        elif verdict == DELETE and self.control is not None:\n"
+             "            self.control.delete(group, handle)\n",
              ""),
     Mutation("B-1.1-14", CORE + "node.py",
              "if visibility == SHARED and before != SHARED:",
@@ -114,8 +111,10 @@ BSP = [
              "        put_u32(_length, 0, body_size)\n",
              "        put_u32(_length, 0, body_size + 8)\n"),
     Mutation("B-3-01", CORE + "link/link.py",
-             "code = self.codec.parse(self, frame, FRAME_HEADER_SIZE, size)",
-             "code = self.codec.parse(self, frame, FRAME_HEADER_SIZE, len(frame))"),
+             "code = self.codec.parse(exchange, frame, FRAME_HEADER_SIZE, "
+             "size)",
+             "code = self.codec.parse(exchange, frame, FRAME_HEADER_SIZE, "
+             "len(frame))"),
     Mutation("B-3-02", CORE + "wire/bsp1.py",
              "VERSION = const(1)", "VERSION = const(2)"),
     Mutation("B-3-06", CORE + "wire/bsp1.py",
@@ -127,104 +126,138 @@ BSP = [
              "elif kind <= REQUEST and (length == 0 or length % ID_SIZE):",
              "elif kind <= REQUEST and (length == 0 and kind != ACK or length % ID_SIZE):"),
     Mutation("B-3-08", CORE + "wire/bsp1.py",
-             "                    link.on_ack(frame, id_at)\n",
-             "                    link.on_ack(frame, at)\n"),
+             "                    exchange.on_ack(frame, id_at)\n",
+             "                    exchange.on_ack(frame, at)\n"),
     Mutation("B-3-09", CORE + "wire/bsp1.py",
-             "link.on_message(frame, at, frame, at + ID_SIZE, frame, body_at, size)",
-             "link.on_message(frame, at + 8, frame, at, frame, body_at, size)"),
+             "exchange.on_message(frame, at, frame, at + ID_SIZE, frame, "
+             "body_at, size)",
+             "exchange.on_message(frame, at + 8, frame, at, frame, body_at, "
+             "size)"),
     Mutation("B-3-10", CORE + "wire/bsp1.py",
              "elif kind <= REQUEST and (length == 0 or length % ID_SIZE):",
              "elif kind <= REQUEST and (length == 0 and kind != OFFER or length % ID_SIZE):"),
-    Mutation("B-3-11", CORE + "engine/receiver.py",
-             "        self._step(slot, GOT_OFFER)\n", ""),
-    Mutation("B-3-11", CORE + "engine/sender.py",
-             "            due = due and self.sight(slot) == SHARED\n", ""),
+    Mutation("B-3-11", CORE + "engine/exchange.py",
+             "            if row >= 0:\n"
+             "                self.outbox.step(row, GOT_OFFER)\n",
+             ""),
+    Mutation("B-3-11", CORE + "engine/exchange.py",
+             "            if self.is_quiet or not due or self.sees(group) "
+             "!= SHARED:\n",
+             "            if self.is_quiet or not due:\n"),
     Mutation("B-3-12", CORE + "wire/bsp1.py",
              "elif kind <= REQUEST and (length == 0 or length % ID_SIZE):",
              "elif kind < REQUEST and (length == 0 or length % ID_SIZE):"),
     Mutation("B-3-13", CORE + "wire/bsp1.py",
-             "link.on_request(frame, id_at)", "link.on_request(frame, at)"),
-    Mutation("B-4.1-01", CORE + "engine/pace.py",
-             "        return self.peer * self.core.slots.count + slot\n",
-             "        return slot\n"),
+             "exchange.on_request(frame, id_at)",
+             "exchange.on_request(frame, at)"),
+    Mutation("B-4.1-01", CORE + "engine/core.py",
+             "            self.outboxes.append(Outbox(peer, self.store, "
+             "self.members))\n",
+             "            self.outboxes.append(\n"
+             "                self.outboxes[0] if peer else Outbox(peer, "
+             "self.store, self.members)\n"
+             "            )\n"),
     Mutation("B-4.1-02", CORE + "engine/states.py",
-             "    1, 3, 4, 3, NO, 0, 0,    # -\n", "    0, 3, 4, 3, NO, 0, 0,    # -\n"),
-    Mutation("B-4.1-03", CORE + "engine/states.py",
-             "    1, 3, 4, 3, NO, 0, 0,    # -\n", "    1, 3, 4, 1, NO, 0, 0,    # -\n"),
+             "    1, 1, 2, 1, 0, 0,    # -\n",
+             "    0, 1, 2, 1, 0, 0,    # -\n"),
+    Mutation("B-4.1-03", CORE + "engine/inbox.py",
+             "        self.owed[row] = handle\n",
+             "        self.owed[row] = 0\n"),
     Mutation("B-4.1-04", CORE + "engine/states.py",
-             "    3, 3, 6, 3, 4, NO, 2,    # AR\n", "    3, 3, 6, 3, 4, NO, 6,    # AR\n"),
+             "    1, 1, 2, 1, 0, 0,    # -\n",
+             "    1, 1, 0, 1, 0, 0,    # -\n"),
     Mutation("B-4.1-04", CORE + "engine/states.py",
-             "    1, 3, 4, 3, NO, NO, 0,   # R\n", "    1, 3, 4, 3, NO, NO, 4,   # R\n"),
-    Mutation("B-4.1-05", CORE + "engine/slots.py",
-             "            self.send_counts[peer * self.count + slot] = 0\n", ""),
-    Mutation("B-4.1-06", CORE + "engine/sender.py",
-             "            slots.sent(cell, counted(count), self.epoch)\n"
-             "        once",
-             "            slots.sent(cell, counted(count), slots.send_epoch(cell) or self.epoch)\n"
-             "        once"),
-    Mutation("B-4.1-07", CORE + "engine/sender.py",
-             "offers.kinds[entry] = REQUESTED if keeps_records(self._way & 15) else 0",
-             "offers.kinds[entry] = REQUESTED"),
-    Mutation("B-4.1-08", CORE + "engine/slots.py",
-             "age > oldest_age)", "age < oldest_age)"),
-    Mutation("B-4.1-08", CORE + "engine/slots.py",
-             "stays = (kind <= REQUESTED and not age) or (full and count < sends)",
-             "stays = full and count < sends"),
+             "    1, 1, 2, 1, NO, 0,   # R\n",
+             "    1, 1, 2, 1, NO, 2,   # R\n"),
+    Mutation("B-4.1-05", CORE + "engine/outbox.py",
+             "        self.sends[row] = self.epochs[row] = 0\n",
+             "        self.epochs[row] = 0\n"),
+    Mutation("B-4.1-06", CORE + "engine/exchange.py",
+             "        outbox.note_sent(row, counted(sends), self.epoch)\n",
+             "        outbox.note_sent(row, counted(sends), "
+             "outbox.epochs[row] or self.epoch)\n"),
+    Mutation("B-4.1-07", CORE + "engine/exchange.py",
+             "inbox.kinds[entry] = REQUESTED if self.resends else 0",
+             "inbox.kinds[entry] = REQUESTED"),
+    Mutation("B-4.1-08", CORE + "engine/inbox.py",
+             "age > oldest_age)",
+             "age < oldest_age)"),
+    Mutation("B-4.1-08", CORE + "engine/inbox.py",
+             "gives_way = self.kinds[row] <= REQUESTED and (kind > "
+             "REQUESTED or age)",
+             "gives_way = self.kinds[row] <= REQUESTED"),
     Mutation("B-4.1-09", CORE + "engine/core.py",
-             "self.offers = OfferPool(offers_max)", "self.offers = OfferPool(offers_max + 1)"),
+             "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)",
+             "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN) "
+             "+ 1"),
     Mutation("B-4.2-01", CORE + "link/link.py",
-             "self.interactive = mode == INTERACTIVE and not self.visits",
-             "self.interactive = self.interactive or (mode == INTERACTIVE and not self.visits)"),
-    Mutation("B-4.2-02", CORE + "engine/sender.py",
-             "offered = (self.interactive or self.quiet) and not slots.flags[slot] & EPHEMERAL",
-             "offered = self.quiet and not slots.flags[slot] & EPHEMERAL"),
+             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
+             "self._set_interactive(\n"
+             "            self.interactive or (mode == INTERACTIVE and not "
+             "self.visits)\n"
+             "        )"),
+    Mutation("B-4.2-02", CORE + "engine/exchange.py",
+             "is_offered_first = (self.interactive or self.is_quiet) and "
+             "not state & EPHEMERAL",
+             "is_offered_first = self.is_quiet and not state & EPHEMERAL"),
     Mutation("B-4.2-03", CORE + "link/mode_policy.py",
              "if interactive + (batch >> 3) < batch:", "if interactive + (batch >> 3) > batch:"),
     Mutation("B-4.2-04", CORE + "link/link.py",
-             "self.interactive = mode == INTERACTIVE and not self.visits",
-             "self.interactive = self.interactive or (mode == INTERACTIVE and not self.visits)"),
-    Mutation("B-4.2-05", CORE + "engine/receiver.py",
-             "        elif not self.begun(buf, at):\n",
-             "        elif self.interactive and not self.begun(buf, at):\n"),
-    Mutation("B-4.2-06", CORE + "engine/sender.py",
-             "        if offered and not state & REQUEST:\n",
-             "        if offered and not state & REQUEST and not slots.send_counts[cell]:\n"),
+             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
+             "self._set_interactive(\n"
+             "            self.interactive or (mode == INTERACTIVE and not "
+             "self.visits)\n"
+             "        )"),
+    Mutation("B-4.2-05", CORE + "engine/exchange.py",
+             "        elif not self.long.is_coming(buf, at):\n",
+             "        elif self.interactive and not "
+             "self.long.is_coming(buf, at):\n"),
+    Mutation("B-4.2-06", CORE + "engine/exchange.py",
+             "        if is_offered_first and not state & REQUEST:\n",
+             "        if is_offered_first and not state & REQUEST and not "
+             "outbox.sends[row]:\n"),
     Mutation("B-4.2-07", CORE + "wire/bsp1.py",
-             "    return _fill_ids(link, frame, at, limit, REQUEST)\n", "    return at\n"),
-    Mutation("B-4.2-08", CORE + "engine/states.py",
-             "3, 3, 6, 3, 1, NO, NO,   # HA\n", "3, 3, 6, 3, 3, NO, NO,   # HA\n"),
-    Mutation("B-4.2-09", CORE + "engine/receiver.py",
-             "        self._step(slot, GOT_OFFER)\n", ""),
-    Mutation("B-4.2-10", CORE + "engine/sender.py",
-             "offers.kinds[entry] = REQUESTED if keeps_records(self._way & 15) else 0",
-             "offers.kinds[entry] = REQUESTED if keeps_records(self._way & 15) else OFFERED"),
-    Mutation("B-4.2-10", CORE + "engine/receiver.py",
-             "        elif slot < 0 and self._holds(buf, at):\n"
-             "            core.offers.add(buf, at, self.peer, OWED, self.epoch)\n"
-             "            self._came(True)\n",
+             "    return _fill_ids(exchange, frame, at, limit, REQUEST)\n",
+             "    return at\n"),
+    Mutation("B-4.2-08", CORE + "engine/inbox.py",
+             "        else:\n"
+             "            self.owed[row] = 0\n",
+             "        else:\n"
+             "            self.owed_states[row] = 0\n"),
+    Mutation("B-4.2-09", CORE + "engine/exchange.py",
+             "            self._reply(handle, buf, at)\n",
              ""),
-    Mutation("B-4.2-11", CORE + "engine/receiver.py",
-             "core.slots.send_counts[cell] = 0  # due at once", "pass"),
-    Mutation("B-4.2-12", CORE + "engine/sender.py",
-             "& (QUEUED | HOLD | REQUEST) == QUEUED\n"
-             "            queued =",
-             "& (QUEUED | REQUEST) == QUEUED\n"
-             "            queued ="),
-    Mutation("B-4.2-13", CORE + "engine/sender.py",
-             "offered = (self.interactive or self.quiet) and not slots.flags[slot] & EPHEMERAL",
-             "offered = not slots.flags[slot] & EPHEMERAL"),
-    Mutation("B-4.2-19", CORE + "engine/sender.py",
-             "return due and self.sight(slot) == SHARED", "return due"),
-    Mutation("B-4.3-01", CORE + "engine/sender.py",
-             "slots.sent(cell, counted(count), self.epoch)\n"
-             "        once",
-             "slots.sent(cell, counted(count) if code == CODE_SENT else 1, self.epoch)\n"
-             "        once"),
-    Mutation("B-4.3-01", CORE + "engine/sender.py",
-             "slots.sent(cell, counted(count), self.epoch)\n"
-             "        once",
-             "slots.sent(cell, counted(count), slots.send_epoch(cell) or self.epoch)\n"
-             "        once"),
+    Mutation("B-4.2-10", CORE + "engine/exchange.py",
+             "inbox.kinds[entry] = REQUESTED if self.resends else 0",
+             "inbox.kinds[entry] = REQUESTED if self.resends else OFFERED"),
+    Mutation("B-4.2-10", CORE + "engine/exchange.py",
+             "        else:\n"
+             "            group = self.core.members.group_slot(self.core.store.group)\n"
+             "            self.inbox.owe(",
+             "        elif self.outbox.row_of(handle) >= 0:\n"
+             "            group = self.core.members.group_slot(self.core.store.group)\n"
+             "            self.inbox.owe("),
+    Mutation("B-4.2-11", CORE + "engine/exchange.py",
+             "        outbox.sends[row] = 0  # due at once\n",
+             "        pass\n"),
+    Mutation("B-4.2-12", CORE + "engine/exchange.py",
+             "due = not outbox.states[row] & (HOLD | REQUEST | EPHEMERAL)",
+             "due = not outbox.states[row] & (REQUEST | EPHEMERAL)"),
+    Mutation("B-4.2-13", CORE + "engine/exchange.py",
+             "is_offered_first = (self.interactive or self.is_quiet) and "
+             "not state & EPHEMERAL",
+             "is_offered_first = not state & EPHEMERAL"),
+    Mutation("B-4.2-19", CORE + "engine/exchange.py",
+             "        return self.sees(group) == SHARED and not "
+             "self._is_carried(group, row)\n",
+             "        return not self._is_carried(group, row)\n"),
+    Mutation("B-4.3-01", CORE + "engine/pace.py",
+             "self.probes = counted(self.probes) if self.is_silent() else 1",
+             "self.probes = 1"),
+    Mutation("B-4.3-01", CORE + "engine/exchange.py",
+             "        outbox.note_sent(row, counted(sends), self.epoch)\n",
+             "        outbox.note_sent(row, counted(sends), "
+             "outbox.epochs[row] or self.epoch)\n"),
     Mutation("B-4.3-02", CORE + "engine/pace.py",
              "        self.is_away = False\n        self.probes = 0\n",
              "        self.is_away = False\n"),
@@ -254,10 +287,12 @@ BSP = [
              "            return E_PEER if stamp & 0x80 else 0\n",
              "            return E_PEER if stamp & 0x80 else min(1 + first * ID_SIZE, size)\n"),
     Mutation("B-5-05", CORE + "engine/graph.py",
-             "                if missing > 0 and short:\n",
-             "                if missing > 0 and not short:\n"
-             "                    break\n"
-             "                if missing > 0 and short:\n"),
+             "                    missing = self.missing(group)\n"
+             "                    if missing <= 0 and self._settle(row,",
+             "                    missing = self.missing(group)\n"
+             "                    if missing > 0:\n"
+             "                        break\n"
+             "                    if missing <= 0 and self._settle(row,"),
     Mutation("B-5-07", CORE + "engine/graph.py",
              "        for row in range(count):\n"
              "            if not client",
@@ -277,8 +312,8 @@ BSP = [
              "            if state == STATE_INVALID:\n"
              "                continue\n"),
     Mutation("B-5-10", CORE + "engine/graph.py",
-             "        if handle <= 0 and self.store.noted(id, 0):\n"
-             "            self.todo |= _NOTED\n"
+             "        if handle <= 0 and self.store.noted(self.ids, 0):\n"
+             "            self._depends_on_gone = True\n"
              "            return STATE_GONE\n",
              ""),
     Mutation("B-5-12", CORE + "engine/graph.py",
@@ -294,15 +329,20 @@ BSP = [
              "            if state == STATE_INVALID:\n"
              "                continue\n"),
     Mutation("B-5-15", CORE + "engine/graph.py",
-             "        if self.todo & _PRIVATE:\n", "        if self.todo & _PENDS:\n"),
+             "        if self._depends_on_private and self.control is not "
+             "None:\n",
+             "        if self._depends_on_gone and self.control is not "
+             "None:\n"),
     Mutation("B-5-16", CORE + "node.py",
-             "return E_STORAGE if group < 0 else delete(self.core.graph, group, handle)",
+             "return E_STORAGE if group < 0 else "
+             "self._control().delete(group, handle)",
              "return E_STORAGE if group < 0 else OK"),
     Mutation("B-5-17", CORE + "engine/graph.py",
-             "        handle = self.store.find(id, 0)\n"
-             "        if handle <= 0 and self.store.noted(id, 0):\n",
-             "        handle = self.store.find(id, 0)\n"
-             "        if self.store.load(handle) == OK and not self.store.size:\n"
+             "        handle = self.store.find(self.ids, 0)\n"
+             "        if handle <= 0 and self.store.noted(self.ids, 0):\n",
+             "        handle = self.store.find(self.ids, 0)\n"
+             "        if self.store.load(handle) == OK and not "
+             "self.store.size:\n"
              "            return STATE_PENDING\n"
-             "        if handle <= 0 and self.store.noted(id, 0):\n"),
+             "        if handle <= 0 and self.store.noted(self.ids, 0):\n"),
 ]  # fmt: skip

@@ -3,31 +3,36 @@
 from conformance_mutation import CORE, Mutation
 
 MVDS = [
-    Mutation("M5-1-01", CORE + "wire/registry.py",
-             "if keeps_records(profile):\n"
-             "        return FAMILY_MVDS",
-             "if keeps_records(profile):\n"
-             "        return FAMILY_BSP"),
+    Mutation("M5-1-01", CORE + "wire/profiles.py",
+             "    if resends(profile):\n"
+             "        return FAMILY_MVDS\n",
+             "    if resends(profile):\n"
+             "        return FAMILY_BSP\n"),
     Mutation("M5-1-02", CORE + "engine/pace.py",
-             "        then = slots.send_epoch(cell)\n        return self.acks",
-             "        if slots.send_counts[cell] > 1 and keeps_records(self._way & 15):\n"
+             "        then = outbox.epochs[row]\n"
+             "        return self.acks",
+             "        if outbox.sends[row] > 1 and self._resends:\n"
              "            return _NEVER\n"
-             "        then = slots.send_epoch(cell)\n        return self.acks"),
+             "        then = outbox.epochs[row]\n"
+             "        return self.acks"),
     Mutation("M6-1-03", CORE + "wire/mvds/payload.py",
              "        size = bytes_size(fields[_METADATA], meta) if flags else 0",
              "        flags = flags if meta else 0\n"
              "        size = bytes_size(fields[_METADATA], meta) if flags else 0"),
     Mutation("M5-2-01", CORE + "link/link.py",
-             "self.interactive = mode == INTERACTIVE and not self.visits",
-             "self.interactive = mode == INTERACTIVE and not self.visits and self.peer == 0"),
+             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
+             "self._set_interactive(mode == INTERACTIVE and not self.visits "
+             "and self.peer == 0)"),
     Mutation("M5-2-02", CORE + "wire/mvds/codec.py",
-             "link.on_request(frame, self.at)", "link.on_offer(frame, self.at)"),
+             "exchange.on_request(frame, self.at)",
+             "exchange.on_offer(frame, self.at)"),
     Mutation("M5-2-03", CORE + "engine/graph.py",
-             "if verdict == SHARE and self.todo & ONCE and source:",
+             "if verdict == SHARE and self.is_ephemeral and source:",
              "if verdict == SHARE and source:"),
     Mutation("M5-3.1-01", CORE + "wire/mvds/codec.py",
-             "            elif oversize.reads_segments(link):\n"
-             "                link.too_long()\n"
+             "            elif oversize.reads_segments(exchange.core, "
+             "exchange.peer):\n"
+             "                exchange.too_long()\n"
              "            else:\n",
              "            else:\n"),
     Mutation("M5-3.1-03", CORE + "base/ccm.py",
@@ -79,14 +84,16 @@ MVDS = [
              "        if self.at > at or not is_waiting:\n"
              "            return max(self.at, at + 1)\n"),
     Mutation("M5-3.2-11", CORE + "wire/mvds/codec.py",
-             "link.on_ack(frame, self.at)", "link.on_offer(frame, self.at)"),
+             "exchange.on_ack(frame, self.at)",
+             "exchange.on_offer(frame, self.at)"),
     Mutation("M5-3.2-12", CORE + "wire/mvds/codec.py",
              "            elif what == OFFER or seen:\n", "            elif seen:\n"),
     Mutation("M5-3.2-13", CORE + "wire/mvds/codec.py",
-             "link.on_request(frame, self.at)", "link.on_ack(frame, self.at)"),
+             "exchange.on_request(frame, self.at)",
+             "exchange.on_ack(frame, self.at)"),
     Mutation("M5-3.2-14", CORE + "wire/mvds/codec.py",
-             "                self._take(link, frame)\n",
-             "                self._take(link, frame)\n"
+             "                self._take(exchange, frame)\n",
+             "                self._take(exchange, frame)\n"
              "                return OK\n"),
     Mutation("M5-3.2-15", CORE + "base/hashes_mvds.py",
              "self.update(group_id, at, size)\n"
@@ -100,120 +107,135 @@ MVDS = [
              "        self._hash = hashlib.sha224()\n"
              "        self._used = 0\n"
              "        self.update(_LABEL"),
-    Mutation("M6-3.2-15", CORE + "engine/sender.py",
+    Mutation("M6-3.2-15", CORE + "engine/exchange.py",
              "        return members.visibility(group, self.peer)\n",
              "        return members.visibility(0, self.peer)\n"),
-    Mutation("M5-4.1-01", CORE + "engine/slots.py",
-             "        self.send_counts[cell] = send_count\n",
-             "        self.send_counts[cell % self.count] = send_count\n"),
-    Mutation("M5-4.1-02", CORE + "engine/states.py",
-             "3, 3, 6, 3, 1, NO, NO,   # HA\n", "3, 3, 6, 3, 3, NO, NO,   # HA\n"),
-    Mutation("M5-4.1-03", CORE + "engine/sender.py",
-             "offers.kinds[entry] = REQUESTED if keeps_records(self._way & 15) else 0",
-             "offers.kinds[entry] = 0"),
-    Mutation("M5-4.1-03", CORE + "engine/sender.py",
-             "if (code == CODE_SENT or count) and keeps_records",
-             "if code == CODE_OFFERED and count and keeps_records"),
-    Mutation("M5-4.1-05", CORE + "engine/slots.py",
-             "        self.send_counts[cell] = send_count\n",
-             "        self.send_counts[cell % self.count] = send_count\n"),
-    Mutation("M5-4.1-06", CORE + "engine/slots.py",
-             "        put_u16(self.send_counts, len(self.states) + cell * 2, epoch)\n",
-             "        put_u16(self.send_counts, len(self.states) + cell % "
-             "self.count * 2, epoch)\n"),
+    Mutation("M5-4.1-01", CORE + "engine/core.py",
+             "            self.outboxes.append(Outbox(peer, self.store, "
+             "self.members))\n",
+             "            self.outboxes.append(\n"
+             "                self.outboxes[0] if peer else Outbox(peer, "
+             "self.store, self.members)\n"
+             "            )\n"),
+    Mutation("M5-4.1-02", CORE + "engine/inbox.py",
+             "        else:\n"
+             "            self.owed[row] = 0\n",
+             "        else:\n"
+             "            self.owed_states[row] = 0\n"),
+    Mutation("M5-4.1-03", CORE + "engine/exchange.py",
+             "inbox.kinds[entry] = REQUESTED if self.resends else 0",
+             "inbox.kinds[entry] = 0"),
+    Mutation("M5-4.1-03", CORE + "engine/exchange.py",
+             "        if (code == CODE_SENT or sends) and self.resends:\n",
+             "        if code == CODE_OFFERED and sends and self.resends:\n"),
+    Mutation("M5-4.1-05", CORE + "engine/outbox.py",
+             "        self.sends[row] = sends\n",
+             "        self.sends[0] = sends\n"),
+    Mutation("M5-4.1-06", CORE + "engine/outbox.py",
+             "        self.epochs[row] = epoch\n",
+             "        self.epochs[0] = epoch\n"),
     Mutation("M5-4.2-01", CORE + "link/link.py",
-             "        if passed >= self.every:", "        if passed >= 0:"),
+             "        if passed >= every:",
+             "        if passed >= 0:"),
     Mutation("M5-4.2-01", CORE + "link/arbiter.py",
              "return 0 if is_last else -1", "return 0"),
     Mutation("M5-4.2-01", CORE + "wire/mvds/codec.py",
-             "        self._put_ids(link, REQUEST, size_max)\n",
+             "        self._put_ids(exchange, REQUEST, size_max)\n",
              "        if self.at == at:\n"
-             "            self._put_ids(link, REQUEST, size_max)\n"),
+             "            self._put_ids(exchange, REQUEST, size_max)\n"),
     Mutation("M5-4.2-02", CORE + "wire/mvds/codec.py",
-             "        self._put_ids(link, REQUEST, size_max)\n",
+             "        self._put_ids(exchange, REQUEST, size_max)\n",
              "        if self.at == at:\n"
-             "            self._put_ids(link, REQUEST, size_max)\n"),
+             "            self._put_ids(exchange, REQUEST, size_max)\n"),
     Mutation("M5-4.2-03", CORE + "link/link.py",
-             "self.interactive = mode == INTERACTIVE and not self.visits",
-             "self.interactive = mode == AUTO and not self.visits"),
+             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
+             "self._set_interactive(mode == AUTO and not self.visits)"),
     Mutation("M5-4.2-04", CORE + "link/link.py",
-             "self.interactive = mode == INTERACTIVE and not self.visits",
-             "self.interactive = mode == AUTO and not self.visits"),
-    Mutation("M5-4.2-04", CORE + "engine/sender.py",
-             "while self.interactive and core.offer_left and self._left > 0:",
-             "while core.offer_left and self._left > 0:"),
+             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
+             "self._set_interactive(mode == AUTO and not self.visits)"),
+    Mutation("M5-4.2-04", CORE + "engine/exchange.py",
+             "while self.interactive and self._offer_row < outbox.count and "
+             "pace.left > 0:",
+             "while self._offer_row < outbox.count and pace.left > 0:"),
     Mutation("M6-4.2-05", CORE + "link/link.py",
-             "self.interactive = mode == INTERACTIVE and not self.visits",
-             "self.interactive = mode == INTERACTIVE and not self.visits and self.peer == 0"),
-    Mutation("M5-4.2-05", CORE + "engine/sender.py",
-             "        if (code == CODE_SENT or count) and keeps_records",
-             "        if code == CODE_SENT and keeps_records"),
-    Mutation("M5-4.2-07", CORE + "engine/sender.py",
-             "offers.kinds[entry] = REQUESTED if keeps_records(self._way & 15) else 0",
-             "offers.kinds[entry] = 0"),
-    Mutation("M5-4.2-07", CORE + "engine/receiver.py",
-             "        self._step(slot, GOT_OFFER)\n", ""),
-    Mutation("M5-4.2-08", CORE + "engine/receiver.py",
-             "core.slots.send_counts[cell] = 0  # due at once", "pass"),
-    Mutation("M5-4.2-09", CORE + "engine/receiver.py",
-             "self._step(slot, GOT_MESSAGE)\n"
-             "            core.trace(core.now_ms, CODE_RECEIVED",
-             "core.trace(core.now_ms, CODE_RECEIVED"),
-    Mutation("M5-4.2-10", CORE + "engine/receiver.py",
-             "        self._step(slot, GOT_ACK)\n"
-             "        if not held:",
-             "        if core.slots.send_counts[cell]:\n"
-             "            self._step(slot, GOT_ACK)\n"
-             "        if not held:"),
-    Mutation("M5-4.2-11", CORE + "engine/sender.py",
-             "            elif REQUESTED <= kind <= WANTED and (self.visits or "
-             "self._entry_wait(entry) <= 0):",
-             "            elif REQUESTED <= kind <= WANTED and (self.visits or "
-             "self._entry_wait(entry) < 0):"),
+             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
+             "self._set_interactive(mode == INTERACTIVE and not self.visits "
+             "and self.peer == 0)"),
+    Mutation("M5-4.2-05", CORE + "engine/exchange.py",
+             "        if (code == CODE_SENT or sends) and self.resends:\n",
+             "        if code == CODE_SENT and self.resends:\n"),
+    Mutation("M5-4.2-07", CORE + "engine/exchange.py",
+             "inbox.kinds[entry] = REQUESTED if self.resends else 0",
+             "inbox.kinds[entry] = 0"),
+    Mutation("M5-4.2-07", CORE + "engine/exchange.py",
+             "            self._reply(handle, buf, at)\n",
+             ""),
+    Mutation("M5-4.2-08", CORE + "engine/exchange.py",
+             "        outbox.sends[row] = 0  # due at once\n",
+             "        pass\n"),
+    Mutation("M5-4.2-09", CORE + "engine/exchange.py",
+             "            inbox.owe(core.graph.handle, group, self.number, "
+             "False)\n",
+             ""),
+    Mutation("M5-4.2-10", CORE + "engine/exchange.py",
+             "        outbox.step(row, GOT_ACK)\n",
+             "        if sends:\n"
+             "            outbox.step(row, GOT_ACK)\n"),
+    Mutation("M5-4.2-11", CORE + "engine/exchange.py",
+             "return self.visits or self.pace.ask_wait(sends, then) <= 0",
+             "return self.visits or self.pace.ask_wait(sends, then) < 0"),
     Mutation("M5-4.2-12", CORE + "wire/mvds/codec.py",
-             "link.on_request(frame, self.at)", "link.on_offer(frame, self.at)"),
-    Mutation("M5-4.2-13", CORE + "engine/sender.py",
-             "        if once:\n"
-             "            state |= HOLD",
-             "        if once or code == CODE_SENT:\n"
-             "            state |= HOLD"),
+             "exchange.on_request(frame, self.at)",
+             "exchange.on_offer(frame, self.at)"),
+    Mutation("M5-4.2-13", CORE + "engine/exchange.py",
+             "        if outbox.states[row] & EPHEMERAL:\n"
+             "            # Nobody",
+             "        if outbox.states[row] & EPHEMERAL or code == "
+             "CODE_SENT:\n"
+             "            # Nobody"),
     Mutation("M5-4.2-13", CORE + "engine/pace.py",
-             "        if not count:\n"
+             "        if not outbox.sends[row]:\n"
              "            return 0\n",
-             "        if not count:\n"
-             "            return int(answers.trip_epochs == 0)\n"),
-    Mutation("M5-4.2-14", CORE + "engine/receiver.py",
-             "            if not ephemeral:\n"
-             "                self._step(slot, GOT_MESSAGE)\n",
-             "            if ephemeral:\n"
-             "                self._step(slot, GOT_MESSAGE)\n"),
+             "        if not outbox.sends[row]:\n"
+             "            return int(self.acks.trip_epochs == 0)\n"),
+    Mutation("M5-4.2-14", CORE + "engine/exchange.py",
+             "        if not core.graph.is_ephemeral:\n"
+             "            self._reply(handle, id, 0)\n",
+             "        if core.graph.is_ephemeral:\n"
+             "            self._reply(handle, id, 0)\n"),
     Mutation("M5-4.2-15", CORE + "engine/states.py",
-             "    1, 3, 4, 3, NO, NO, 0,   # R\n", "    4, 3, 4, 3, NO, NO, 0,   # R\n"),
+             "    1, 1, 2, 1, NO, 0,   # R\n",
+             "    2, 1, 2, 1, NO, 0,   # R\n"),
     Mutation("M5-4.2-15", CORE + "engine/states.py",
-             "    1, 3, 4, 3, NO, 0, 0,    # -\n", "    0, 3, 4, 3, NO, 0, 0,    # -\n"),
+             "    1, 1, 2, 1, 0, 0,    # -\n",
+             "    0, 1, 2, 1, 0, 0,    # -\n"),
     Mutation("M5-4.2-16", CORE + "engine/pace.py",
-             "        self._room = self._left\n",
-             "        self._room = self._left = 1\n"),
-    Mutation("M5-4.2-17", CORE + "engine/states.py",
-             "    1, 3, 4, 3, NO, NO, NO,  # H\n", "    1, 3, 4, 1, NO, NO, NO,  # H\n"),
+             "        self._room = self.left\n",
+             "        self._room = self.left = 1\n"),
+    Mutation("M5-4.2-17", CORE + "engine/exchange.py",
+             "            inbox.owe(core.graph.handle, group, self.number, "
+             "False)\n",
+             ""),
     Mutation("M6-4.2-12", CORE + "link/link.py",
-             "self.interactive = mode == INTERACTIVE and not self.visits",
-             "self.interactive = mode == AUTO and not self.visits"),
-    Mutation("M5-4.3-01", CORE + "engine/answers.py",
-             "            return interval_epochs - waited\n",
-             "            return abs(interval_epochs - waited)\n"),
-    Mutation("M5-4.3-02", CORE + "engine/sender.py",
-             "            slots.sent(cell, counted(count), self.epoch)\n"
-             "        once",
-             "            slots.sent(cell, min(counted(count), 3), self.epoch)\n"
-             "        once"),
+             "self._set_interactive(mode == INTERACTIVE and not self.visits)",
+             "self._set_interactive(mode == AUTO and not self.visits)"),
+    Mutation("M5-4.3-01", CORE + "engine/pace.py",
+             "        return max(interval_epochs, ",
+             "        return abs(waited - interval_epochs) or max(interval_epochs, "),
+    Mutation("M5-4.3-02", CORE + "engine/pace.py",
+             "self.probes = counted(self.probes) if self.is_silent() else 1",
+             "self.probes = min(counted(self.probes), 3) if "
+             "self.is_silent() else 1"),
     Mutation("M5-4.3-03", CORE + "engine/backoff.py",
              "    if falls_back:\n", "    if not falls_back:\n"),
     Mutation("M5-4.3-03", CORE + "engine/pace.py",
              "        self.is_away = False\n        self.probes = 0\n",
              "        self.is_away = False\n"),
-    Mutation("M5-4.3-04", CORE + "engine/states.py",
-             "3, 3, 6, 3, 1, NO, NO,   # HA\n", "3, 3, 6, 3, 3, NO, NO,   # HA\n"),
+    Mutation("M5-4.3-04", CORE + "engine/inbox.py",
+             "        else:\n"
+             "            self.owed[row] = 0\n",
+             "        else:\n"
+             "            self.owed_states[row] = 0\n"),
     Mutation("M5-5-02", CORE + "wire/mvds/payload.py",
              "\n"
              "_EPHEMERAL = const(2)",
@@ -221,13 +243,14 @@ MVDS = [
              "_EPHEMERAL = const(3)"),
     Mutation("M6-7-01", CORE + "wire/mvds/payload.py",
              "MVDS_5001 = (0, 5001, 5002,", "MVDS_5001 = (0, 5002, 5001,"),
-    Mutation("P-1-01", CORE + "wire/registry.py",
+    Mutation("P-1-01", CORE + "wire/profiles.py",
              "    return PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001",
              "    return PROFILE_MVDS_1 < profile <= PROFILE_MVDS_5001"),
     Mutation("P-2-01", CORE + "base/hashes_mvds.py",
              "copy(out, at, digest, 0, len(digest))", "copy(out, at, digest, 0, 20)"),
     Mutation("P-2-02", CORE + "wire/mvds/codec.py",
-             "link.on_ack(frame, self.at)", "link.on_offer(frame, self.at)"),
+             "exchange.on_ack(frame, self.at)",
+             "exchange.on_offer(frame, self.at)"),
     Mutation("P-2-05", CORE + "wire/mvds/payload.py",
              "_LIST_ID = const(1)", "_LIST_ID = const(2)"),
     Mutation("P-2-07", CORE + "wire/mvds/payload.py",

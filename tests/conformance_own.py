@@ -62,16 +62,20 @@ OWN = [
              "            count += 1\n"
              "            if count <= 0 or count > COMPACT_COVER_SIZE * 8:\n"),
     Mutation("D-3.5-03", CORE + "wire/compact/intake.py",
-             "                slot = self.slot_of(first + offset)\n"
-             "                if slot >= 0:",
-             "                slot = self.slot_of(first + offset + 1)\n"
-             "                if slot >= 0:"),
+             "                row = self.row_of(first + offset)\n"
+             "                if row < 0:\n"
+             "                    continue",
+             "                row = self.row_of(first + offset + 1)\n"
+             "                if row < 0:\n"
+             "                    continue"),
     Mutation("D-3.5-04", CORE + "wire/compact/intake.py",
              "        if not folds_to(self._slab, frame, fold_at):\n",
              "        if bits_at >= 0 and not folds_to(self._slab, frame, fold_at):\n"),
     Mutation("D-3.5-05", CORE + "wire/compact/intake.py",
-             "                if slot < 0 or not slots.id_into(slot, self._slab, 0):\n",
-             "                if slot < 0 and bits_at < 0:\n"
+             "                if row < 0 or not "
+             "store.id_into(outbox.handles[row], self._slab, 0):\n",
+             "                if row < 0 and bits_at < 0:\n"
              "                    continue\n"
-             "                if slot < 0 or not slots.id_into(slot, self._slab, 0):\n"),
+             "                if row < 0 or not "
+             "store.id_into(outbox.handles[row], self._slab, 0):\n"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The line harness: one request per line on stdin, one reply per line on stdout (DESIGN 15).
+"""The line harness (docs/DESIGN.md 19): a request per line on stdin, a reply per line on stdout.
 
     verb {json}   ->   ok {json}   or   error {"kind": "PeerError", "message": "..."}
 

@@ -7,8 +7,9 @@ what is in it is taken apart here, byte by byte, from docs/SPEC.md 3.5.
 from drupelet.base.errors import E_PEER
 from drupelet.base.hashes import MessageHash
 from drupelet.engine.clock import Clocks
+from drupelet.engine.inbox import Inbox
 from drupelet.engine.members import Members
-from drupelet.engine.slots import MessageSlots, OfferPool
+from drupelet.engine.outbox import Outbox
 from drupelet.wire.compact.intake import CompactReader
 from drupelet.wire.compact.numbering import STAMP_AT
 from harness_values import pieces, to_hex, unhex
@@ -24,17 +25,17 @@ class Nobody:
     """A node without groups and messages, and a link to it that hears nothing."""
 
     def __init__(self):
-        self.core = self.store = self.window = self
+        self.core = self.store = self.graph = self
         self.members = Members(1, 1)
         self.members.add_peer(1)
-        self.slots = MessageSlots(1, 1, self)
-        self.offers = OfferPool(1)
+        self.outbox = Outbox(0, self, self.members)
+        self.inbox = Inbox()
+        self.outboxes = [self.outbox]
+        self.inboxes = [self.inbox]
         self.clocks = Clocks(1)
-        self.codec_row = 0
-        self.cursors = [0]
-        self.rows = [0] * 8
+        self.codec_row = self.number = 0
         self.ids = bytearray(64)
-        self.boot = self.newest = self.unknown = self.peer = 0
+        self.newest = self.unknown = self.peer = 0
         self.attention = False
         self.epoch = 0
         self.every = 1
@@ -43,9 +44,8 @@ class Nobody:
         """What a record would do to a node."""
         return 0
 
-    find = is_id = id_into = sees = sight = show_all = set_state = lose = ignore
-    on_ack = on_offer = on_request = on_message = acked = offered = requested = ignore
-    count_record = ignore
+    find = is_id = id_into = sees = allocate = forget_holds = count_record = ignore
+    on_ack = on_gone = on_offer = on_request = on_message = acked = requested = ignore
 
 
 class Feed(CompactReader):

@@ -6,7 +6,6 @@ bounded: `Network.run` gives up after `rounds_max` rounds.
 
 from drupelet.clients.default import READINGS_CLIENT_ID, Author
 from drupelet.engine.members import HEAD_PARENTS
-from drupelet.engine.slots import PART_OWNER, PART_ROW, PART_SIZE
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -290,8 +289,7 @@ def check_causal(member, told=()):
 def part_owners(node: Node) -> list[int]:
     """Of each incoming part file: the peer (row + 1) whose content it takes in, 0: nobody's."""
     core = node.core
-    ends = len(core.part_rows) // PART_ROW * PART_SIZE
-    return list(core.parts[PART_OWNER:ends:PART_SIZE])
+    return [incoming.peer + 1 for incoming in core.incoming]
 
 
 def frames(net: Network, here: str, there: str) -> list[bytes]:

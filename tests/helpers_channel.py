@@ -1,10 +1,14 @@
 """Channels for tests: a participant, frames made by hand, and what a frame says."""
 
 import random
+from functools import partial
 
 from drupelet.base.errors import OK
-from drupelet.channel.channel import EVENT_MESSAGE, Channel, Settings
-from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.channel import EVENT_MESSAGE, Channel
+from drupelet.channel.ports import KeeperPort
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.relay import repeat_newest_into
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
 from drupelet.wire.sds.message import (
     BLOOM,
@@ -99,7 +103,7 @@ class Talker:
 
     def __init__(
         self, name: bytes = b"ann", seed: int = 1, kept: int = 128, trusted: bool = True,
-        channel: bytes = CHANNEL, **settings: int | bool,
+        channel: bytes = CHANNEL, keeper: KeeperPort | None = None, **settings: int | bool,
     ) -> None:  # fmt: skip
         made = Settings()
         for key, value in settings.items():
@@ -108,9 +112,11 @@ class Talker:
         self.draw = random.Random(seed)
         self.now_ms = 0
         self.channel = Channel(
-            channel, name, RamKeeper(kept, FRAME_SIZE), Bloom(100, 10, 7),
+            channel, name, keeper or RamKeeper(kept, FRAME_SIZE), Bloom(100, 10, 7),
             lambda: self.draw.randrange(256), made, 0,
         )  # fmt: skip
+        if not made.send_sync:
+            made.ask_into = partial(repeat_newest_into, self.channel)
         if trusted:
             self.channel.clock.set_wall(START_MS.to_bytes(8, "little"), 0, True)
         self.frame = bytearray(FRAME_SIZE)
@@ -170,9 +176,9 @@ class Talker:
     @property
     def state(self) -> dict[bytes, int]:
         """Outgoing messages and their states."""
-        rows = self.channel.outgoing
+        rows = self.channel.outbox.rows
         return {
-            self.id_of(self.channel.handle_of(row)): rows.table[row * rows.stride + 12]
+            self.id_of(self.channel.outbox.handle(row)): rows.table[row * rows.stride + 12]
             for row in range(rows.count)
         }
 

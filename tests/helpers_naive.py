@@ -12,7 +12,8 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from drupelet.wire.registry import PROFILE_BSP_0, family_of
+from drupelet.wire.profiles import PROFILE_BSP_0
+from drupelet.wire.registry import family_of
 from helpers import EPOCH_MS, FRAMES_PER_ROUND_MAX, ROUND_MS, Draw, Line, Member, check_causal
 from helpers_bsp0 import CLIENT, Friend
 from naive import bsp, mvds

@@ -3,8 +3,9 @@
 import random
 
 from drupelet.base.errors import E_CAPACITY
-from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
-from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
 from drupelet.wire.sds.nim import from_sds
 from drupelet_host.sds_nim_channel import NimChannel

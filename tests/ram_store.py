@@ -2,7 +2,7 @@
 flash, no files. What the real stores do is the contract suite's business."""
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.store.reader import (
+from drupelet.store.states import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_INVALID,

@@ -7,8 +7,9 @@ publishes what it published. Beside it runs a model of the text that knows sets 
 from dataclasses import dataclass, field
 from typing import Any
 
-from drupelet.channel.channel import EVENT_MESSAGE, Channel, Settings
-from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.channel import EVENT_MESSAGE, Channel
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
 from drupelet.wire.sds.message import CAUSAL, Decoder
 

@@ -13,6 +13,7 @@ import pytest
 
 from drupelet import __version__
 from drupelet_tools import docs
+from drupelet_tools.bench import rooms
 from drupelet_tools.flash.build import is_host_only
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +46,8 @@ BOARD_MODULES = CORE_MODULES | {
     *("pyb", "stm", "sdcard"),  # STM32; micropython-lib
 }
 LINE_WIDTH_MAX = 99
+# The longest chain of imports in the core: each takes C stack of a board.
+FLOORS_MAX = 10
 
 
 @cache
@@ -149,6 +152,29 @@ def test_boards_import_each_other_in_no_circle() -> None:
     }
     assert arrows["boards.start"] > {"boards.setup", "boards.ports"}
     TopologicalSorter(arrows).prepare()  # raises CycleError, which names them
+
+
+def test_rooms_of_the_core_import_only_those_named() -> None:
+    """Nor for types: what a module asks of another room's class is a port."""
+    assert {rooms.room_of(module) for module in rooms.modules()} - {""} == set(rooms.MAY_IMPORT)
+    none(rooms.strangers())
+
+
+def test_modules_of_the_core_import_each_other_in_no_circle() -> None:
+    """Not for types, nor when a function runs."""
+    rooms.check_circles()
+    assert rooms.imports()["drupelet.engine.core"] > {"drupelet.engine.graph"}
+
+
+def test_imports_inside_of_functions_are_listed() -> None:
+    none(rooms.unlisted())
+    late = {(a, b) for a, targets in rooms.imports(late=True).items() for b in targets}
+    assert late >= rooms.LATE, f"listed, and not there: {rooms.LATE - late}"
+
+
+def test_imports_of_the_core_nest_no_deeper_than_ten_floors() -> None:
+    print(f"{rooms.floors()} floors")  # with -s; `drupelet bench rooms` prints the lines, too
+    assert rooms.floors() <= FLOORS_MAX
 
 
 def off_board(path: Path, modules: set[str]) -> list[str]:

@@ -18,7 +18,7 @@ from drupelet.base.events import (
 )
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.node import EVENT_MESSAGE
-from drupelet.seal.row import PEER_LOST
+from drupelet.seal.record import PEER_LOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,9 +194,8 @@ class Device:
 
     def _show_again(self, seal: "Seal", link: "Link", now_ms: int) -> None:
         """The peer has lost what it acknowledged: all of it is shown again."""
-        from drupelet.engine.resync import forget_holds  # rare: loaded when it happens
 
-        forget_holds(link)
+        link.exchange.forget_holds()
         if self.node.save(now_ms) == OK:
             seal.settle()
 

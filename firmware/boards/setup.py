@@ -24,10 +24,10 @@ from drupelet.link.link import (
     INTERACTIVE,
 )
 from drupelet.node import Node
-from drupelet.seal.row import ANEW
+from drupelet.seal.record import ANEW
 from drupelet.store.flash_store import FlashStore
 from drupelet.telemetry.black_box import BlackBox
-from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ class _Setup:
         )  # fmt: skip
         if store.open() < 0:
             raise DrupeletError(config["flash"] + ": the log cannot be read: check the flash")
+        self._let_go("drupelet.store", "migration")
         if self.keys:
             self.context.store_gen = store.store_gen.to_bytes(4, "big")
         self.sleeper = self._wake(store)
@@ -108,10 +109,9 @@ class _Setup:
             config["offers_max"], self.box,
         )  # fmt: skip
         commands = self._join()
-        self._let_go("drupelet", "describe")
+        self._let_go("drupelet.engine", "descriptor")
         self._boot()
-        self._let_go("drupelet", "waking")
-        self._let_go("drupelet", "readmit")
+        self._let_go("drupelet.engine", "recovery")
         self._make_board()
         if commands:
             commands.recover(self.board.device)
@@ -342,7 +342,7 @@ class _Setup:
         elif scheme.startswith("mqtt"):
             client = carrier
             carrier = client.transport_of(seal)
-            self._let_go("drupelet", "seal_topic")
+            self._let_go("drupelet.seal", "topic_names")
             self.board.brokers.append(client)
             self.board.served.append([client, carrier, None])
             link = self._link(peer, CARRIER_MQTT)

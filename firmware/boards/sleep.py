@@ -17,6 +17,7 @@ from drupelet.base.limits import (
 from drupelet.base.memory import crc32_into, equal, fill, get_u16, put_u16
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.duty.snapshot import Snapshot
+from drupelet.engine.wake_state import pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Sleeper:
         for transport, link in device.live:
             if transport.pending_size and elapsed_ms(now_ms, self._woke_ms) < self._window_ms:
                 return 0
-            if link.plan is None and device.node.core.window.queued(link.peer):
+            if link.plan is None and device.node.core.outboxes[link.peer].open_count:
                 outstanding = True
         if self.awake(now_ms, outstanding):
             return 0
@@ -186,7 +187,7 @@ class Sleeper:
 
                 export_into(seal, buf, self._snapshot.keys_at)
             room = self._snapshot.state_room(core.members.peers)
-            state_size = core.window.pack(room)
+            state_size = pack(core, room)
             links = [link for _transport, link in device.live]
             size = self._snapshot.write(buf, core, links, self.plan, state_size, now_ms)
         if size <= 0:

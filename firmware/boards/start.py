@@ -9,10 +9,14 @@ import sys
 # ruff: isort: off
 import drupelet.base.hashes
 import drupelet.wire.registry
-import drupelet.engine.slots
-import drupelet.engine.receiver
+import drupelet.store.log
 import drupelet.store.index
+import drupelet.store.reclaim
 import drupelet.store.flash_store
+import drupelet.engine.graph
+import drupelet.engine.exchange
+import drupelet.engine.core
+import drupelet.link.link
 import boards.files
 import boards.base
 import boards.device

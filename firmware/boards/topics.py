@@ -12,12 +12,12 @@ import hashlib
 from boards.keys import BoardKeys
 from drupelet.base.errors import OK
 from drupelet.base.limits import ID_SIZE
-from drupelet.channel.key_distribution import TOPIC_SIZE, Handover
+from drupelet.channel.key_distribution import TOPIC_SIZE, KeyDistribution
 from drupelet.channel.sender_keys import SenderKeys
 from drupelet.link.link import BATCH, CARRIER_MQTT, CARRIER_UDP
 from drupelet.link.topic import Topic
-from drupelet.wire.registry import PROFILE_BSP_1
-from drupelet_transports.handing import Handing
+from drupelet.wire.profiles import PROFILE_BSP_1
+from drupelet_transports.key_carrier import KeyCarrier
 from drupelet_transports.sealed_topic import SealedTopic
 
 TYPE_CHECKING = False
@@ -74,7 +74,7 @@ class BoardTopics:
         self._buf = setup.seal_buf
         self._topics = [self._make(setup, files, config) for config in setup.config["topics"]]
 
-    def _make(self, setup: "Any", files: "Files", config: dict) -> Handover:  # noqa: ANN401
+    def _make(self, setup: "Any", files: "Files", config: dict) -> KeyDistribution:  # noqa: ANN401
         members = setup.node.core.members
         at = members.group_slot(setup.readings) * ID_SIZE
         text = _LABEL + bytes(members.group_ids[at : at + ID_SIZE]) + config["name"].encode()
@@ -88,7 +88,7 @@ class BoardTopics:
         )  # fmt: skip
         if keys.load() != OK:
             keys.create()
-        handover = Handover(keys, setup.id, topic, ids)
+        distribution = KeyDistribution(keys, setup.id, topic, ids)
         epoch_ms = config.get("epoch_ms", setup.config["epoch_ms"])
         kind = CARRIER_UDP if config["url"].startswith("udp:") else CARRIER_MQTT
         links = [
@@ -98,26 +98,26 @@ class BoardTopics:
             for peer in peers
         ]
         spoken = Topic(setup.node, setup.readings, links, ids, setup.id, setup.context.random_byte)
-        handover.audience = spoken
+        distribution.audience = spoken
         name = b"t" + binascii.hexlify(topic)
         carrier = _carrier(setup, config["url"], name)
         made = SealedTopic(carrier, keys, self._now_ms, self._buf)
         setup.board.device.add_live(made, spoken)
-        return handover
+        return distribution
 
     def beside(self, peer: dict, carrier: "Any", seal: "Any", link: "Link") -> "Any":  # noqa: ANN401
         """The sealed carrier of a peer, through which it is handed keys, too."""
-        made = Handing(carrier, seal, self._now_ms, self._buf)
-        for handover in self._topics:
-            row = handover.row(bytes.fromhex(peer["id"]))
+        made = KeyCarrier(carrier, seal, self._now_ms, self._buf)
+        for distribution in self._topics:
+            row = distribution.row(bytes.fromhex(peer["id"]))
             if row >= 0:
-                made.handovers.append((handover, row))
-                handover.audience.beside(link)
+                made.distributions.append((distribution, row))
+                distribution.audience.beside(link)
         return made
 
     def refused(self, peer: dict) -> None:
         """A peer has no keys, or was revoked: our chain may have reached it, so a new one."""
-        for handover in self._topics:
-            row = handover.row(bytes.fromhex(peer["id"]))
+        for distribution in self._topics:
+            row = distribution.row(bytes.fromhex(peer["id"]))
             if row >= 0:
-                handover.shut_out(row)
+                distribution.revoke(row)

@@ -13,7 +13,7 @@ Time comes in as `now_ms` (modulo 2^30), bytes as buffers, randomness as `random
 # little of it.
 # ruff: isort: off
 import drupelet.wire.registry
-import drupelet.engine.receiver  # noqa: F401
+import drupelet.engine.exchange  # noqa: F401
 # ruff: isort: on
 
 from drupelet.base.compat import const
@@ -30,8 +30,8 @@ from drupelet.base.limits import (
     PEERS_MAX,
     WAIT_MS_MAX,
 )
+from drupelet.engine import wake_state
 from drupelet.engine.core import NO_BOX, Core
-from drupelet.engine.graph import ASK_AGAIN
 from drupelet.engine.members import (
     FAMILY_BSP,
     FAMILY_MVDS,
@@ -40,7 +40,7 @@ from drupelet.engine.members import (
     SHARED,
     VISIBLE,
 )
-from drupelet.engine.publisher import Publisher
+from drupelet.engine.publisher import COMPOSED_KEY, Publisher
 from drupelet.link.link import (
     AUTO,
     BATCH,
@@ -51,24 +51,26 @@ from drupelet.link.link import (
     INTERACTIVE,
     Link,
 )
-from drupelet.store.reader import STATE_DELETED
+from drupelet.store.states import STATE_DELETED
 from drupelet.telemetry.recorder import Recorder
-from drupelet.wire.registry import (
+from drupelet.wire.profiles import (
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
     PROFILE_MVDS_1,
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
-    bring_family,
 )
+from drupelet.wire.registry import bring_family
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from drupelet.channel.channel import Channel, Settings
+    from drupelet.channel.channel import Channel
     from drupelet.channel.ports import KeeperPort
-    from drupelet.engine.ports import ClientPort
+    from drupelet.channel.settings import Settings
+    from drupelet.engine.body import BodyReader
+    from drupelet.engine.ports import ClientPort, ControlPort
     from drupelet.store.ports import StorePort
     from drupelet.telemetry.black_box import BlackBox
 
@@ -103,7 +105,7 @@ class Node(Publisher):
         self.store = store
         self._random_byte = random_byte
         if blackbox is not None:
-            self._recorder = Recorder(store, self, blackbox)
+            self._recorder = Recorder(store, self, blackbox, COMPOSED_KEY)
         self.links: "list[Link]" = []
         self.event_again = False
         self.event_handle = self._issued = self._before_boot = 0
@@ -173,6 +175,8 @@ class Node(Publisher):
         bring_family(self.core, family)
         check(members.add_group(number, id, family, flags), "groups_max reached")
         self.core.regroup(members.group_slot(number), client)
+        if client is not None or family == FAMILY_MVDS:
+            self._control()  # messages may be kept to ourselves, or deleted
         return number
 
     def leave(self, group: int) -> None:
@@ -199,7 +203,7 @@ class Node(Publisher):
         number = self.store.member(_MEMBER_PEER, id, 0, len(id))
         check(number, "no room for another peer")
         check(self.core.members.add_peer(number), "peers_max reached")
-        self.core.offers.quota = self.core.offers.count // self.core.members.peers or 1
+        self.core.add_peer(self.core.members.peer_slot(number))
         return number
 
     def share(self, group: int, peer: int, visibility: int) -> None:
@@ -211,10 +215,10 @@ class Node(Publisher):
         before = members.visibility(group_slot, peer_slot)
         members.set_visibility(group_slot, peer_slot, visibility)
         if visibility > before:
-            self.core.graph.todo |= ASK_AGAIN
+            self.core.pending.ask_again()
         if visibility == SHARED and before != SHARED:
-            self.core.window.show_all(peer_slot)
-            if self.core.window.boot:
+            self.core.restart(peer_slot, False)
+            if self.core.boot:
                 from drupelet.engine.control import shown
 
                 shown(self.core, group, peer)
@@ -231,12 +235,12 @@ class Node(Publisher):
         """
         from drupelet.engine.recovery import wake
 
-        window = self.core.window
-        wake(self.core, now_ms, generation)
+        core = self.core
+        wake(core, now_ms, generation)
         # What recovery delivers may have been given before the cut, which took only its delivery.
-        self._before_boot = window.newest
-        self._issued = window.consumed
-        return window.boot
+        self._before_boot = core.graph.newest
+        self._issued = core.consumed
+        return core.boot
 
     def link(
         self, peer: int, profile: int, carrier: int, epoch_ms: int, mode: int, now_ms: int = 0
@@ -248,7 +252,10 @@ class Node(Publisher):
         assert slot >= 0
         epoch_ms = epoch_ms or WAIT_MS_MAX
         others = [link for link in self.links if link.peer == slot and not link.visits]
-        clocks = self.core.clocks
+        core = self.core
+        if not core.outboxes[slot].rows_max:
+            core.allocate()
+        clocks = core.clocks
         live = carrier != CARRIER_STICK
         if live and not (others and clocks.epoch_ms(slot) <= epoch_ms):
             for other in others:
@@ -280,7 +287,7 @@ class Node(Publisher):
 
         keeper: where its messages are kept; settings: sizes and periods, None for the usual ones.
         """
-        from drupelet.channel.opening import open_channel
+        from drupelet.channel.channel import open_channel
 
         made = open_channel(id, participant, keeper, self._random_byte, settings, now_ms)
         self._channels = list(self._channels) + [made]
@@ -291,7 +298,7 @@ class Node(Publisher):
     def next_event(self) -> int:
         """What the client should know next: EVENT_MESSAGE with `event_handle`, or EVENT_NONE."""
         store = self.store
-        while self._issued != self.core.window.newest:
+        while self._issued != self.core.graph.newest:
             handle = store.next(self._issued)
             if not handle:
                 break
@@ -305,20 +312,18 @@ class Node(Publisher):
 
     def done(self, handle: int) -> None:
         """The client has taken the message in; it is not given again once `save` has run."""
-        window = self.core.window
-        if handle > window.consumed:
-            window.consumed = handle
-            window.dirty = True
+        core = self.core
+        if handle > core.consumed:
+            core.consumed = handle
+            core.is_dirty = True
 
     def share_message(self, handle: int) -> int:
         """Share a message that its client kept, and all that it depends on; OK or a code.
 
         With OK it is durable: it reaches the peers whatever happens.
         """
-        from drupelet.engine.control import share
-
         group = self._group_of(handle)
-        code = E_STORAGE if group < 0 else share(self.core.graph, group, handle)
+        code = E_STORAGE if group < 0 else self._control().share(group, handle)
         return self.store.barrier() if code == OK else code
 
     def delete(self, handle: int) -> int:
@@ -326,10 +331,24 @@ class Node(Publisher):
 
         Its id is still acknowledged; what depends on it is not affected (BSP v1 section 5).
         """
-        from drupelet.engine.control import delete
-
         group = self._group_of(handle)
-        return E_STORAGE if group < 0 else delete(self.core.graph, group, handle)
+        return E_STORAGE if group < 0 else self._control().delete(group, handle)
+
+    def _control(self) -> "ControlPort":
+        """What shares and deletes single messages, loaded when it is needed."""
+        graph = self.core.graph
+        if graph.control is None:
+            from drupelet.engine.control import Control
+
+            graph.control = Control(self.core)
+        return graph.control
+
+    def open_body(self, group: int, handle: int) -> "BodyReader | None":
+        """A message of this group's log, open to be read; None: deleted, or of another group."""
+        reader = self.core.graph.reader
+        row = self._group_of(handle)
+        known = row >= 0 and self.store.group == group
+        return reader if known and reader.open_stored(row, handle) and not reader.bare else None
 
     def _group_of(self, handle: int) -> int:
         """The row of a message's group, -1 when there is no such message."""
@@ -361,7 +380,7 @@ class Node(Publisher):
 
     def save(self, now_ms: int) -> int:  # noqa: ARG002 - the schedule's, once it is saved too
         """Before sleep: write what a reboot must not forget. One flash program, if any."""
-        return self.core.window.save()
+        return wake_state.save(self.core)
 
     # --- for status ---
 
@@ -387,9 +406,21 @@ class Node(Publisher):
 
     def pending_count(self, peer: int = 0) -> int:
         """Messages that wait for a parent; of a peer (number): those that it is known to hold."""
-        row = self.core.members.peer_slot(peer) if peer else -1
-        return self.core.graph.pending_count(row)
+        pending = self.core.pending
+        return pending.count_of(peer) if peer else pending.count
 
     def outstanding(self, peer: int) -> int:
-        """Messages in slots that a peer (number) is not known to hold."""
-        return self.core.window.queued(self.core.members.peer_slot(peer))
+        """Messages in rows that a peer (number) is not known to hold."""
+        return self.core.outboxes[self.core.members.peer_slot(peer)].open_count
+
+    def is_current(self, peer: int) -> bool:
+        """True when a peer (number) is known to hold everything that the log has for it."""
+        row = self.core.members.peer_slot(peer)
+        outbox = self.core.outboxes[row]
+        is_shown = outbox.cursor == self.core.graph.newest and not outbox.open_count
+        return is_shown and not outbox.reserved_rows
+
+    @property
+    def is_dirty(self) -> bool:
+        """True when `save` would write."""
+        return wake_state.is_dirty(self.core)

@@ -25,7 +25,7 @@ from drupelet_host.feed_places import Places
 from drupelet_host.keys import LIVE
 from drupelet_host.learn import Learner
 from drupelet_host.lines import CARRIERS, REVOKED, UP, Brokers, Line, Polled, Waiter
-from drupelet_host.member import Delivered, Member
+from drupelet_host.member import EVENTS_PER_TURN_MAX, Delivered, Member
 from drupelet_host.output import Output, message_start, payload_text
 from drupelet_host.remote_log_home import HomeLog
 from drupelet_host.topics import Topics
@@ -36,6 +36,9 @@ from drupelet_transports.url import parse_url
 MAILBOX_POLL_MS = 100
 # A carrier that was full is tried again after this.
 BUSY_MS = 5
+# The node's state is saved this often: that takes as long as a few messages, and what a crash
+# forgets of it is told to the client and to the peers again. A turn comes after MAILBOX_POLL_MS.
+SAVE_MS = 500
 # While another agent's store is waited for, its answer is looked for this often.
 MEANWHILE_MS = 20
 # A broker on this machine answers within this or is not there.
@@ -85,9 +88,11 @@ class Agent:
         self._waiter = Waiter()
         self._epoch_ms = min([config.epoch_ms, *(peer.epoch_ms for peer in config.peers)])
         self._epoch_from_ms = now_ms
-        self._mailbox_from_ms = now_ms
+        self._mailbox_from_ms = self._saved_ms = now_ms
         self._mailbox_version = -1
         self._letters_wait = True
+        self._letters_ms = now_ms  # when the last batch of letters was published
+        self._letters_took_ms = 0
         self._sticks_seen: dict[Path, tuple[int, ...]] = {}
         last_peers = status.last_status(config.status_path).get("peers", [])
         self._stick_heard_ms = {row["id"]: row.get("heard_ms", 0) for row in last_peers}
@@ -211,7 +216,7 @@ class Agent:
             line.maintain(now_ms)
             more |= line.take_in(now_ms)
         self.topics.turn(now_ms)
-        self._events()
+        more |= self._events()
         if self.feed is not None:
             more |= self.feed.places.serve()
             if not self._asks:
@@ -231,11 +236,21 @@ class Agent:
             self._write_status()
         for line in self.carriers:
             more |= line.hand_out(now_ms)
-        self.member.save(now_ms)
+        self._save(now_ms)
         return 0 if more else self._wait_ms(clock.now_ms())
+
+    def _save(self, now_ms: int) -> None:
+        """Make the turn's messages durable, and the node's own state now and then."""
+        if elapsed_ms(now_ms, self._saved_ms) < SAVE_MS:
+            self.member.commit()
+            return
+        self._saved_ms = now_ms
+        self.member.save(now_ms)
 
     def _wait_ms(self, now_ms: int) -> int:
         waits = [MAILBOX_POLL_MS, self._epoch_ms - elapsed_ms(now_ms, self._epoch_from_ms)]
+        if self._letters_wait:
+            waits.append(self._letters_rest(now_ms))
         waits.append(self.brokers.wait_ms(now_ms))
         for line in self.carriers:
             waits.append(line.wait_ms(now_ms))
@@ -247,10 +262,15 @@ class Agent:
 
     # --- events ---
 
-    def _events(self) -> None:
-        """Tell what entered the log. It is committed before it is told, and taken after."""
-        for event in self.member.events():
+    def _events(self) -> bool:
+        """Tell what entered the log; True when more may wait.
+
+        It is committed before it is told, and taken after.
+        """
+        events = self.member.events()
+        for event in events:
             self._take(event)
+        return len(events) == EVENTS_PER_TURN_MAX
 
     def _take(self, event: Delivered) -> None:
         if event.group == self.member.readings:
@@ -303,9 +323,16 @@ class Agent:
                 self._mailbox_version = version
                 self._letters_wait = True
                 self._answer_requests()
-        if self._letters_wait:
+        if self._letters_wait and not self._letters_rest(now_ms):
+            begun_ms = clock.now_ms()
             self._letters_wait = self.member.publish_letters(now_ms) > 0
+            self._letters_ms = clock.now_ms()
+            self._letters_took_ms = elapsed_ms(self._letters_ms, begun_ms)
             self._events()
+
+    def _letters_rest(self, now_ms: int) -> int:
+        """How many ms the store stays free for who posts more: as long as the last batch took."""
+        return max(0, self._letters_took_ms - elapsed_ms(now_ms, self._letters_ms))
 
     def _answer_requests(self) -> None:
         connection = self.member.store.connection

@@ -10,15 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
-from drupelet.channel.channel import (
-    EPHEMERAL,
-    EVENT_GAP,
-    EVENT_MESSAGE,
-    EVENT_NONE,
-    Channel,
-    Settings,
-)
-from drupelet.channel.settings import response_groups
+from drupelet.channel.channel import EPHEMERAL, EVENT_GAP, EVENT_MESSAGE, EVENT_NONE, Channel
+from drupelet.channel.settings import Settings, response_groups
 from drupelet.wire.sds.nim import from_sds
 from drupelet_host import clock, database
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper, columns_of
@@ -159,8 +152,8 @@ class AgentChannel:
         channel = self.channel
         return {
             "log": channel.log.count,
-            "waiting": channel.incoming.count,
-            "unacknowledged": channel.outgoing.count,
+            "waiting": channel.log.incoming.count,
+            "unacknowledged": channel.outbox.rows.count,
             "malformed": channel.malformed,
             "foreign": channel.foreign,
             "repaired": channel.repaired,
@@ -232,7 +225,7 @@ class Channels:
 
     def recall(self, stores: Callable[[], Iterable[History]], now_ms: int) -> None:
         """Ask other agents' stores, now and then, for what participants did not repair yet."""
-        missing = [line.spoken for line in self.lines if line.spoken.channel.repairs.wanted.count]
+        missing = [line.spoken for line in self.lines if line.spoken.channel.repair.wanted.count]
         if not missing or self._poll.wait_ms(now_ms):
             return
         came = 0

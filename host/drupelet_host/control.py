@@ -218,7 +218,7 @@ def instruct(tell: Tell, seal: Seal, carrier_class: int) -> Issuer | None:
         issuer.rekey(tell.root.reveal(), tell.generation)
     for revoked, left in tell.revoked.items():
         issuer.revoke(revoked[:ID_SIZE], int.from_bytes(revoked[ID_SIZE:]), left)
-    issuer.told = tell.told[carrier_class]
+    issuer.waiting_epoch = tell.told[carrier_class]
     return issuer
 
 
@@ -232,8 +232,8 @@ def settle(tell: Tell, issuer: Issuer, carrier_class: int) -> bool:
     for revoked in left.keys() - tell.revoked.keys():
         issuer.withdraw(revoked)  # by a command beside us, or told often enough over the other
     kept = {id: min(n, left[id]) for id, n in tell.revoked.items() if id in left}
-    if root_done or kept != tell.revoked or issuer.told != tell.told[carrier_class]:
+    if root_done or kept != tell.revoked or issuer.waiting_epoch != tell.told[carrier_class]:
         tell.revoked = kept
-        tell.told[carrier_class] = issuer.told
+        tell.told[carrier_class] = issuer.waiting_epoch
         tell.save()
     return tell.root is None and not tell.revoked

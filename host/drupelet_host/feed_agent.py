@@ -64,7 +64,7 @@ class AgentFeed:
             self.pulled += self._watch.turn(now_ms)
         if not self._place or elapsed_ms(now_ms, self._from_ms) < self._pause_ms:
             return
-        if self._member.node.core.window.newest == self._pushed:
+        if self._member.node.core.graph.newest == self._pushed:
             return
         self._from_ms = now_ms
         try:
@@ -114,7 +114,7 @@ class AgentFeed:
         mailbox = self.places.mailbox(self._place, self.places.access)
         if mailbox is None:
             raise StorageError("there is no mailbox that we reach")
-        newest = self._member.node.core.window.newest
+        newest = self._member.node.core.graph.newest
         self.pushed += leave(self._member, feed, mailbox)
         self._pushed = newest
 

@@ -36,8 +36,9 @@ class IssuingVisit(SealedVisit):
         issuer = self.issuers.get(peer_id)
         if issuer is None or (issuer.rekeyed and not issuer.revoking):
             return False
-        told_here = issuer.rekeyed and issuer.told and 0 < self._stick.known_newest == self._last
-        return not told_here or peer_id in self._heard
+        newest = self._stick.known_newest
+        is_waiting = issuer.rekeyed and issuer.waiting_epoch and 0 < newest == self._last
+        return not is_waiting or peer_id in self._heard
 
     def hand_out(self, link: BundleLink, peer_id: bytes) -> int:
         """See SealedVisit; what was to be told counts as told only once the bundle is there."""

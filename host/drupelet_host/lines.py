@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.time_ms import elapsed_ms
-from drupelet.engine.resync import forget_holds
 from drupelet.node import CARRIER_MQTT, CARRIER_SERIAL
 from drupelet_host import clock
 from drupelet_host.broker_access import BrokerSettings, access, key_of
@@ -22,12 +21,12 @@ from drupelet_host.private import BusyError, PrivateError
 from drupelet_host.restored import Hold
 from drupelet_host.sealing import RevokedError
 from drupelet_transports.base import Transport, TransportError
-from drupelet_transports.handing import Handing
+from drupelet_transports.key_carrier import KeyCarrier
 from drupelet_transports.sealed import Sealed
 from drupelet_transports.url import Url, parse_url
 
 if TYPE_CHECKING:
-    from drupelet.channel.key_distribution import Handover
+    from drupelet.channel.key_distribution import KeyDistribution
     from drupelet.seal.issue import Issuer
     from drupelet.seal.seal import Seal
     from drupelet_transports.mqtt_host import MqttClient
@@ -115,7 +114,9 @@ class Line:
         self.heard_ms = 0  # wall clock of the last frame from the peer
         self.seal: Seal | None = None
         self.refused = False  # for want of keys
-        self.handovers: list[tuple[Handover, int]] = []  # topics that the peer listens to
+        self.distributions: list[
+            tuple[KeyDistribution, int]
+        ] = []  # topics that the peer listens to
         self._told = on_change
         self._after_frame = after_frame
         self._seal_of = seal_of
@@ -161,16 +162,16 @@ class Line:
         else:
             self.seal = seal = self._seal_of(self.peer)
             # Who has our seal is one of our nodes, and reads segments in any profile.
-            self.link.core.window.shows_segments(self.link.peer)
+            self.link.core.note_reads_segments(self.link.peer)
             if self.url.scheme == "mqtt":
                 carrier: Transport = self._brokers.client(self.url).transport_of(seal)
             else:
                 carrier = self._open_serial()
             # After a loss the peer must hear of it, also when there is nothing else to say.
             self._hold = Hold(seal) if self.live.lost else None
-            transport = handing = Handing(carrier, seal, clock.now_ms, self._seal_buf)
-            handing.handovers = self.handovers
-            self._sealed = handing
+            transport = key_carrier = KeyCarrier(carrier, seal, clock.now_ms, self._seal_buf)
+            key_carrier.distributions = self.distributions
+            self._sealed = key_carrier
         size_max = min(self.live.frame_size_max, transport.frame_size_max)
         if size_max != len(self._frame_out):
             self._frame_out = bytearray(size_max)
@@ -250,7 +251,7 @@ class Line:
             self.live.receive(self._frame_in, size, now_ms)
             self._after_frame()
             if self.seal is not None and self.seal.peer_lost:
-                forget_holds(self.link)
+                self.link.exchange.forget_holds()
                 self.live.peer_lost()
                 self._save()
                 self.seal.settle()

@@ -23,7 +23,7 @@ from drupelet.node import (
 )
 from drupelet.wire.compact.codec import Compact1
 from drupelet.wire.compact.hello import COMPACT, PLAIN
-from drupelet.wire.registry import PROFILE_BSP_0
+from drupelet.wire.profiles import PROFILE_BSP_0
 from drupelet.wire.sketch.recovery import Recovery
 from drupelet_host.config import Peer
 from drupelet_transports.framing import wire_size_max
@@ -79,28 +79,27 @@ class LiveLink:
         if isinstance(link.codec, Compact1):
             self._codec = link.codec
             if peer_gen >= 0:
-                self._codec.use(link)
+                self._codec.use(link.exchange)
                 self._codec.heard_store(peer_gen)
             self._recovery = Recovery(link, lambda: os.urandom(_SALT_SIZE))
 
     @property
     def peer_gen(self) -> int:
         """The peer's store_gen as it last said; -1: not known."""
-        return self._codec.peer_store_gen(self.link) if self._codec is not None else -1
+        return self._codec.peer_store_gen(self.link.exchange) if self._codec is not None else -1
 
     @property
     def settled(self) -> bool:
         """True when the peer is known to hold all that it was shown anew."""
-        window = self.link.core.window
-        peer = self.link.peer
-        return window.cursors[peer] == window.newest and not window.queued(peer)
+        outbox = self.link.exchange.outbox
+        return outbox.cursor == self.link.core.graph.newest and not outbox.open_count
 
     def begin(self) -> None:
         """The carrier came up."""
         self.link.greet()
         self._begun = False
         if self.lost and self._recovery is not None:
-            self._recovery.peer_lost(self.link)  # hold back, until the sketch may go
+            self._recovery.peer_lost(self.link.exchange)  # hold back, until the sketch may go
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> None:
         """Hand a frame to the link."""
@@ -114,16 +113,16 @@ class LiveLink:
 
     def _recover(self, codec: Compact1, recovery: Recovery) -> None:
         if not self._begun:
-            if codec.spoken(self.link) != COMPACT:
+            if codec.spoken(self.link.exchange) != COMPACT:
                 return
-            recovery.begin(self.link)
+            recovery.begin(self.link.exchange)
             self._begun = True
         self.lost = recovery.is_open()
 
     def peer_lost(self) -> None:
         """The seal heard of another store, before HELLO tells it: the peer's sketch may come."""
         if self._codec is not None and self._recovery is not None and self.spoken() == "compact-1":
-            self._recovery.peer_lost(self.link)
+            self._recovery.peer_lost(self.link.exchange)
 
     def set_mode(self, mode: str) -> None:
         """Another mode, from the next frame on."""
@@ -138,8 +137,8 @@ class LiveLink:
             "mode": self.mode,
             "mode_now": "interactive" if link.interactive else "batch",
             "duplicates": self.duplicates,
-            "round_trip_ms": (link.acks.trip_epochs + 1) * link.epoch_ms
-            if link.heard_epoch >= 0
+            "round_trip_ms": (link.pace.acks.trip_epochs + 1) * link.epoch_ms
+            if link.pace.heard_epoch >= 0
             else None,
             "recovering": self.lost,
         }
@@ -149,7 +148,7 @@ class LiveLink:
         codec = self._codec
         if codec is None:
             return next(name for name, number in PROFILES.items() if number == self.link.profile)
-        spoken = codec.spoken(self.link)
+        spoken = codec.spoken(self.link.exchange)
         if spoken == PLAIN:
             return "bsp-1"
         return "compact-1" if spoken == COMPACT else "compact-1?"

@@ -12,7 +12,7 @@ from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.clients.command import COMMANDS_CLIENT_ID
 from drupelet.clients.default import TELEMETRY_CLIENT_ID
-from drupelet.store.reader import STATE_DELIVERED, STATE_PENDING
+from drupelet.store.states import STATE_DELIVERED, STATE_PENDING
 from drupelet_host import clock, config, database, family, identity, mailbox, telemetry_files
 from drupelet_host.output import payload_text
 from drupelet_host.parse import split_body

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from drupelet.base.errors import CapacityError, PeerError, StorageError
 from drupelet.node import Link, Node
-from drupelet.store.reader import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED
 from drupelet_host import clock, database
 from drupelet_host.cas import CONTENT_SIZE_MAX
 from drupelet_host.remote_log import MESSAGES_PER_TURN_MAX, group_id_of, stamp_number, take_message

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from drupelet.base.errors import OK, DrupeletError, StorageError
 from drupelet.base.limits import BODY_SIZE_MAX
 from drupelet.clients.default import TELEMETRY_CLIENT_ID, Author
-from drupelet.engine.slots import PEER_ROW, STICK_OUT
 from drupelet.link.stick_visit import BundleLink
 from drupelet.node import (
     BATCH,
@@ -21,7 +20,7 @@ from drupelet.node import (
     VISIBLE,
     Node,
 )
-from drupelet.store.reader import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED
 from drupelet.telemetry.black_box import BlackBox
 from drupelet.wire.packed import Packed
 from drupelet_host import clock, database, family, identity, mailbox, restored
@@ -157,11 +156,12 @@ class Member:
 
     def _skip_bundles(self) -> None:
         """After a loss no bundle may have a number that a peer has read already."""
-        window = self.node.core.window
-        for peer in range(len(window.rows) // PEER_ROW):
-            window.rows[peer * PEER_ROW + STICK_OUT] += BUNDLES_SKIPPED
-            window.void_bundles(peer)  # answers to what was lost name handles of another log
-        window.dirty = True
+        for outbox in self.node.core.outboxes:
+            outbox.bundle_number += BUNDLES_SKIPPED
+            # Answers to what was lost name handles of another log.
+            outbox.void_until = outbox.bundle_number
+            outbox.bundled_until = 0
+            outbox.is_dirty = True
 
     def _recover_author(self) -> None:
         """As `Author.recover`, by two index look-ups instead of a walk over the whole log."""
@@ -216,7 +216,7 @@ class Member:
             if not live.lost:
                 restored.drop(self.store, restored.LOST + id.hex())
             # What the peer holds was made up anew: kept in the same transaction.
-            self.node.core.window.dirty = True
+            self.node.core.is_dirty = True
 
     def stick_link(self, peer_id: bytes) -> BundleLink:
         """The link over which sticks go to and from a configured peer."""
@@ -278,22 +278,19 @@ class Member:
         if not letters:
             return 0
         published = 0
-        # What was received so far is committed apart, so a letter's transaction is small.
+        # What was received so far is committed apart, so the letters' transaction is small.
         self.commit()
-        for letter in letters:
-            body = family.body_of(self.config, self.author, letter.payload)
-            with self.store.together():
-                self.store.write("DELETE FROM outbox WHERE entry = ?", letter.entry)
+        with self.store.together():
+            for letter in letters:
+                body = family.body_of(self.config, self.author, letter.payload)
                 handle = self._publish(body, letter.timestamp, now_ms)
                 if handle < 0:
-                    self.store.write(
-                        "INSERT INTO outbox VALUES (?, ?, ?)",
-                        letter.entry, letter.timestamp, letter.payload,
-                    )  # fmt: skip
-            if handle < 0:
-                break  # full for now: the next epoch tries again
-            self.author.published(handle)
-            published += 1
+                    break  # full for now: the next epoch tries again
+                self.author.published(handle)
+                published += 1
+            if published:
+                last = letters[published - 1].entry
+                self.store.write("DELETE FROM outbox WHERE entry <= ?", last)
         return published
 
     def _publish(self, body: bytes, timestamp: bytes, now_ms: int) -> int:
@@ -335,13 +332,13 @@ class Member:
     def count_owed(self) -> None:
         """Queue what is owed to who comes by stick alone, so that the status tells it."""
         for row in range(self.node.core.members.peers):
-            self.node.core.window.refill(row)
+            self.node.core.refill(row)
 
     def has_more_outstanding(self, number: int) -> bool:
-        """True when the log holds more for a peer (number) than what has a slot."""
+        """True when the log holds more for a peer (number) than what has a row."""
         core = self.node.core
         row = core.members.peer_slot(number)
-        return core.window.queued(row) > 0 and core.window.cursors[row] != core.window.newest
+        return core.outboxes[row].open_count > 0 and core.outboxes[row].cursor != core.graph.newest
 
     def clones(self) -> dict[bytes, int]:
         """Peers of which more than one device was seen since the last call, with how often ever.

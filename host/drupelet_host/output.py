@@ -49,6 +49,8 @@ def printable(text: str) -> str:
 
     A byte that is no UTF-8 (PEP 383) is escaped as that byte.
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else _escaped(ord(c)) for c in text)
 
 

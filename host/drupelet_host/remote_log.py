@@ -18,7 +18,7 @@ from drupelet.base.limits import GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.engine.members import FAMILY_MVDS, HEAD_EPHEMERAL
 from drupelet.node import Link, Node
-from drupelet.store.reader import STATE_DELIVERED, STATE_PENDING
+from drupelet.store.states import STATE_DELIVERED, STATE_PENDING
 from drupelet_host.cas import RemoteStore
 from drupelet_host.remote_log_wire import (
     DATA_INLINE_MAX,
@@ -396,7 +396,7 @@ def take_message(node: Node, group: int, link: Link | None, message: Message, no
     link.core.now_ms = now_ms
     body = bytearray(message.body)
     id = bytearray(message.group)
-    link.on_message(id, 0, bytearray(stamp), 0, body, 0, len(body))
+    link.exchange.on_message(id, 0, bytearray(stamp), 0, body, 0, len(body))
 
 
 class Poll:

@@ -91,7 +91,7 @@ class HomeLog:
         writer.look_again()
         pushed = 0
         for _ in range(_TURNS_MAX):
-            self.through = member.node.core.window.newest
+            self.through = member.node.core.graph.newest
             count = writer.turn(clock.now_ms())
             pushed += count
             if writer.must_recover:

@@ -1,11 +1,13 @@
 """What may go from the host's store when it is full, and what each group may hold of it."""
 
 import sqlite3
+from typing import Any
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import ID_SIZE
 from drupelet.base.ports import Buffer
 from drupelet_host.parts_sqlite import SqliteParts
+from drupelet_host.recent_rows import RecentRows
 
 # Removed in one go when the store is full, so that a full store does not pay per message.
 RECLAIM_COUNT = 1024
@@ -58,6 +60,9 @@ class SqliteRoom(SqliteParts):
         self._messages = self._pending = self._kept = 0
         self._held = [0] * GROUPS
         self._body_handle = 0
+        self._recent = RecentRows()
+        self._has_gone = False  # there is something in the table `gone`
+        self._last_handle = 0
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -67,7 +72,7 @@ class SqliteRoom(SqliteParts):
     def _fail(self, error: sqlite3.Error) -> int:
         raise NotImplementedError
 
-    def _row(self, statement: str, *values: object) -> tuple[int, ...] | None:
+    def _row(self, statement: str, *values: object) -> tuple[Any, ...] | None:
         raise NotImplementedError
 
     def _recount(self, connection: sqlite3.Connection) -> None:
@@ -102,6 +107,8 @@ class SqliteRoom(SqliteParts):
                 _RECLAIM, (*marks, row, row, RECLAIM_COUNT)
             ).fetchall()  # fmt: skip
             ids = [(id, group, state) for group, _, id, state in gone]
+            self._recent.clear()
+            self._has_gone = True
             self.connection.executemany(_NOTE_GONE, ids)
             bound = self.messages_max * GONE_SHARE
             self.forgotten += self.connection.execute(_FORGET_GONE, (bound,)).rowcount
@@ -121,12 +128,15 @@ class SqliteRoom(SqliteParts):
     def note(self, id: Buffer, at: int) -> bool:
         """Remember that nobody has a message any more, should it not come after all."""
         known = bytes(id[at : at + ID_SIZE])
+        self._has_gone = True
         self.write(_NOTE_ABSENT, known, _STATE_ABSENT)
         self.write(_FORGET_GONE, self.messages_max * GONE_SHARE)
         return self.noted(id, at)
 
     def noted(self, id: Buffer, at: int) -> bool:
         """True for a message of which `note` said that nobody has it any more."""
+        if not self._has_gone:
+            return False
         known = bytes(id[at : at + ID_SIZE])
         return self._row(_IS_ABSENT, known, _STATE_ABSENT) is not None
 
@@ -147,6 +157,7 @@ class SqliteRoom(SqliteParts):
 
     def keep(self, handle: int, missing: int) -> int:
         """Change who is not known to have a deleted message (`next_kept`); OK or a code."""
+        self._recent.forget(handle)
         touched = self.write(_KEEP, missing, handle)
         if touched > 0 and not missing:
             self._kept -= 1

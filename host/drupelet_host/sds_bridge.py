@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel
+from drupelet.channel.relay import carry, send
 from drupelet.wire.sds.nim import Message, from_sds, to_sds
 from drupelet_host.sds_nim_channel import NimChannel
 
@@ -41,7 +42,7 @@ class _Side:
     def value_max(self, now_ms: int) -> int:
         """The highest Lamport value that the clock adopts."""
         clock = self.channel.clock
-        clock.is_far(clock.value, 0, now_ms)
+        clock.is_far(clock.value, now_ms)
         return int.from_bytes(clock.limit, "little")
 
     def value_now(self, now_ms: int) -> int:
@@ -107,7 +108,7 @@ class Bridge:
             return
         if message.message_id in side.carried:
             # We brought it, and it had to wait: now this side may have it.
-            side.channel.send(handle, now_ms)
+            send(side.channel, handle, now_ms)
         else:
             self._queue(message, index, now_ms)
 
@@ -141,7 +142,7 @@ class Bridge:
         while side.backlog:
             message = side.backlog[0]
             frame = bytearray(to_sds(message))
-            code = side.channel.carry(frame, len(frame), now_ms)
+            code = carry(side.channel, frame, len(frame), now_ms)
             if code == E_CAPACITY:
                 break
             side.backlog.popleft()

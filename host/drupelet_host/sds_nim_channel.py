@@ -5,11 +5,14 @@ Lamport values are seconds there, and neither sync nor ephemeral messages exist.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 
 from drupelet.base.errors import E_PEER, PeerError
 from drupelet.base.hashes_sds import Identity
-from drupelet.channel.channel import Channel, Settings
+from drupelet.channel.channel import Channel
 from drupelet.channel.ports import Buffer, KeeperPort, Key
+from drupelet.channel.relay import repeat_newest_into
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.farmhash import nim_hash
 from drupelet.wire.sds.nim import (
     Filter,
@@ -133,6 +136,7 @@ class NimChannel:
         settings.identity = NimIdentity(participant, murmur)
         bloom = NimFilter(capacity, error_rate, murmur)
         self.channel = Channel(id, participant, keeper, bloom, random_byte, settings, now_ms)
+        settings.ask_into = partial(repeat_newest_into, self.channel)
         self._frame = bytearray(len(keeper.work))
 
     def receive(self, frame: bytes, now_ms: int) -> int:

@@ -14,7 +14,6 @@ from typing import Any
 
 from drupelet.base.errors import OK, DrupeletError, StorageError
 from drupelet.base.limits import FRAME_SIZE_MAX
-from drupelet.engine.resync import forget_holds
 from drupelet.link.stick_visit import BundleLink
 from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import Seal
@@ -93,7 +92,7 @@ class Notice(Issuer):
 
 
 def visit(
-    member: Member, path: Path, peer_ids: set[bytes], take_events: Callable[[], None]
+    member: Member, path: Path, peer_ids: set[bytes], take_events: Callable[[], object]
 ) -> Report:
     """Exchange with a stick for the peers in `peer_ids` and for whoever left files for us.
 
@@ -231,18 +230,18 @@ def _loss_untold(member: Member, peer_id: bytes, seal: Seal) -> bool:
 def _show_again(member: Member, peer_id: bytes, seal: Seal) -> None:
     """If the peer has lost its store: what it acknowledged goes to it again."""
     if seal.peer_lost:
-        forget_holds(member.stick_link(peer_id))
+        member.stick_link(peer_id).exchange.forget_holds()
         member.save(clock.now_ms())
         seal.settle()
 
 
 def _waiting(link: BundleLink) -> int:
     """How many messages the link's peer lacks that are on no stick; no more than WAITING_MAX."""
-    slots = link.core.slots
-    count = sum(link.message_due(slot) for slot in range(slots.count))
-    handle = link.core.store.next(link.logged or link.core.window.cursors[link.peer])
+    exchange = link.exchange
+    count = sum(exchange.message_due(row) for row in range(exchange.outbox.count))
+    handle = link.core.store.next(link.logged or exchange.outbox.cursor)
     while handle and count < WAITING_MAX:
-        count += link.wants_logged(handle)
+        count += exchange.wants(handle)
         handle = link.core.store.next(handle)
     return count
 

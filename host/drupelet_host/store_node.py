@@ -9,6 +9,7 @@ from typing import Protocol
 from drupelet.base.errors import CapacityError, PeerError
 from drupelet.base.limits import CHANNEL_HISTORY_MAX, CHANNEL_MESSAGE_ID_MAX, CHANNEL_NAME_MAX
 from drupelet.channel.channel import Channel
+from drupelet.channel.relay import wanted_ids
 from drupelet.wire.sds.nim import Entry, Message, from_sds, to_sds
 from drupelet_host.channel_db import FRAME_SIZE_MAX, ChannelDatabase
 
@@ -125,7 +126,7 @@ def catch_up(channel: Channel, node: History, now_ms: int) -> int:
     came = 0
     before: list[bytes] = []
     for _ in range(_ROUNDS_MAX):
-        wanted = _wanted(channel)
+        wanted = wanted_ids(channel)
         if wanted == before:
             break  # what comes is not taken in: asking again would not help
         before = wanted
@@ -135,16 +136,8 @@ def catch_up(channel: Channel, node: History, now_ms: int) -> int:
             if not _has(channel, id):
                 channel.receive(bytearray(frame), len(frame), now_ms)
                 came += _has(channel, id)
-        channel.look_again(now_ms)
+        channel.log.want_missing(now_ms)
     return came
-
-
-def _wanted(channel: Channel) -> list[bytes]:
-    """The ids of what a channel asks for."""
-    id = bytearray(CHANNEL_MESSAGE_ID_MAX)
-    repairs = channel.repairs
-    sizes = (repairs.missing_into(row, id) for row in range(repairs.wanted.count))
-    return sorted(bytes(id[:size]) for size in sizes)
 
 
 def _has(channel: Channel, id: bytes) -> bool:

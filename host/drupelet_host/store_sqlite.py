@@ -1,4 +1,4 @@
-"""The host's store: the board store's API over one SQLite file (DESIGN 7).
+"""The host's store: the board store's API over one SQLite file (docs/DESIGN.md 15).
 
 Everything written since the last `barrier()` is one transaction; `barrier()` commits it. A handle
 is the row number of the log, so it rises in log order and is never used twice. A message that
@@ -10,9 +10,10 @@ and the agent stops with `failure` as its reason; the next start recovers.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.base.limits import (
@@ -23,7 +24,7 @@ from drupelet.base.limits import (
     TIMESTAMP_SIZE,
 )
 from drupelet.base.ports import Buffer
-from drupelet.store.reader import (
+from drupelet.store.states import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
@@ -33,17 +34,18 @@ from drupelet.store.reader import (
 )
 from drupelet_host import database
 from drupelet_host.parts_sqlite import PARTS_HOST_MAX, copy_out
+from drupelet_host.recent_rows import AHEAD_COUNT, BODY_KEPT_MAX, READ, Row
 from drupelet_host.room_sqlite import SqliteRoom
 
 __all__ = ["PARTS_HOST_MAX", "SqliteStore"]
 
 # A store of this many readings takes about 400 MB; settled ones go first when it is full.
 MESSAGES_STORED_MAX = 1_000_000
-# Messages whose parents are missing: as many as the agent has message slots.
+# Messages whose parents are missing: as many as the agent has pending rows.
 PENDING_STORED_MAX = 1024
 # Member numbers are one byte on a board; 0 is ourselves and 255 is kept free.
 MEMBER_NUMBER_MAX = 254
-# 8 B header, 13 B for each of 32 peers, 8 B for each of 1,024 messages in slots; rounded up.
+# 8 B header, 26 B for each of 32 peers, 8 B for each of 1,024 message rows; rounded up.
 SAVED_SIZE_MAX = 16384
 # A handle stays a small int on 32-bit boards too; what is above tells of an id that is gone.
 HANDLE_MAX = GONE_HANDLE - 1
@@ -59,6 +61,11 @@ _PUT = (
     "INSERT INTO log (id, member_group, source, timestamp, size, state, body)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
+_LOAD = READ + " WHERE handle = ?"
+_FIND = READ + " WHERE id = ?"
+_FIND_BY_START = READ + " WHERE id BETWEEN ? AND ?"
+_FIND_GONE = "SELECT member_group, state FROM gone WHERE id BETWEEN ? AND ? AND member_group"
+_WALK = READ + " WHERE handle > ? AND state IN (1, 3, 5, 7) ORDER BY handle LIMIT ?"
 
 
 class SqliteStore(SqliteRoom):
@@ -121,6 +128,11 @@ class SqliteStore(SqliteRoom):
             )
         }
         self._recount(connection)
+        self._recent.clear()
+        query = "SELECT seq FROM sqlite_sequence WHERE name = 'log'"
+        self._last_handle = (connection.execute(query).fetchone() or (0,))[0]
+        query = "SELECT EXISTS (SELECT 1 FROM gone)"
+        self._has_gone = bool(connection.execute(query).fetchone()[0])
         row = connection.execute("SELECT value FROM meta WHERE key = 'wake'").fetchone()
         blob = bytes(row[0]) if row else b""
         self.saved_size = min(len(blob), SAVED_SIZE_MAX)
@@ -154,19 +166,25 @@ class SqliteStore(SqliteRoom):
 
     def write(self, statement: str, *values: object) -> int:
         """Run one statement in the open transaction; returns the rows touched or E_STORAGE."""
+        cursor = self._write(statement, values)
+        return cursor.rowcount if cursor is not None else E_STORAGE
+
+    def _write(self, statement: str, values: Sequence[object]) -> sqlite3.Cursor | None:
         if self.failure:
-            return E_STORAGE
+            return None
         try:
             if not self._dirty:
                 self.connection.execute("BEGIN IMMEDIATE")
                 self._dirty = True
-            return self.connection.execute(statement, values).rowcount
+            return self.connection.execute(statement, values)
         except sqlite3.Error as error:
-            return self._fail(error)
+            self._fail(error)
+            return None
 
     def _fail(self, error: sqlite3.Error) -> int:
         self.failure = database.explain(self.path, error)
         self._dirty = False
+        self._recent.clear()
         try:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
@@ -174,9 +192,9 @@ class SqliteStore(SqliteRoom):
             pass  # the first failure is the reason; the file is left to the next open
         return E_STORAGE
 
-    def _row(self, statement: str, *values: object) -> tuple[int, ...] | None:
+    def _row(self, statement: str, *values: object) -> tuple[Any, ...] | None:
         try:
-            row: tuple[int, ...] | None = self.connection.execute(statement, values).fetchone()
+            row: tuple[Any, ...] | None = self.connection.execute(statement, values).fetchone()
         except sqlite3.Error as error:
             self._fail(error)
             return None
@@ -257,6 +275,7 @@ class SqliteStore(SqliteRoom):
         }
         if kind == MEMBER_GROUP and touched >= 0:
             self._body_handle = 0
+            self._recent.clear()
             touched = self.write("DELETE FROM log WHERE member_group = ?", number)
             touched = min(touched, self.write("DELETE FROM gone WHERE member_group = ?", number))
             touched = min(touched, self.write("DELETE FROM descriptors WHERE number = ?", number))
@@ -289,7 +308,7 @@ class SqliteStore(SqliteRoom):
             "SELECT substr(content, ?, ?) FROM descriptors WHERE number = ?",
             ID_SIZE + offset + 1, size, number,
         )  # fmt: skip
-        return copy_out(row[0], 0, buf, at, size) if row else E_STORAGE  # type: ignore[arg-type]
+        return copy_out(row[0], 0, buf, at, size) if row else E_STORAGE
 
     # --- messages ---
 
@@ -323,17 +342,24 @@ class SqliteStore(SqliteRoom):
         if len(body) > BODY_SIZE_MAX or not room:
             self.refused += 1
             return E_CAPACITY
-        handle = self._add(id, group, source, timestamp, len(body), state, body)
+        handle = self._add(id, group, source, timestamp, state, body)
         if handle > 0:
             self._count(state, 1)
             self._held[group & 7] += 1
         return handle
 
-    def _add(self, *values: object) -> int:
-        if self.write(_PUT, *values) < 0:
+    def _add(
+        self, id: bytes, group: int, source: int, timestamp: bytes, state: int, body: bytes
+    ) -> int:
+        size = len(body)
+        cursor = self._write(_PUT, (id, group, source, timestamp, size, state, body))
+        if cursor is None or cursor.lastrowid is None:
             return E_STORAGE
-        row = self._row("SELECT last_insert_rowid()")
-        return row[0] if row else E_STORAGE
+        self._last_handle = handle = cursor.lastrowid
+        kept_body = body if size <= BODY_KEPT_MAX else None
+        row = Row(id, timestamp, group, source, size, state, size, kept_body)
+        self._recent.add(handle, row, state in (STATE_DELIVERED, STATE_PRIVATE))
+        return handle
 
     def _count(self, state: int, change: int) -> None:
         if state == STATE_PENDING:
@@ -346,8 +372,7 @@ class SqliteStore(SqliteRoom):
             return self._pending < self.pending_max
         if self._messages >= self.messages_max and self.reclaim() != OK:
             return False
-        row = self._row("SELECT seq FROM sqlite_sequence WHERE name = 'log'")
-        return row is None or row[0] < HANDLE_MAX
+        return self._last_handle < HANDLE_MAX
 
     def find(self, id: Buffer, at: int, size: int = ID_SIZE) -> int:
         """The handle of a message by `size` first bytes of its id, in whatever state, or 0.
@@ -355,30 +380,45 @@ class SqliteStore(SqliteRoom):
         Of a message that made room, this says all that `load` sets.
         """
         low = bytes(id[at : at + size])
-        ends = low.ljust(ID_SIZE, b"\x00"), low.ljust(ID_SIZE, b"\xff")
-        row = self._row("SELECT handle FROM log WHERE id BETWEEN ? AND ?", *ends)
+        known = self._recent.handle_of(low)
+        if known is not None:
+            return known
+        row = self._row(_FIND, low) if size == ID_SIZE else self._row(_FIND_BY_START, *_ends(low))
         if row:
-            return row[0]
-        row = self._row(
-            "SELECT member_group, state FROM gone WHERE id BETWEEN ? AND ? AND member_group", *ends
-        )
+            self._recent.keep(row[0], Row(*row[1:]))
+            return int(row[0])
+        return self._find_gone(low)
+
+    def _find_gone(self, low: bytes) -> int:
+        """The same among the messages that made room."""
+        row = self._row(_FIND_GONE, *_ends(low)) if self._has_gone else None
         if row is None:
+            if not self.failure:
+                self._recent.lacks(low)
             return 0
-        self.id[:] = ends[0]
-        return GONE_HANDLE + row[0] + (_GONE_INVALID if row[1] == STATE_INVALID else 0)
+        self.id[:] = _ends(low)[0]
+        return GONE_HANDLE + int(row[0]) + (_GONE_INVALID if row[1] == STATE_INVALID else 0)
 
     def is_id(self, handle: int, id: Buffer, at: int, size: int) -> bool:
         """True when the id of a message begins with these bytes; what `load` set stays."""
-        found = bytearray(ID_SIZE)
-        return self.id_into(handle, found, 0) and found[:size] == id[at : at + size]
+        row = self._known(handle)
+        return row is not None and row.id[:size] == id[at : at + size]
 
     def id_into(self, handle: int, buf: bytearray, at: int) -> bool:
         """Copy the id of a message; False when it is not there. What `load` set stays."""
-        row = self._row("SELECT id FROM log WHERE handle = ?", handle)
+        row = self._known(handle)
         if row is None:
             return False
-        buf[at : at + ID_SIZE] = row[0]  # type: ignore[call-overload]
+        buf[at : at + ID_SIZE] = row.id
         return True
+
+    def _known(self, handle: int) -> Row | None:
+        """The row of a handle; None when there is none, or after a failure."""
+        row = self._recent.rows.get(handle)
+        if row is None and (values := self._row(_LOAD, handle)):
+            row = Row(*values[1:])
+            self._recent.keep(handle, row)
+        return row
 
     def load(self, handle: int) -> int:
         """Fill the attributes from a row; E_STORAGE when there is none.
@@ -391,22 +431,15 @@ class SqliteStore(SqliteRoom):
             self.source = self.size = self.edges_size = self.missing = 0
             self.private = False
             return OK
-        try:
-            row = self.connection.execute(
-                "SELECT id, timestamp, length(body), member_group, source, size, state FROM log"
-                " WHERE handle = ?",
-                (handle,),
-            ).fetchone()
-        except sqlite3.Error as error:
-            return self._fail(error)
+        row = self._known(handle)
         if row is None:
             return E_STORAGE
-        self.id[:] = row[0]
-        self.timestamp[:] = row[1]
-        self.group, self.source, self.size, state = row[3:]
+        self.id[:] = row.id
+        self.timestamp[:] = row.timestamp
+        self.group, self.source, self.size, state = row.group, row.source, row.size, row.state
         self.private = state in (STATE_PRIVATE, _STATE_DELETED_PRIVATE)
         self.state = STATE_DELETED if state in (_STATE_DROPPED, _STATE_DELETED_PRIVATE) else state
-        self.edges_size = row[2] if self.state == STATE_DELETED else 0
+        self.edges_size = row.body_size if self.state == STATE_DELETED else 0
         self.missing = 0
         if self.state == STATE_DELETED:
             self.missing, self.size = self.size, 0
@@ -414,16 +447,14 @@ class SqliteStore(SqliteRoom):
 
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Copy body bytes (of a deleted message: its edges); how many there were, or E_STORAGE."""
+        row = self._recent.rows.get(handle)
+        if row is not None and row.body is not None:
+            return copy_out(row.body, offset, buf, at, size)
         if self._body_handle != handle:
-            try:
-                row = self.connection.execute(
-                    "SELECT body FROM log WHERE handle = ?", (handle,)
-                ).fetchone()
-            except sqlite3.Error as error:
-                return self._fail(error)
-            if row is None:
+            values = self._row("SELECT body FROM log WHERE handle = ?", handle)
+            if values is None:
                 return E_STORAGE
-            self._body, self._body_handle = bytes(row[0]), handle
+            self._body, self._body_handle = values[0], handle
         return copy_out(self._body, offset, buf, at, size)
 
     def promote(self, handle: int, state: int) -> int:
@@ -436,11 +467,11 @@ class SqliteStore(SqliteRoom):
         row = self._row("SELECT body FROM log WHERE handle = ?", handle)
         if row is None or self.write("DELETE FROM log WHERE handle = ?", handle) < 0:
             return E_STORAGE
+        self._recent.forget(handle)
         self._pending -= 1
         entered = self._add(
-            bytes(self.id), self.group, self.source, bytes(self.timestamp), self.size,
-            state, row[0],
-        )  # fmt: skip
+            bytes(self.id), self.group, self.source, bytes(self.timestamp), state, row[0]
+        )
         if entered > 0:
             self._messages += 1
             self.state = state
@@ -453,6 +484,7 @@ class SqliteStore(SqliteRoom):
         """
         if self.load(handle) != OK:
             return E_STORAGE
+        self._recent.forget(handle)
         touched = self.write(
             "UPDATE log SET state = iif(state = 5, 1, 3) WHERE handle = ? AND state IN (5, 7)",
             handle,
@@ -484,12 +516,19 @@ class SqliteStore(SqliteRoom):
 
         One that was deleted keeps its place; one that is pending or invalid never had one.
         """
-        row = self._row(
-            "SELECT handle FROM log WHERE handle > ? AND state IN (1, 3, 5, 7)"
-            " ORDER BY handle LIMIT 1",
-            handle,
-        )
-        return row[0] if row else 0
+        recent = self._recent
+        following = recent.following.get(handle)
+        if following is not None:
+            return following
+        if handle == recent.newest or handle >= self._last_handle:
+            return 0
+        try:
+            rows = self.connection.execute(_WALK, (handle, AHEAD_COUNT)).fetchall()
+        except sqlite3.Error as error:
+            self._fail(error)
+            return 0
+        recent.keep_walk(handle, [(row[0], Row(*row[1:])) for row in rows])
+        return int(rows[0][0]) if rows else 0
 
     def next_pending(self, handle: int) -> int:
         """The next message that waits for a parent; 0 at the end."""
@@ -521,6 +560,7 @@ class SqliteStore(SqliteRoom):
         self._count(self.state, -1)
         self._count(state, 1)
         self._body_handle = 0
+        self._recent.forget(handle)
         touched = self.write(
             "UPDATE log SET state = ?, body = ?, size = ? WHERE handle = ?",
             state, left, missing, handle,
@@ -558,3 +598,8 @@ class SqliteStore(SqliteRoom):
         self.saved_size = size
         touched = self.write("INSERT OR REPLACE INTO meta VALUES ('wake', ?)", blob)
         return OK if touched >= 0 else E_STORAGE
+
+
+def _ends(start: bytes) -> tuple[bytes, bytes]:
+    """The lowest and the highest id that begins with these bytes."""
+    return start.ljust(ID_SIZE, b"\x00"), start.ljust(ID_SIZE, b"\xff")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from drupelet.base.errors import E_STORAGE, OK, StorageError
-from drupelet.base.limits import FRAME_SIZE_MAX, HANDOVER_MS
-from drupelet.channel.key_distribution import TOPIC_SIZE, Handover
+from drupelet.base.limits import FRAME_SIZE_MAX, SENDER_KEY_MS
+from drupelet.channel.key_distribution import TOPIC_SIZE, KeyDistribution
 from drupelet.channel.sender_keys import OVERHEAD, SenderKeys
 from drupelet.link.topic import Topic
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_UDP, PROFILE_BSP_1
@@ -70,22 +70,22 @@ class _Live:
         self.link.receive(frame, size, now_ms)
 
 
-class _Audience(Handover):
-    """A handover to which listeners are added while it runs; a board's are fixed."""
+class _Audience(KeyDistribution):
+    """A distribution to which listeners are added while it runs; a board's are fixed."""
 
     def welcome(self, id: bytes) -> None:
         """Take in one more listener: it is handed our key as the others were."""
         self._ids = bytes(self._ids) + id
         self._states.append(0)
         self._tried_ms.append(-1)
-        self._waits_ms.append(HANDOVER_MS)
+        self._waits_ms.append(SENDER_KEY_MS)
         self.count += 1
 
     def readmit(self, row: int) -> None:
         """A listener that was shut out is handed our key as a new one is."""
         self._states[row] = 0
         self._tried_ms[row] = -1
-        self._waits_ms[row] = HANDOVER_MS
+        self._waits_ms[row] = SENDER_KEY_MS
 
 
 class SharedKeys:
@@ -100,7 +100,7 @@ class SharedKeys:
         self.listeners = [peer.id for peer in settings.listeners(shared)]
         self.for_all = not shared.peers
         self._begin()
-        self.handover = _Audience(self.keys, settings.id, id, b"".join(self.listeners))
+        self.distribution = _Audience(self.keys, settings.id, id, b"".join(self.listeners))
 
     def _begin(self) -> None:
         """Have a chain, and a new one where somebody was taken out while no agent ran."""
@@ -121,14 +121,14 @@ class SharedKeys:
         """A peer that was added listens from now on, if all do; also one that was here before."""
         if not self.for_all or not can_listen(peer):
             return
-        row = self.handover.row(peer.id)
+        row = self.distribution.row(peer.id)
         if row < 0:
             self.listeners.append(peer.id)
             self.welcome(peer.id)
-            self.handover.welcome(peer.id)
-        elif self.handover.is_out(row) and not is_revoked(self._folder, peer.id):
+            self.distribution.welcome(peer.id)
+        elif self.distribution.is_excluded(row) and not is_revoked(self._folder, peer.id):
             self.welcome(peer.id)
-            self.handover.readmit(row)
+            self.distribution.readmit(row)
 
     def was_shut_out(self, peer_id: bytes) -> bool:
         """Whether a device that listened has been shut out, and our chain is a later one."""
@@ -148,11 +148,11 @@ class SharedKeys:
         It counts as shut out from the write of that chain on, and not with the one before, in
         which its own is dropped: after a cut in between the next start does it again.
         """
-        self.handover.exclude(self.handover.row(peer_id))
+        self.distribution.exclude(self.distribution.row(peer_id))
         out, heard = self.port.out, self.port.heard
         self.port.out = [*(id for id in out if id != peer_id), peer_id]
         self.port.heard = [id for id in heard if id != peer_id]
-        if self.handover.renew() != OK:
+        if self.distribution.renew() != OK:
             self.port.out, self.port.heard = out, heard
             raise StorageError(self.port.failure)
 
@@ -161,7 +161,9 @@ class SharedKeys:
         keys = self.keys
         return {
             "told": [
-                id.hex() for row, id in enumerate(self.listeners) if self.handover.told(row)
+                id.hex()
+                for row, id in enumerate(self.listeners)
+                if self.distribution.is_confirmed(row)
             ],
             "listeners": [id.hex() for id in self.listeners],
             "forged": keys.forged,
@@ -233,7 +235,7 @@ class Topics:
                 continue
             keys = SharedKeys(settings, shared, topic_id(TOPIC_LABEL, group, shared.name))
             topic = self._topic(shared, keys)
-            self._topics[keys.id] = keys.handover.audience = topic
+            self._topics[keys.id] = keys.distribution.audience = topic
             self.add(SharedLine(shared, topic, keys, brokers, on_change, member.drain_box))
 
     def _topic(self, shared: Shared, keys: SharedKeys) -> Topic:
@@ -258,7 +260,7 @@ class Topics:
         for id in line.keys.listeners:
             if is_revoked(folder, id):
                 if line.keys.was_shut_out(id):
-                    line.keys.handover.exclude(line.keys.handover.row(id))
+                    line.keys.distribution.exclude(line.keys.distribution.row(id))
                 else:
                     line.keys.shut_out(id)
             else:
@@ -271,20 +273,20 @@ class Topics:
         those who were there.
         """
         id = line.peer.id
-        line.handovers.clear()
+        line.distributions.clear()
         for shared in self.lines:
             if shared.keys.id not in self._topics:
                 shared.keys.take_in(line.peer)
-            row = shared.keys.handover.row(id)
+            row = shared.keys.distribution.row(id)
             if row >= 0 and not line.url.plain:
-                line.handovers.append((shared.keys.handover, row))
+                line.distributions.append((shared.keys.distribution, row))
         for topic in self._topics.values():
             topic.beside(line.link)
 
     def revoked(self, peer_id: bytes) -> None:
         """A peer is not trusted any more, or none: what we send from now on it cannot read."""
         for line in self.lines:
-            if line.keys.handover.row(peer_id) >= 0 and not line.keys.was_shut_out(peer_id):
+            if line.keys.distribution.row(peer_id) >= 0 and not line.keys.was_shut_out(peer_id):
                 line.keys.shut_out(peer_id)
 
     def turn(self, now_ms: int) -> None:

@@ -5,8 +5,7 @@ They fit no frame of its carrier, and it has not shown that it reads segments.
 
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.engine.core import Core
-from drupelet.engine.oversize import is_oversize
-from drupelet.engine.states import HOLD, QUEUED
+from drupelet.engine.oversize import is_oversize, reads_segments
 
 
 class Undeliverable:
@@ -21,34 +20,29 @@ class Undeliverable:
 
         One that is on its way after all is outstanding, and not among them.
         """
-        window = self._core.window
-        first = window.oversize[peer] if window.oversize else 0
+        core = self._core
+        first = core.oversize[peer] if core.oversize else 0
+        cursor = core.outboxes[peer].cursor
         if not first:
             self._counts.pop(peer, None)
             return 0
         known, last, count = self._counts.get(peer, (0, 0, 0))
-        if known != first or last > window.cursors[peer]:
+        if known != first or last > cursor:
             last = ~first if first < 0 else first
-            count = int(first > 0 and is_oversize(self._core, peer, last, FRAME_SIZE_MAX))
-        handle = self._core.store.next(last)
-        while 0 < handle <= window.cursors[peer]:
-            count += is_oversize(self._core, peer, handle, FRAME_SIZE_MAX)
+            count = int(first > 0 and is_oversize(core, peer, last, FRAME_SIZE_MAX))
+        handle = core.store.next(last)
+        while 0 < handle <= cursor:
+            count += is_oversize(core, peer, handle, FRAME_SIZE_MAX)
             last = handle
-            handle = self._core.store.next(last)
+            handle = core.store.next(last)
         self._counts[peer] = (first, last, count)
-        return count - self._is_queued(first, peer)
+        return count - self._is_on_its_way(first, peer)
 
-    def _is_queued(self, handle: int, peer: int) -> bool:
-        slots = self._core.slots
-        row = slots.states[peer * slots.count : (peer + 1) * slots.count]
-        return any(
-            slots.flags[slot]
-            and slots.handles[slot] == handle
-            and state & (QUEUED | HOLD) == QUEUED
-            for slot, state in enumerate(row)
-        )
+    def _is_on_its_way(self, handle: int, peer: int) -> bool:
+        outbox = self._core.outboxes[peer]
+        row = outbox.row_of(handle)
+        return row >= 0 and outbox.is_open(row)
 
     def reads_segments(self, peer: int) -> bool:
         """Whether the peer reads segments: then what was passed over is on its way to it."""
-        rows = self._core.window.oversize
-        return bool(rows) and rows[len(rows) // 2 + peer] < 0
+        return bool(self._core.oversize) and reads_segments(self._core, peer)

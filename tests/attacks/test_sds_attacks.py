@@ -15,7 +15,7 @@ from drupelet.base.limits import (
     CHANNEL_WANTED_MAX,
 )
 from drupelet.channel.channel import EVENT_MESSAGE
-from drupelet.channel.intake import POSSIBLY, UNACKNOWLEDGED
+from drupelet.channel.outbox import POSSIBLY, UNACKNOWLEDGED
 from helpers_channel import START_MS, Talker, filter_of, wire
 
 
@@ -33,7 +33,12 @@ def goes_on(ann: Talker) -> None:
 def tables(ann: Talker) -> tuple[int, ...]:
     """Bytes of every table."""
     channel = ann.channel
-    rows = (channel.outgoing, channel.incoming, channel.repairs.wanted, channel.repairs.asked)
+    rows = (
+        channel.outbox.rows,
+        channel.log.incoming,
+        channel.repair.wanted,
+        channel.repair.responses,
+    )
     return (len(channel.log.table), *(len(one.table) for one in rows), len(channel.bloom.bits))
 
 
@@ -72,9 +77,9 @@ def test_a_history_of_ten_thousand_is_refused_whole() -> None:
     ann = Talker()
     many = tuple(b"%d" % number for number in range(10_000))
     assert ann.hear(wire(b"bomb", causal=many)) == E_PEER
-    assert ann.channel.malformed == 1 and ann.channel.repairs.wanted.count == 0
+    assert ann.channel.malformed == 1 and ann.channel.repair.wanted.count == 0
     assert ann.hear(wire(b"most", causal=many[:CHANNEL_HISTORY_MAX])) != E_PEER
-    assert ann.channel.repairs.wanted.count == CHANNEL_WANTED_MAX
+    assert ann.channel.repair.wanted.count == CHANNEL_WANTED_MAX
     assert sum(len(said.requests) for said in ann.later(600_000)) <= 24
     goes_on(ann)
 
@@ -87,7 +92,7 @@ def test_unknown_histories_ask_for_little() -> None:
         ann.wait(100)
     asked = sum(len(said.requests) for said in ann.later(3_600_000))
     assert asked <= CHANNEL_WANTED_MAX * 16
-    assert ann.channel.repairs.wanted.count <= CHANNEL_WANTED_MAX
+    assert ann.channel.repair.wanted.count <= CHANNEL_WANTED_MAX
     goes_on(ann)
 
 
@@ -95,10 +100,10 @@ def test_messages_that_wait_for_ever_make_room() -> None:
     ann = Talker(lost_ms=3_600_000)
     for number in range(500):
         ann.hear(wire(b"w%d" % number, causal=(b"never%d" % number,), lamport=START_MS + number))
-    assert ann.channel.incoming.count == CHANNEL_IN_MAX
+    assert ann.channel.log.incoming.count == CHANNEL_IN_MAX
     goes_on(ann)
     ann.later(4_000_000)
-    assert ann.channel.incoming.count == 0 and ann.channel.given_up == CHANNEL_IN_MAX
+    assert ann.channel.log.incoming.count == 0 and ann.channel.given_up == CHANNEL_IN_MAX
 
 
 def test_messages_that_wait_for_each_other_end_some_day() -> None:
@@ -109,7 +114,7 @@ def test_messages_that_wait_for_each_other_end_some_day() -> None:
     ann.hear(wire(b"self", causal=(b"self",)))
     ann.later(4_000_000)
     ann.later(4_000_000)
-    assert ann.channel.incoming.count == 0
+    assert ann.channel.log.incoming.count == 0
     assert sorted(ann.log) == [*(b"c%d" % number for number in range(8)), b"self"]
     goes_on(ann)
 
@@ -139,7 +144,7 @@ def test_a_storm_of_repair_requests_is_answered_slowly() -> None:
         ids = tuple(b"m%d" % ((number * 8 + k) % 60) for k in range(7))
         bob.hear(wire(b"s", sender=b"eve%d" % number, content=None, repair=(*ids, b"own")))
         answers += sum(said.content is not None for said in bob.later(1000))
-        assert bob.channel.repairs.asked.count <= CHANNEL_ASKED_MAX
+        assert bob.channel.repair.responses.count <= CHANNEL_ASKED_MAX
     assert 0 < answers <= (periods + 1) * CHANNEL_REPAIRS_MAX
     goes_on(bob)
 
@@ -149,7 +154,7 @@ def test_a_request_names_more_than_is_looked_at() -> None:
     for number in range(40):
         bob.hear(wire(b"m%d" % number))
     bob.hear(wire(b"s", content=None, repair=tuple(b"m%d" % number for number in range(40))))
-    assert bob.channel.repairs.asked.count == CHANNEL_ASKED_MAX
+    assert bob.channel.repair.responses.count == CHANNEL_ASKED_MAX
 
 
 def test_a_spoofed_sender_changes_nothing_of_ours() -> None:

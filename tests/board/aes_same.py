@@ -94,5 +94,6 @@ for i in range(KEYS):
 gc.collect()
 print("key", (gc.mem_alloc() - before) // KEYS)
 print(
-    "loops", *(name for name in ("_aes_viper", "_aes_plain") if "drupelet." + name in sys.modules)
+    "loops",
+    *(name for name in ("_aes_viper", "_aes_plain") if "drupelet.base." + name in sys.modules),
 )

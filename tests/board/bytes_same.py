@@ -112,5 +112,7 @@ hash_lines(noise)
 frame_lines(noise)
 if len(sys.argv) > 3:
     known_answers(sys.argv[3])
-loaded = [name for name in ("_memory_viper", "_memory_plain") if "drupelet." + name in sys.modules]
+loaded = [
+    name for name in ("_memory_viper", "_memory_plain") if "drupelet.base." + name in sys.modules
+]
 print("modules", " ".join(loaded), file=sys.stderr)

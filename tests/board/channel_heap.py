@@ -10,8 +10,9 @@ import sys
 import heap_check
 
 import drupelet.wire.sds.bloom  # noqa: F401 - leaves first: imports nest deeply else
-from drupelet.channel.channel import Channel, Settings
-from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.channel import Channel
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
 
 MESSAGES = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
@@ -142,7 +143,7 @@ check("invalid", invalid, 60, 5)
 
 def ask(count):
     for _ in range(count):
-        asking.identity.t_req_ms(ident, 0, 64, 30000, 300000)
+        asking.repair.identity.t_req_ms(ident, 0, 64, 30000, 300000)
 
 
 asking = make(b"dora", True)

@@ -8,9 +8,9 @@ import sys
 sys.path[:0] = sys.argv[1:]
 
 from drupelet.base.memory import crc32_into  # noqa: E402
+from drupelet.channel.channel import open_channel  # noqa: E402
 from drupelet.channel.flash_keeper import FlashKeeper  # noqa: E402
-from drupelet.channel.keeper import RamKeeper  # noqa: E402
-from drupelet.channel.opening import open_channel  # noqa: E402
+from drupelet.channel.ram_keeper import RamKeeper  # noqa: E402
 from drupelet.channel.settings import Settings  # noqa: E402
 from drupelet.store.files import RamFiles  # noqa: E402
 from drupelet.wire.sds.bloom import Bloom  # noqa: E402
@@ -94,5 +94,5 @@ for here in channels:
         at = 3 + here.keeper.work[1]
         ids.append(bytes(here.keeper.work[at + 1 : at + 9]))
         assert size
-    counts = (here.delivered, here.syncs, here.repaired, here.resent)
-    print(len(ids), here.outgoing.count, here.incoming.count, counts, b" ".join(ids))
+    counts = (here.delivered, here.syncs, here.repaired, here.outbox.resent)
+    print(len(ids), here.outbox.rows.count, here.log.incoming.count, counts, b" ".join(ids))

@@ -4,8 +4,9 @@ import gc
 
 import drupelet.wire.sds.bloom  # noqa: F401 - leaves first: imports nest deeply else
 from drupelet.base.hashes_sds import Identity
-from drupelet.channel.channel import Channel, Settings
-from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.channel import Channel
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
 
 
@@ -35,8 +36,8 @@ make(keeper)
 before = used()
 channel = make(keeper)
 print("channel", used() - before)
-print("bloom", len(channel.bloom.bits), channel.log.ids_max, channel.outgoing.rows_max,
-      channel.incoming.rows_max)  # fmt: skip
+print("bloom", len(channel.bloom.bits), settings.ids_max, channel.outbox.rows.rows_max,
+      channel.log.incoming.rows_max)  # fmt: skip
 before = used()
 keeper = RamKeeper(64, 512)
 print("keeper", used() - before)

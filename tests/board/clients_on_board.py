@@ -1,7 +1,6 @@
-"""A board with a group of commands and one with exploding messages; a helper plays its host.
+"""A board with a group of commands; a helper plays its host.
 
-Runs on MicroPython and CPython. argv: folders of modules. Prints what was done, what was answered,
-and what is left of the exploding messages.
+Runs on MicroPython and CPython. argv: folders of modules. Prints what was done and answered.
 """
 
 import sys
@@ -16,20 +15,13 @@ from drupelet.clients.command import (  # noqa: E402
     CommandClient,
     put_command,
 )
-from drupelet.clients.default import READINGS_CLIENT_ID, Author  # noqa: E402
-from drupelet.clients.exploding import (  # noqa: E402
-    AFTER_TIME,
-    STAYS,
-    ExplodingClient,
-    head_into,
-)
+from drupelet.clients.default import Author  # noqa: E402
 from drupelet.node import BATCH, CARRIER_SERIAL, PROFILE_BSP_1, SHARED, Node  # noqa: E402
 from drupelet.store.files import RamFiles  # noqa: E402
 from drupelet.store.flash_store import FlashStore  # noqa: E402
 
 KEY = bytes(range(32))
 BOARD = b"brd1"
-NOW_S = 1_700_000_000
 ROUNDS = 30
 
 
@@ -39,19 +31,16 @@ def stamp(second):
 
 
 class End:
-    """A node with both groups."""
+    """A node with the group."""
 
     def __init__(self, other):
         store = FlashStore(RamFiles(1 << 17))
         store.open()
-        self.node = Node(store, lambda: 0, 1, 2, 16, 16)
+        self.node = Node(store, lambda: 0, 1, 1, 16, 16)
         self.client = CommandClient({BOARD: KEY})
         self.commands = self.node.join(COMMANDS_CLIENT_ID, b"x", 0, self.client)
-        self.exploding = ExplodingClient()
-        self.chat = self.node.join(READINGS_CLIENT_ID, b"x", 0, self.exploding)
         peer = self.node.add_peer(other)
         self.node.share(self.commands, peer, SHARED)
-        self.node.share(self.chat, peer, SHARED)
         self.node.boot(0)
         self.author = Author(self.node, self.commands)
         self.link = self.node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH)
@@ -76,14 +65,6 @@ def command(host, counter, operation, value, key):
     return host.node.publish(host.commands, host.author.body, size, stamp(counter), 0)
 
 
-def say(end, kind, lifetime_s, text):
-    """A message that may explode."""
-    body = bytearray(6 + len(text))
-    at = head_into(body, 1, kind, lifetime_s)
-    body[at:] = text
-    end.node.publish(end.chat, body, len(body), stamp(NOW_S), 0)
-
-
 def main():
     """See the module."""
     host, board = End(BOARD), End(b"host")
@@ -94,8 +75,6 @@ def main():
     for counter, operation in ((5, 0), (6, 3), (4, 1), (7, 1)):
         command(host, counter, operation, 60000 + counter, KEY)
     command(host, 9, 2, 0, bytes(32))
-    say(host, AFTER_TIME, 60, b"secret")
-    say(host, STAYS, 0, b"stays")
     for turn in range(ROUNDS):
         carry(host, board, turn * 500)
         while board.node.next_event():
@@ -113,9 +92,6 @@ def main():
             answers.append((int.from_bytes(said.counter, "big"), said.value))
         handle = host.node.store.next(handle)
     print("answers", answers)
-    before = board.exploding.turn(board.node, board.chat, NOW_S + 59)
-    gone = board.exploding.turn(board.node, board.chat, NOW_S + 60)
-    print("exploded", before, gone)
 
 
 main()

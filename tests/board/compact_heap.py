@@ -122,10 +122,10 @@ def run_idle(count):
 def run_contacts(count):
     """HELLOs and their answers; a generation that ends."""
     for number in range(count):
-        a.link.codec.greet(a.link)
+        a.link.codec.greet(a.link.exchange)
         a.link.attention = True
         if number % 3 == 0:
-            b.link.codec.use(b.link)
+            b.link.codec.use(b.link.exchange)
             b.link.codec.restart()
             publish(b)
         for _ in range(4):
@@ -155,17 +155,17 @@ def run_losses(count):
 def run_conflicts(count):
     """Whole ids, and the amnesty that follows them."""
     for _ in range(count):
-        a.link.codec.use(a.link)
+        a.link.codec.use(a.link.exchange)
         a.link.codec.mark(FULL_ASKED, True)
-        b.link.codec.use(b.link)
+        b.link.codec.use(b.link.exchange)
         b.link.codec.mark(FULL, False)
         publish(a)
         publish(b)
         for _ in range(6):
             epoch()
-    a.link.codec.use(a.link)
+    a.link.codec.use(a.link.exchange)
     a.link.codec.mark(FULL, False)
-    b.link.codec.use(b.link)
+    b.link.codec.use(b.link.exchange)
     b.link.codec.mark(FULL, False)
 
 
@@ -173,7 +173,7 @@ def run_plain(count):
     """A peer that seems to have bsp-1 only: no frame of it but what is asked for."""
     codec = a.link.codec
     for _ in range(count):
-        codec.use(a.link)
+        codec.use(a.link.exchange)
         codec._speak(PLAIN)
         publish(a)
         for _ in range(6):

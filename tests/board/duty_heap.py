@@ -48,10 +48,10 @@ def run_plan(count):
                 if size and (turn + peer) % 3 == 0:
                     frame[1] = turn & 1
                     frame[5] = turn & 255  # another anchor each time
-                    plan.told(peer, frame, size, now_ms)
+                    plan.on_wake(peer, frame, size, now_ms)
             junk[0] = 0x52
             junk[turn % 10] = turn & 255
-            plan.told(turn % PEERS, junk, 10, now_ms)
+            plan.on_wake(turn % PEERS, junk, 10, now_ms)
             step = left if left < 500 else 500
         else:
             step = plan.next_wake_ms(now_ms)

@@ -14,6 +14,7 @@ from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 
 from boards.files import BoardFiles  # noqa: E402
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK  # noqa: E402
+from drupelet.base.limits import FILES_OPEN_MAX  # noqa: E402
 from drupelet.store.files import RamFiles  # noqa: E402
 
 
@@ -41,7 +42,7 @@ def reading_writes(blocks: RamBlocks) -> int:
     return blocks.writes - before
 
 
-ram = RamFiles(file_size=512, files_count=10)
+ram = RamFiles(file_size=512, files_count=FILES_OPEN_MAX + 1)
 
 
 def ram_again() -> RamFiles:

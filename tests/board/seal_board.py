@@ -27,7 +27,7 @@ from drupelet_transports.loop import pair as loop_pair
 from drupelet_transports.sealed import Sealed
 from seal_ends import A_ID, B_ID, FLAG_ISSUER, KID, ROOT, Bytes, RamKeys
 
-# Named constants are numbers in compiled firmware: these are those of seal_sleep and seal_row.
+# Named constants are numbers in compiled firmware: these are those of the room `seal`.
 SLEEP_SIZE = 94
 UNCONFIRMED, OWES, RENEW, URGENT = 4, 16, 32, 64
 SEQ_AT, OUT_AT, IN_AT = 0, 5, 45

@@ -217,7 +217,7 @@ print("allocating:", " ".join(allocating) or "none")
 gc.collect()
 gc.disable()
 before = gc.mem_alloc()
-assert store._rotate(64, 0) == 0
+assert store.log.rotate(64) == 0
 written = gc.mem_alloc() - before
 before = gc.mem_alloc()
 walk()

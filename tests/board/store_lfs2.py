@@ -15,7 +15,7 @@ from ram_blocks import BLOCK_SIZE, RamBlocks  # noqa: E402
 from boards.files import BoardFiles  # noqa: E402
 from drupelet.base.limits import FILES_OPEN_MAX  # noqa: E402
 from drupelet.store.flash_store import FlashStore  # noqa: E402
-from drupelet.store.reader import (  # noqa: E402
+from drupelet.store.states import (  # noqa: E402
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_INVALID,
@@ -48,8 +48,8 @@ def mount(blocks: RamBlocks) -> FlashStore:
 def unmount(store: FlashStore) -> None:
     """Give the interpreter its files back; a device without power keeps nothing of it."""
     for fd in range(FILES_OPEN_MAX):
-        if store._files._open[fd] is not None:
-            store._files.close(fd)
+        if store.files._open[fd] is not None:
+            store.files.close(fd)
     os.umount("/flash")
     gc.collect()
 

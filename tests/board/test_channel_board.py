@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 TIMEOUT_S = 240
 # Frames that the lock has to see at least.
 FRAMES = {"publish": 1000, "idle": 80, "lossy": 300, "invalid": 2000}
-# DESIGN: 128-byte filter, 16 out, 16 in, 100 ids.
+# docs/DESIGN.md 20: 128-byte filter, 16 out, 16 in, 100 ids.
 STATE_MAX = 6 * 1024
 HASH_MAX = 192
 

@@ -25,7 +25,7 @@ TIMEOUT_S = 120
 FRAME_SIZE = 251
 NETWORKS = 12  # of each seed
 SEEDS = 2
-# DESIGN 5: core state of 4 peers, 16 offered ids and 32 messages, two buffers of 256 bytes.
+# docs/DESIGN.md 20: 4 peers, 16 offered ids and 32 messages, two buffers of 256 bytes.
 STATE_SIZE_MAX = 4608
 RECORDS = {"records": 1000, "idle": 0, "invalid": 2500}
 EPOCH_MS = 200

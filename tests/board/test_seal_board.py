@@ -8,10 +8,10 @@ import pytest
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 240
-# One key epoch: two HMACs, one AES object, the seal's part of a save (DESIGN 5: at most 2 KB).
+# One key epoch: two HMACs, one AES object, the seal's part of a save (docs/DESIGN.md 20).
 KEY_EPOCH_MAX = 2048
-# DESIGN 5: what a seal keeps per peer and carrier class, beside one AES object. Those are kept by
-# the device, one per seal (and two at least).
+# docs/DESIGN.md 20: what a seal keeps per peer and carrier class, beside one AES object. Those
+# are kept by the device, one per seal (and two at least).
 PER_PEER_MAX = 200
 # Growth within this is the dictionary of the keys that stand for flash.
 GROWN_MAX = 256

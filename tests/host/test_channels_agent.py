@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from drupelet.base.errors import OK, DrupeletError
-from drupelet.channel.opening import open_channel
+from drupelet.channel.channel import open_channel
 from drupelet.node import Node
 from drupelet_host import backup, cli, clock, config
 from drupelet_host.broker import Broker
@@ -189,7 +189,7 @@ def test_repair_reckons_with_every_period(tmp_path: Path, period_ms: int) -> Non
         *(wire(b"sync", content=None, repair=(b"n",), sender=b"b%d" % n) for n in range(9)),
     ):
         assert channel.receive(frame, len(frame), 0) == 0
-    assert channel.repairs.wanted.count == 1
+    assert channel.repair.wanted.count == 1
     assert 0 <= channel.wake_ms(0) <= 10 * period_ms
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from drupelet.base.errors import CapacityError, PeerError
-from drupelet.engine.resync import forget_holds
-from drupelet.store.reader import STATE_DELETED
+from drupelet.store.states import STATE_DELETED
 from drupelet_host import clock
 from drupelet_host.cas import FolderStore
 from drupelet_host.clients.carriers import CarrierGroup, Carriers, decode_carriers, new_peers
@@ -114,7 +113,7 @@ def test_members_learn_of_feeds_and_a_wiped_one_finds_its_own(tmp_path: Path) ->
     again.start({"a": lost.group})
     again.nodes["b"].share(feeds["b"].group, again.peers["b", "a"], 0)
     again.nodes["b"].share(feeds["b"].group, again.peers["b", "a"], 2)
-    forget_holds(again.links["b", "a"])
+    again.links["b", "a"].exchange.forget_holds()
     again.run(30)
     own = lost.known()[again.id("a")]
     device = Device()

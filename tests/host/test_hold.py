@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from drupelet.base.limits import SEAL_JUMP_AFTER
-from drupelet.engine.resync import forget_holds
 from drupelet.node import CARRIER_SERIAL, PROFILE_BSP_1
 from drupelet_host import clock
 from drupelet_host.aead import Aead
@@ -67,7 +66,7 @@ class World:
         while (size := self.far.receive_into(frame)) > 0:
             self.far_link.receive(frame, size, self.now_ms)
         if self.far.seal.peer_lost:
-            forget_holds(self.far_link)
+            self.far_link.exchange.forget_holds()
             self.far.seal.settle()
         while size := self.far_link.poll_into(frame, self.now_ms):
             self.far.send(frame, size)

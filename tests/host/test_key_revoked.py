@@ -254,14 +254,14 @@ def test_what_did_not_leave_counts_as_not_told(fleet: list[Home]) -> None:
     seal = sealing.bundle(Peer("c", C_ID, "stick:"))
     issuer = Issuer(seal)
     issuer.revoke(b"AAAA", sends=1)
-    assert issuer.due(0) and issuer.told == seal.out_epoch > 0
+    assert issuer.due(0) and issuer.waiting_epoch == seal.out_epoch > 0
     issuer.take_back()
-    assert issuer.told == 0
+    assert issuer.waiting_epoch == 0
     seal.answered = seal.out_epoch
     issuer.settle()
     assert issuer.revoked == {b"AAAA\0\0": 1}
     # The peer was there before: in a new epoch its answer shows that it is there now.
-    assert issuer.due(0) and issuer.told == seal.out_epoch > seal.answered
+    assert issuer.due(0) and issuer.waiting_epoch == seal.out_epoch > seal.answered
     seal.answered = seal.out_epoch
     issuer.settle()
     assert issuer.revoked == {} and issuer.due(99) == b""

@@ -95,6 +95,33 @@ def test_a_letter_leaves_the_outbox_with_its_message_or_not_at_all(settings: Con
     assert len(member.events()) == 1
 
 
+def test_letters_of_a_turn_are_one_transaction_and_stay_where_the_log_is_full(
+    settings: Config,
+) -> None:
+    member = started(settings)
+    for number in range(4):
+        post(member, b"%d" % number)
+    commits = member.store.programs
+    assert member.publish_letters(clock.now_ms()) == 4
+    assert member.store.programs == commits + 1
+    texts = [split_body(event.body)[1] for event in member.events()]
+    assert texts == [b"0", b"1", b"2", b"3"]
+    for number in range(4, 8):
+        post(member, b"%d" % number)
+    (held,) = member.store.connection.execute("SELECT count(*) FROM log").fetchone()
+    member.store.messages_max = held + 2
+    assert member.publish_letters(clock.now_ms()) == 2
+    assert [letter.payload for letter in mailbox.letters(member.store.connection, 9)] == [
+        b"6", b"7",
+    ]  # fmt: skip
+    assert member.publish_letters(clock.now_ms()) == 0
+    member.store.messages_max += 2
+    assert member.publish_letters(clock.now_ms()) == 2
+    assert mailbox.waiting(member.store.connection) == 0
+    texts = [split_body(event.body)[1] for event in member.events()]
+    assert texts[-4:] == [b"4", b"5", b"6", b"7"]
+
+
 def test_the_outbox_is_bounded(settings: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mailbox, "OUTBOX_MAX", 2)
     member = started(settings)

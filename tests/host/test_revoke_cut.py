@@ -209,7 +209,7 @@ def test_who_was_shut_out_and_let_in_again_is_shut_out_again(
     keys = topics.lines[0].keys
     topics.revoked(C_ID)
     keys.welcome(C_ID)
-    keys.handover.readmit(keys.handover.row(C_ID))
+    keys.distribution.readmit(keys.distribution.row(C_ID))
     record = bytearray(RECORD_SIZE)
     keys.keys.record_into(record, 0)
     assert theirs.admit(record, 0) == OK and reads(theirs, topics)
@@ -262,10 +262,10 @@ def test_a_peer_that_is_removed_and_added_again_is_handed_the_keys_of_a_channel(
     for change in (lambda: config.remove_peer(a.path, "c"), lambda: config.add_peer(a.path, peer)):
         change()
         assert "error" not in agent.reload()
-    row = keys.handover.row(C_ID)
-    assert keys.handover.is_out(row) == keys.was_shut_out(C_ID) == is_revoked
-    assert keys.handover.due(row, 0) is not is_revoked
-    assert agent.lines[0].handovers == [(keys.handover, row)]
+    row = keys.distribution.row(C_ID)
+    assert keys.distribution.is_excluded(row) == keys.was_shut_out(C_ID) == is_revoked
+    assert keys.distribution.is_due(row, 0) is not is_revoked
+    assert agent.lines[0].distributions == [(keys.distribution, row)]
     agent.channels.close()
     agent.member.close(0)
     agent.member.sealing.close()

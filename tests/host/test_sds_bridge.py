@@ -5,8 +5,9 @@ import random
 import pytest
 
 from drupelet.base.errors import E_PEER, OK
-from drupelet.channel.channel import Channel, Settings
-from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.channel import Channel
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.nim import Entry, Message, decode, encode, from_sds
 from drupelet_host.sds_bridge import Bridge
 from drupelet_host.sds_nim_channel import NimChannel
@@ -69,7 +70,7 @@ def test_frames_are_those_of_the_dialect() -> None:
     [reply] = olaf.say()
     assert [entry.message_id for entry in decode(reply).causal] == [b"first"]
     assert nina.hear(reply) == OK
-    assert nina.log == olaf.log == [b"first", b"second"] and not nina.channel.outgoing.count
+    assert nina.log == olaf.log == [b"first", b"second"] and not nina.channel.outbox.rows.count
 
 
 def test_filters_with_other_parameters_are_read() -> None:
@@ -84,7 +85,7 @@ def test_filters_with_other_parameters_are_read() -> None:
     answer = decode(reply)
     answer.causal = []
     nina.hear(encode(answer))
-    assert nina.channel.outgoing.table[12] == 2, "possibly acknowledged"
+    assert nina.channel.outbox.rows.table[12] == 2, "possibly acknowledged"
 
 
 def test_what_nim_does_not_send_is_refused() -> None:
@@ -168,7 +169,7 @@ def test_one_channel_in_two_dialects() -> None:
     size = nina.keeper.load(nina.log.handle(0))
     message = from_sds(bytes(nina.keeper.work[:size]))
     assert (message.sender_id, message.content) == (b"ann", b"from ann")
-    assert not any(one.channel.outgoing.count for one in world.sds)
+    assert not any(one.channel.outbox.rows.count for one in world.sds)
 
 
 def test_order_within_a_second_keeps_what_depends_behind() -> None:

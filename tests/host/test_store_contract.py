@@ -11,7 +11,7 @@ from drupelet.base.limits import DEPENDENCIES_MAX, DESCRIPTOR_SIZE_MAX, INLINE_S
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.ports import StorePort
-from drupelet.store.reader import (
+from drupelet.store.states import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_INVALID,

@@ -109,7 +109,7 @@ def test_what_a_channel_does_not_take_is_asked_for_once(tmp_path: Path) -> None:
     ann = Talker()
     ann.hear(wire(b"m2", causal=(b"m1",)))
     assert catch_up(ann.channel, store, ann.now_ms) == 0 and store.count == 1
-    assert ann.channel.incoming.count == 1
+    assert ann.channel.log.incoming.count == 1
 
 
 def test_our_own_lost_message_comes_from_a_store_node(tmp_path: Path) -> None:
@@ -137,8 +137,7 @@ def test_without_a_store_node_the_same_comes_later() -> None:
 
 def test_a_channel_keeps_all_in_the_database(tmp_path: Path) -> None:
     database = opened(ChannelDatabase(tmp_path / "channel.db"))
-    ann = Talker(ids_max=10)
-    ann.channel.keeper = SqliteKeeper(database, CHANNEL)
+    ann = Talker(ids_max=10, keeper=SqliteKeeper(database, CHANNEL))
     for number in range(60):
         ann.hear(wire(b"m%02d" % number, lamport=START_MS + number))
     ann.publish(b"x", b"mine")
@@ -151,8 +150,9 @@ def test_a_channel_keeps_all_in_the_database(tmp_path: Path) -> None:
     log = ann.log
     database.commit()
     database.close()
-    again = Talker(ids_max=10)
-    again.channel.keeper = SqliteKeeper(opened(ChannelDatabase(tmp_path / "channel.db")), CHANNEL)
+    again = Talker(
+        ids_max=10, keeper=SqliteKeeper(opened(ChannelDatabase(tmp_path / "channel.db")), CHANNEL)
+    )
     again.channel.restore(0)
     assert again.log == log and list(again.state) == [b"mine"]
     assert isinstance(again.channel, Channel) and isinstance(again.channel.bloom, Bloom)

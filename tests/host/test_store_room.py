@@ -8,7 +8,7 @@ from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import GONE_HANDLE
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.reader import (
+from drupelet.store.states import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet.store.reader import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED
 from drupelet_host import clock, config
 from drupelet_host.config import Config, Peer
 from drupelet_host.log_view import LogView

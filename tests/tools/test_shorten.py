@@ -2,7 +2,7 @@
 
 import ast
 
-from drupelet_tools.flash.shorten import shorten
+from drupelet_tools.flash.shorten import shorten, shorten_parameters
 
 ONE = '''
 from pkg._two import helper
@@ -32,3 +32,46 @@ def test_private_names_are_shortened_alike() -> None:
     assert len(one.split("\n")) == len(ONE.split("\n"))
     ast.parse(one)
     assert texts["pkg._two"] == TWO
+
+
+CALLED = """
+def scale(value, factor_of_all, named_in_a_call=1):
+    total = value * factor_of_all  # factor_of_all stays here
+    return [total * factor_of_all, named_in_a_call]
+
+def sums(amounts, start_at):
+    return [start_at + amount for amount in amounts]
+
+class Box:
+    def put(self, thing_that_is_put, kept):
+        self.kept = thing_that_is_put
+        return self.take(thing_that_is_put) + kept
+
+    def take(self, thing_that_is_put):
+        _a = 2
+        return thing_that_is_put * _a
+"""
+CALLER = "from pkg.called import Box, scale\nRESULT = scale(2, 3, named_in_a_call=4)\n"
+
+
+def test_parameters_that_no_call_names_are_shortened() -> None:
+    texts = shorten_parameters({"pkg.called": CALLED, "pkg.caller": CALLER})
+    called = texts["pkg.called"]
+    assert texts["pkg.caller"] == CALLER
+    parameters = {
+        node.name: [parameter.arg for parameter in node.args.args]
+        for node in ast.walk(ast.parse(called))
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert parameters == {
+        "scale": ["_a", "_b", "named_in_a_call"],
+        "sums": ["amounts", "start_at"],  # a comprehension has names of its own
+        "put": ["_a", "_b", "kept"],  # the name of an attribute is there anyway
+        "take": ["_b", "_c"],
+    }
+    assert "# factor_of_all stays here" in called and called.count("\n") == CALLED.count("\n")
+    space: dict[str, object] = {}
+    exec(compile(called, "called", "exec"), space)
+    assert space["scale"](2, 3, named_in_a_call=4) == [18, 4]  # type: ignore[operator]
+    assert space["Box"]().put(5, 1) == 11  # type: ignore[operator]
+    assert space["sums"]([1, 2], 3) == [4, 5]  # type: ignore[operator]

@@ -119,7 +119,7 @@ def test_a_status_that_does_not_fit_beside_a_frame_goes_before_it(ends):
     assert ends.pass_on(bytes(1000)) == bytes(1000)
     assert ends.a.last_wire_size == 32 + 1023
     assert ends.b.last_wire_size == 32 + 1023
-    assert ends.b.seal.told
+    assert ends.b.seal.status_seen
 
 
 def test_a_radio_with_short_frames():
@@ -282,6 +282,7 @@ class FakeLink:
         self.limits = set()
         self.aborted = 0
         self.room = 1
+        self.exchange = self
 
     begin_import = int
 

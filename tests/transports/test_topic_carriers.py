@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from drupelet.base.errors import E_STORAGE, OK
-from drupelet.base.limits import HANDOVER_MS, HANDOVER_MS_MAX, WAIT_MS_MAX
-from drupelet.channel.key_distribution import KIND_HANDOVER, RECORD_FRAME_SIZE, Handover
+from drupelet.base.limits import SENDER_KEY_MS, SENDER_KEY_MS_MAX, WAIT_MS_MAX
+from drupelet.channel.key_distribution import KIND_SENDER_KEY, RECORD_FRAME_SIZE, KeyDistribution
 from drupelet.channel.sender_keys import SenderKeys
 from drupelet_host.aead import Aead
 from drupelet_transports.base import E_CLOSED, TransportError
-from drupelet_transports.handing import Handing
+from drupelet_transports.key_carrier import KeyCarrier
 from drupelet_transports.loop import pair as loop_pair
 from drupelet_transports.multicast import BoardMulticast, Multicast
 from drupelet_transports.sealed_topic import SealedTopic
@@ -213,14 +213,17 @@ class Pair:
         self.clock = Clock()
         ends = seal_pair(Aead())
         ids = [A_ID, B_ID]
-        self.handovers = [
-            Handover(sender_keys(mine), mine, TOPIC, other) for mine, other in (ids, ids[::-1])
+        self.distributions = [
+            KeyDistribution(sender_keys(mine), mine, TOPIC, other)
+            for mine, other in (ids, ids[::-1])
         ]
         buf = bytearray(1024)
         self.ends = []
-        for carrier, end, handover in zip(loop_pair(1024, 8), ends, self.handovers, strict=True):
-            made = Handing(carrier, end.seal, self.clock, buf)
-            made.handovers.append((handover, 0))
+        for carrier, end, distribution in zip(
+            loop_pair(1024, 8), ends, self.distributions, strict=True
+        ):
+            made = KeyCarrier(carrier, end.seal, self.clock, buf)
+            made.distributions.append((distribution, 0))
             self.ends.append(made)
 
     def turn(self) -> int:
@@ -235,18 +238,18 @@ class Pair:
 
     def reads(self, here: int) -> bool:
         out = bytearray(200)
-        size = self.handovers[1 - here].keys.seal_into(out, b"hello", 5)
-        return self.handovers[here].keys.open(out, size, self.clock.ms) == 5
+        size = self.distributions[1 - here].keys.seal_into(out, b"hello", 5)
+        return self.distributions[here].keys.open(out, size, self.clock.ms) == 5
 
 
 def test_keys_change_hands_and_the_link_sees_nothing_of_it() -> None:
     both = Pair()
     both.settle()
-    assert all(handover.told(0) for handover in both.handovers)
+    assert all(distribution.is_confirmed(0) for distribution in both.distributions)
     assert both.reads(0) and both.reads(1)
     # What is confirmed is not told again.
     both.ends[0].send = None  # type: ignore[assignment, method-assign]
-    both.clock.ms += HANDOVER_MS_MAX
+    both.clock.ms += SENDER_KEY_MS_MAX
     assert both.turn() == 0
     frame = bytearray(b"for the link")
     assert both.ends[1].send(frame, len(frame)) == OK and both.turn() == 1
@@ -254,15 +257,15 @@ def test_keys_change_hands_and_the_link_sees_nothing_of_it() -> None:
 
 def test_a_key_is_told_again_until_it_is_confirmed() -> None:
     both = Pair()
-    one = both.handovers[0]
+    one = both.distributions[0]
     frame = bytearray(1024)
-    sent = [now_ms for now_ms in range(0, 10**6, 1000) if one.due(0, now_ms)]
-    assert sent[:3] == [0, HANDOVER_MS, 3 * HANDOVER_MS] and 8 < len(sent) < 14
-    one.heard(0)
-    assert one.due(0, 10**6 + HANDOVER_MS)
+    sent = [now_ms for now_ms in range(0, 10**6, 1000) if one.is_due(0, now_ms)]
+    assert sent[:3] == [0, SENDER_KEY_MS, 3 * SENDER_KEY_MS] and 8 < len(sent) < 14
+    one.on_heard(0)
+    assert one.is_due(0, 10**6 + SENDER_KEY_MS)
     # Nonsense, another topic's, and another device's record change nothing.
-    other = both.handovers[1]
-    assert one.record_into(frame, 0) == RECORD_FRAME_SIZE and frame[0] == KIND_HANDOVER
+    other = both.distributions[1]
+    assert one.record_into(frame, 0) == RECORD_FRAME_SIZE and frame[0] == KIND_SENDER_KEY
     for at in (1, 20):
         bad = bytearray(frame[:RECORD_FRAME_SIZE])
         bad[at] ^= 1
@@ -275,7 +278,7 @@ def test_a_key_is_told_again_until_it_is_confirmed() -> None:
 def test_who_is_shut_out_reads_nothing_that_comes() -> None:
     both = Pair()
     both.settle()
-    assert both.handovers[0].shut_out(0) == OK and both.handovers[0].is_out(0)
+    assert both.distributions[0].revoke(0) == OK and both.distributions[0].is_excluded(0)
     both.settle()
     assert not both.reads(1), "a new chain, and it was not handed over"
     assert not both.reads(0), "nor is it heard any more"
@@ -285,33 +288,35 @@ def test_keys_that_were_put_back_are_not_used_again() -> None:
     """A restored key file would seal with nonces that were used: the peer's answer shows it."""
     both = Pair()
     both.settle()
-    handover = both.handovers[0]
-    port = handover.keys._keys
+    distribution = both.distributions[0]
+    port = distribution.keys._keys
     old = dict(port.records)
     chain = old[0][4:8]
     for _ in range(3):
-        handover.keys._seq = 255
+        distribution.keys._seq = 255
         assert both.reads(1)
     port.records = old
-    again = sender_keys(handover._own_id, 99, port)
-    both.handovers[0] = renewed = Handover(again, handover._own_id, TOPIC, handover._ids)
-    both.ends[0].handovers[0] = (renewed, 0)
+    again = sender_keys(distribution._own_id, 99, port)
+    both.distributions[0] = renewed = KeyDistribution(
+        again, distribution._own_id, TOPIC, distribution._ids
+    )
+    both.ends[0].distributions[0] = (renewed, 0)
     both.settle()
-    both.clock.ms += HANDOVER_MS
+    both.clock.ms += SENDER_KEY_MS
     both.settle()
-    assert port.records[0][4:8] != chain and renewed.told(0) and both.reads(1)
+    assert port.records[0][4:8] != chain and renewed.is_confirmed(0) and both.reads(1)
 
 
 def test_a_peer_that_lost_our_key_gets_it_again_when_it_asks() -> None:
     both = Pair()
     both.settle()
-    here, there = both.handovers
+    here, there = both.distributions
     before = bytes(here.keys._records[4:8])
     assert there.keys.remove(here._own_id, 0) == OK and not both.reads(1)
     # It starts anew and hands its own key over: whoever does that is told ours again.
-    fresh = Handover(there.keys, there._own_id, TOPIC, there._ids)
-    both.ends[1].handovers[0] = (fresh, 0)
+    fresh = KeyDistribution(there.keys, there._own_id, TOPIC, there._ids)
+    both.ends[1].distributions[0] = (fresh, 0)
     both.settle()
-    both.clock.ms += HANDOVER_MS
+    both.clock.ms += SENDER_KEY_MS
     both.settle()
     assert both.reads(1) and bytes(here.keys._records[4:8]) == before

@@ -18,7 +18,7 @@ from functools import cache
 from drupelet.base.errors import OK
 from drupelet.store.files import Files
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.reader import STATE_DELETED, STATE_DELIVERED, STATE_PENDING
+from drupelet.store.states import STATE_DELETED, STATE_DELIVERED, STATE_PENDING
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, Image, PowerCut
 from unit.power_cuts_model import (
     ABSENT,

@@ -6,7 +6,7 @@ from functools import cache
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.store.files import Files
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.reader import (
+from drupelet.store.states import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
@@ -21,6 +21,7 @@ E_MEMORY = -99  # of a call that a full heap has ended
 GROUP, PEER = 1, 2
 SALT = 0x5A17C0DE
 SEGMENT_SIZE = 512
+META_SIZE = 400  # so that they are soon full
 MEMBERS = 6  # rows of the table: as many as a small segment has room for
 EDGES = b"\1" + bytes(range(32))
 
@@ -28,10 +29,10 @@ EDGES = b"\1" + bytes(range(32))
 def make_store(files: Files) -> FlashStore:
     store = FlashStore(
         files, segment_size=SEGMENT_SIZE, segments_max=7, pending_max=4, body_files_max=3,
-        filter_size=64, salt=SALT,
+        filter_size=64, salt=SALT, meta_size=META_SIZE,
     )  # fmt: skip
-    store._members = bytearray(8 * MEMBERS)
-    store._own_max = store._data_max  # all that is put here is our own
+    store.meta.rows = bytearray(8 * MEMBERS)
+    store.own_max = store.data_max  # all that is put here is our own
     return store
 
 
@@ -261,6 +262,8 @@ class Run(Model):
                 self.kept.pop(number, 0)
             self.leaving = 0
             self.barrier()
+        elif kind == PEER and not self.store.meta.is_member(kind, self.members[kind, key]):
+            self.members.pop((kind, key))  # it is done, but was not flushed: a cut may undo it
         elif had and code == E_CAPACITY:
             self.leaving = 0
             self.durable_members[kind, key] = had

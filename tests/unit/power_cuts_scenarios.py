@@ -6,7 +6,7 @@ One yield per finished call; what comes before the first is not cut.
 from collections.abc import Callable, Iterator
 
 from drupelet.base.errors import E_CAPACITY
-from drupelet.store.reader import STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
+from drupelet.store.states import STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE
 from unit.power_cuts_model import GROUP, PEER, Run, body_of, key_of, message_id
 
 
@@ -318,6 +318,23 @@ def full_disk(run: Run) -> Iterator[None]:
     yield run.barrier()
 
 
+def meta_log(run: Run) -> Iterator[None]:
+    """Members come and go between wake states, so that its segments are begun anew."""
+    begin(run)
+    yield run.put(2)
+    for number in range(14):
+        yield run.save(bytes([number]) * 30)
+        if number % 3 == 0:
+            yield run.member(PEER, bytes([number] * 4))
+        if number % 5 == 4 and (PEER, bytes([number // 3 * 3] * 4)) in run.members:
+            yield run.forget(PEER, bytes([number // 3 * 3] * 4))
+        if number % 2:
+            yield run.put(20 + number)
+        if number % 4 == 3:
+            yield run.barrier()
+    yield run.barrier()
+
+
 def everything(run: Run) -> Iterator[None]:
     """A bit of all, with reboots in between; there is not room for all of it."""
     begin(run)
@@ -346,6 +363,6 @@ SCENARIOS: dict[str, Callable[[Run], Iterator[None]]] = {
     for play in (
         publish, receive, acknowledge, again, delete, tombstones, roll, reclaim, bury, bury_moved,
         private, long_bodies, bodies_make_room, descriptors, leave, remove_peer, number_again,
-        quota, wake_states, own_count, parts, full_disk, everything,
+        quota, wake_states, own_count, parts, full_disk, meta_log, everything,
     )
 }  # fmt: skip

@@ -6,30 +6,41 @@ import pytest
 
 from drupelet.base.errors import OK
 from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine.core import Core
+from drupelet.engine.inbox import OFFERED, REQUESTED
 from drupelet.engine.members import GROUP_UNORDERED, INVISIBLE, SHARED
-from drupelet.engine.slots import OFFERED, WANTED
 from drupelet.engine.states import HOLD
 from drupelet.link.link import INTERACTIVE
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet.wire.registry import (
+from drupelet.wire.profiles import (
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
     PROFILE_MVDS_1,
     PROFILE_MVDS_5001,
-    family_of,
 )
-from helpers import Draw, Member, Network, stamp
+from drupelet.wire.registry import family_of
+from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, stamp
 from unit import test_topic
 from unit.test_store_gone import SMALL
 
+EPOCH_ROUNDS = EPOCH_MS // ROUND_MS
 
-def let_go(member: Member, id: bytes) -> None:
+
+def let_go(core: Core, id: bytes) -> None:
     """As what makes room: the id stays, and nothing else."""
-    slot = member.node.core.slots.find(id, 0)
-    if slot >= 0:
-        member.node.core.window.reset_slot(slot)
-    assert member.store.entomb(member.store.find(id, 0), b"", 0) == OK
+    for outbox in core.outboxes:
+        row = outbox.find(id, 0)
+        if row >= 0:
+            outbox.drop(row)
+    assert core.store.entomb(core.store.find(id, 0), b"", 0) == OK
+
+
+def ack_frame(profile: int, id: bytes) -> bytearray:
+    """A frame that acknowledges one message, once."""
+    if profile == PROFILE_MVDS_1:
+        return bytearray(b"\x41\x0a\x20" + id)
+    return bytearray(b"\x40\x01\x00\x00\x20" + id)
 
 
 def after(member: Member, parent: bytes, text: bytes, now_ms: int) -> None:
@@ -53,9 +64,29 @@ def newcomer(profile: int) -> tuple[Network, Member, Member, bytes, bytes]:
 )
 def test_every_profile_with_parents_tells_what_is_gone(profile: int) -> None:
     net, b, c, first, second = newcomer(profile)
-    let_go(b, first)
+    let_go(b.node.core, first)
     net.run(lambda: c.log() == [second], 60)
     assert c.store.noted(first, 0)
+
+
+@pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1])
+def test_many_parents_that_are_gone_are_told_in_one_answer(profile: int) -> None:
+    """Whatever records their acknowledgements stand in: none is asked for again."""
+    draw = Draw(5)
+    b, c = (Member(name, draw, family=family_of(profile)) for name in "bc")
+    net = Network(draw, [b, c], [("b", "c")], profile=profile)
+    for number in range(8):
+        body = b"\0%d" % number
+        assert b.node.publish(b.group, body, len(body), stamp(number), 0) > 0
+    parents = b.log()
+    body = b"\x08" + b"".join(parents) + b"child"
+    assert b.node.publish(b.group, body, len(body), stamp(9), 0) > 0
+    child = b.log()[-1]
+    for id in parents:
+        let_go(b.node.core, id)
+    net.run(lambda: any(c.node.core.pending.sends), 40)
+    net.run(lambda: c.log() == [child], EPOCH_ROUNDS)
+    assert all(c.store.noted(id, 0) for id in parents)
 
 
 @pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_MVDS_1])
@@ -64,13 +95,13 @@ def test_an_acknowledgement_from_before_a_store_was_lost_says_nothing_of_what_is
 ) -> None:
     """c published `first` itself, lost its store, and asks for it; b's ACK was on its way."""
     net, b, c, first, second = newcomer(profile)
-    slot = b.node.core.slots.find(first, 0)
-    b.node.core.window.set_state(slot, b.numbers["c"] - 1, HOLD)
-    wanted = c.node.core.offers
-    net.run(lambda: wanted.find(first, 0, WANTED, WANTED) >= 0, 20)
+    outbox = b.links["c"].exchange.outbox
+    b.node.core.refill(outbox.peer)
+    outbox.set_state(outbox.find(first, 0), HOLD)
+    net.run(lambda: any(c.node.core.pending.sends), 20)  # it has asked
     for _ in range(3):
-        # As two frames have it that each acknowledge the message once.
-        c.links["b"].on_ack(bytearray(40) + first, 40)
+        frame = ack_frame(profile, first)
+        assert c.links["b"].receive(frame, len(frame), net.now_ms) == OK
     assert not c.store.noted(first, 0) and c.log() == []
     net.run(lambda: c.log() == [first, second], 60)
 
@@ -83,7 +114,7 @@ def told() -> tuple[Draw, Member, Member, Member, bytes, int]:
     first, second = b.publish(b"first"), b.publish(b"second")
     assert first is not None and second is not None
     old.run(lambda: second in d.log(), 80)
-    let_go(b, first)
+    let_go(b.node.core, first)
     new = Network(draw, [b, c], [("b", "c")])
     new.now_ms = old.now_ms
     new.run(lambda: second in c.log(), 200)
@@ -153,7 +184,7 @@ def test_who_does_not_see_the_group_is_not_told() -> None:
         net.round()
     sent: list[bytes] = []
     net.lines["c", "x"].send = lambda frame, size: sent.append(bytes(frame[:size]))
-    c.links["x"].on_request(bytearray(first), 0)
+    c.links["x"].exchange.on_request(bytearray(first), 0)
     for _ in range(40):
         net.round()
     assert not any(first in frame for frame in sent)
@@ -177,7 +208,7 @@ def test_a_parent_in_another_group_is_not_noted_and_costs_nothing() -> None:
     assert first is not None
     net.run(lambda: first in a.log(), 40)
     for member in (a, b):
-        let_go(member, first)
+        let_go(member.node.core, first)
     body = b"\1" + first + b"child"
     assert b.node.publish(b.second, body, len(body), stamp(0), net.now_ms) > 0
     for _ in range(200):
@@ -193,13 +224,16 @@ def test_what_another_peer_may_send_is_waited_for_and_not_for_ever(profile: int)
     late = Member("e", draw)
     net = Network(draw, [b, d, late], [("b", "e"), ("d", "e")], INTERACTIVE, profile=profile)
     net.now_ms = now_ms
-    late.links["d"].on_offer(bytearray(first[:8] + bytes(24)), 0)  # and then d is gone
+    late.links["d"].exchange.on_offer(bytearray(first[:8] + bytes(24)), 0)  # and then d is gone
     late.links["d"].poll_into = lambda _frame, _now_ms: 0
-    offers = late.node.core.offers
-    entry = offers.add(bytearray(first), 0, late.links["b"].peer, WANTED, 0)
-    late.links["b"].on_ack(bytearray(first), 0)
-    assert offers.kinds[entry] == WANTED and not late.store.noted(first, 0)
-    assert any(offers.kinds[row] == OFFERED for row in range(offers.count)), "the offer stays"
+    exchange = late.links["b"].exchange
+    inbox = exchange.inbox
+    inbox.ask(first, 0, 0)
+    entry = inbox.find(first, 0)
+    inbox.note_asked(entry, 0)
+    exchange.on_gone(bytearray(first), 0)
+    assert inbox.kinds[entry] == REQUESTED and not late.store.noted(first, 0)
+    assert OFFERED in late.links["d"].exchange.inbox.kinds, "the offer stays"
     net.lines["d", "e"].send = net.lines["e", "d"].send = lambda _frame, _size: None
     net.run(lambda: late.log() == [id for id in b.log() if id != first], 800)
     assert late.store.noted(first, 0) and c.log()
@@ -231,8 +265,7 @@ def test_what_is_gone_is_met_with_silence_on_a_topic(
     first = bytes(store.id)
     body = b"\1" + first + b"child"
     assert author.node.publish(author.group, body, len(body), (1).to_bytes(8), 0) > 0
-    author.node.core.window.reset_slot(author.node.core.slots.find(first, 0))
-    assert store.entomb(store.find(first, 0), b"", 0) == OK
+    let_go(author.node.core, first)
     bus.members = [author, *late]
     for _ in range(240):
         bus.turn()

@@ -22,7 +22,7 @@ from drupelet.wire.bloom_available import (
     read,
     sum_of,
 )
-from drupelet.wire.registry import PROFILE_COMPACT_1
+from drupelet.wire.profiles import PROFILE_COMPACT_1
 from ram_store import RamStore
 
 ids = st.binary(min_size=32, max_size=32)
@@ -90,7 +90,7 @@ class Member:
             peer = self.node.add_peer(bytes((0, 0, 1, other)))
             self.node.share(self.group, peer, SHARED)
             link = self.node.link(peer, PROFILE_COMPACT_1, CARRIER_MQTT, 1000, BATCH)
-            link.quiet = True
+            link.exchange.is_quiet = True
             self.links[other] = link
             self.blooms[other] = BloomSync(self.node, self.group, link, rng.randrange)
         self.node.boot(0)
@@ -127,7 +127,8 @@ def run(count: int, messages: int, seed: int, loss: float, size_max: int = 1024,
         same_time: bool = False) -> tuple[int, int]:  # fmt: skip
     """Random pairs meet until everybody has everything; contacts and bytes."""
     rng = random.Random(seed)
-    members = [Member(number, count, rng, messages + 8) for number in range(count)]
+    rows = (messages + 8) * (count - 1)  # a part of them is for each peer
+    members = [Member(number, count, rng, rows) for number in range(count)]
     for number in range(messages):
         members[number % count].publish(b"%099d" % number, 1000 if same_time else number)
     total = 0
@@ -156,15 +157,15 @@ def test_equal_sums_acknowledge_and_maybe_does_not() -> None:
     members = [Member(number, 2, rng, 16) for number in range(2)]
     for number in range(6):
         members[0].publish(b"%d" % number, number)
-    window = members[0].node.core.window
+    node, peer = members[0].node, 1
     frame = bytearray(1024)
     members[1].blooms[0].meet()
     size = members[1].blooms[0].poll_into(frame, 1024)
     assert members[0].blooms[1].receive(frame, size) == OK
-    assert window.queued(0) == 6  # an empty peer is no acknowledgement
+    assert node.outstanding(peer) == 6  # an empty peer is no acknowledgement
     for contact in range(6):
         meet(members, 1, 0, rng, contact * 9000, 0.0)
-    assert window.queued(0) == 0
+    assert node.outstanding(peer) == 0
     assert members[1].node.delivered == 6
 
 

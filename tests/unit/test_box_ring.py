@@ -18,7 +18,7 @@ from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID
 from drupelet.node import CARRIER_SERIAL, GROUP_TELEMETRY, PROFILE_BSP_1, SHARED, Node
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.parts import PART_HEAD_SIZE
+from drupelet.store.spool import PART_HEAD_SIZE
 from drupelet.telemetry.black_box import BlackBox
 from drupelet_tools.telemetry import inputs
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
@@ -87,6 +87,7 @@ def ring(files: RamFiles) -> list[str]:
 def test_one_flash_program_for_a_block() -> None:
     files = CutFiles()
     board = Board(files)
+    assert board.store.barrier() == 0, "its members"
     before, told = files.programs, board.store.programs
     board.say(range(BLOCKS * EVENTS_PER_BLOCK - 1))
     assert files.programs - before == BLOCKS - 1

@@ -19,7 +19,7 @@ from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, INTERACTIVE
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet.wire.bsp0.codec import FrameCodec
 from drupelet.wire.bsp0.session import Session
-from drupelet.wire.registry import PROFILE_BSP_0
+from drupelet.wire.profiles import PROFILE_BSP_0
 from helpers import EPOCH_MS, Draw, Network, stamp
 from helpers_bsp0 import KIND, VERSIONS, Friend, friends, records
 from mutations import STREAMS, TRACED, mutated, no_growth
@@ -40,9 +40,8 @@ class FakeLink:
         self.core: Any = SimpleNamespace(
             store=SimpleNamespace(size=0, timestamp=bytearray(stamp(7))),
             members=SimpleNamespace(group_ids=bytearray(32) + GROUP, peer_numbers=b"\1"),
-            window=SimpleNamespace(boot=1), message_group=1, message_slot=0, taken=0,
-            frame_size_max=0,
-        )  # fmt: skip
+        )
+        self.message_group = 1
         self.peer = 0
         self.visits = visits
         self.carrier = 0
@@ -72,6 +71,9 @@ class FakeLink:
 
     def on_ack(self, buf: bytearray, at: int) -> None:
         self.read.append(("ack", bytes(buf[at : at + 32])))
+
+    def on_gone(self, buf: bytearray, at: int) -> None:
+        assert self.read[-2:] == [("ack", bytes(buf[at : at + 32]))] * 2
 
     def on_offer(self, buf: bytearray, at: int) -> None:
         self.read.append(("offer", bytes(buf[at : at + 32])))
@@ -165,8 +167,8 @@ class Place:
 
     def __init__(self, link: FakeLink) -> None:
         self.members = link.core.members
-        self.window = link.core.window
-        self.rivals = None
+        self.boot = 1
+        self.bsp0_codecs = None
 
 
 def test_a_full_record_has_1536_ids() -> None:
@@ -263,8 +265,8 @@ def test_codecs_belong_to_their_node() -> None:
         friends[0].node.link(
             friends[0].numbers["b"], PROFILE_BSP_0, CARRIER_SERIAL, EPOCH_MS, BATCH
         )
-    assert friends[0].node.core.rivals.made == 2
-    assert friends[1].node.core.rivals is None
+    assert friends[0].node.core.bsp0_codecs.made == 2
+    assert friends[1].node.core.bsp0_codecs is None
 
 
 def test_a_stick_carries_it_there_and_the_acknowledgements_back() -> None:
@@ -398,8 +400,6 @@ def test_any_bytes_are_skipped_or_the_peers_error(way: str, mode: int) -> None:
     assert min(target.codes.values()) > 1000
     malformed = target.member.node.malformed
     assert malformed == target.codes[E_PEER]
-    offers = target.member.node.core.offers
-    assert sum(map(bool, offers.kinds[: offers.count])) <= 8
 
 
 def test_what_enters_the_log_is_what_was_sound() -> None:

@@ -17,7 +17,7 @@ from drupelet.store.flash_store import FlashStore
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet.wire.bsp0.hash import Bsp0MessageHash
 from drupelet.wire.bsp0.session import Session
-from drupelet.wire.registry import PROFILE_BSP_0
+from drupelet.wire.profiles import PROFILE_BSP_0
 from helpers import EPOCH_MS, ROUND_MS, Draw, Network, stamp
 from helpers_bsp0 import KIND, VERSIONS, Friend, friends, records, vectors
 

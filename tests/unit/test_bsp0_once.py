@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from drupelet.base.limits import OFFERS_MAX
 from drupelet.node import BATCH, CARRIER_SERIAL, INTERACTIVE
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet.wire.bsp0.session import Session
-from drupelet.wire.registry import PROFILE_BSP_0
+from drupelet.wire.profiles import PROFILE_BSP_0
 from helpers import EPOCH_MS, ROUND_MS, Draw
 from helpers_bsp0 import Friend, friends
 
@@ -140,13 +139,26 @@ def test_what_the_peer_asks_for_again_goes_again() -> None:
     assert messages() == 1 and messages() == 0
 
 
+def table_sizes(session: Session) -> dict[str, int]:
+    """Lengths of everything that a session and its link keep."""
+    exchange = session.link.exchange
+    owners = (session, session.link, exchange, exchange.outbox, exchange.inbox, exchange.pace)
+    return {
+        f"{type(owner).__name__}.{name}": len(table)
+        for owner in owners
+        for name, table in vars(owner).items()
+        if isinstance(table, bytearray | list | dict | set)
+    }
+
+
 def test_what_a_session_remembers_is_bounded_by_the_tables() -> None:
     members, links = two(BATCH, 8)
     stream = Stream(members, links, 5)
+    sizes = table_sizes(stream.sessions[0])
     now_ms = 0
     for number in range(600):
         assert members[0].publish(b"%d" % number, now_ms)
         now_ms += ROUND_MS
         stream.round(now_ms, (1_000, 1_000))
     assert len(members[1].log()) > 590
-    assert len(stream.sessions[0]._sent) <= 2 * (8 + OFFERS_MAX) + 1
+    assert table_sizes(stream.sessions[0]) == sizes

@@ -20,15 +20,15 @@ def record(kind: int, payload: bytes, version: int = 1, length: int | None = Non
 class Notes:
     """A link that writes down what a profile reads, and has a list of things to write."""
 
-    def __init__(
-        self, acks=(), requests=(), offers=(), messages=(), frame_size_max=1024
-    ) -> None:  # fmt: skip
-        self.frame_size_max = frame_size_max
+    message_group = 0
+
+    def __init__(self, acks=(), requests=(), offers=(), messages=()) -> None:
         self.got: list[tuple] = []
         self.counted: list[tuple[bool, int, int]] = []
         self.acks, self.requests, self.offers = list(acks), list(requests), list(offers)
         self.messages = list(messages)
         self.long: list[bytes] = []
+        self.gone: list[bytes] = []
 
     def count_record(self, sent, kind, size):
         self.counted.append((sent, kind, size))
@@ -38,6 +38,9 @@ class Notes:
 
     def on_ack(self, buf, at):
         self._id("ack", buf, at)
+
+    def on_gone(self, buf, at):
+        self.gone.append(bytes(buf[at : at + 32]))
 
     def on_offer(self, buf, at):
         self._id("offer", buf, at)
@@ -65,15 +68,13 @@ class Notes:
     def take_offer(self, buf, at):
         return self._take(self.offers, buf, at)
 
-    # What a codec reads of the message that is due: as `link.core.store` and `.members` give it.
+    # What a codec reads of the message that is due, as the core of an exchange gives it.
     @property
     def core(self):
         content = self.messages[0]
         store = SimpleNamespace(size=len(content) - 40, timestamp=content[32:40])
         members = SimpleNamespace(group_ids=content[:32])
-        return SimpleNamespace(
-            store=store, members=members, message_group=0, frame_size_max=self.frame_size_max
-        )
+        return SimpleNamespace(store=store, members=members)
 
     def next_message(self):
         return bool(self.messages)
@@ -123,7 +124,7 @@ def test_nothing_due_writes_nothing() -> None:
 
 @pytest.mark.parametrize("limit", range(36, 140))
 def test_a_frame_takes_what_fits(limit: int) -> None:
-    notes = Notes(IDS[:9], IDS[9:18], IDS[18:27], [bytes(45)], limit)
+    notes = Notes(IDS[:9], IDS[9:18], IDS[18:27], [bytes(45)])
     frame = bytearray(limit)
     end = bsp1.fill(notes, frame, 0, limit)
     assert 0 < end <= limit
@@ -171,14 +172,28 @@ def test_unknown_types_are_skipped_by_length(kind: int, size: int) -> None:
 
 def test_the_largest_of_everything() -> None:
     code, notes = read(record(0, bytes(range(1, 33)) * 2047))
-    assert code == OK and len(notes.got) == 2047
+    assert code == OK and len(notes.got) == 2047 and len(notes.gone) == 2046
     code, notes = read(record(1, bytes(32) + b"\x7f" + b"\xff" * 7 + bytes(32768)))
     assert code == OK and len(notes.got[0][1]) == 40 + 32768
 
 
+def test_an_ack_of_the_same_id_twice_in_a_row_says_that_it_is_gone() -> None:
+    one, other = IDS[:2]
+    for ids, gone in (
+        ([one, other, one], []), ([one, one], [one]), ([other, one, one, other], [one]),
+    ):  # fmt: skip
+        code, notes = read(record(0, b"".join(ids)))
+        assert code == OK and notes.got == [("ack", id) for id in ids] and notes.gone == gone
+    for kind in (2, 3):
+        assert read(record(kind, one + one))[1].gone == []
+    assert read(record(0, one) + record(0, one))[1].gone == [one], "whatever records they are in"
+
+
 def state_of(member: Member) -> tuple:
     core = member.node.core
-    return len(core.slots.tags), len(core.offers.ids), len(core.window.cursors), core.members.peers
+    outbox, inbox = core.outboxes[0], core.inboxes[0]
+    rows = (outbox.tags, outbox.handles, inbox.ids, inbox.owed, core.pending.tags)
+    return (*map(len, rows), core.members.peers)
 
 
 def test_fuzz() -> None:
@@ -216,6 +231,5 @@ def test_fuzz() -> None:
     assert state_of(member) == size
     assert len(set(member.log())) == len(member.log())
     assert set(own) <= set(member.log())
-    for slot in range(8):
-        if not member.node.core.slots.flags[slot]:
-            assert not member.node.core.slots.states[slot]
+    outbox = member.node.core.outboxes[0]
+    assert outbox.open_count == sum(map(outbox.is_open, range(outbox.count)))

@@ -6,9 +6,14 @@ import pytest
 
 from drupelet.base.errors import E_CAPACITY, E_PEER, OK
 from drupelet.base.limits import CHANNEL_OUT_MAX
-from drupelet.channel.channel import EPHEMERAL, EVENT_ACKNOWLEDGED, EVENT_GAP, EVENT_MESSAGE
-from drupelet.channel.intake import POSSIBLY, UNACKNOWLEDGED
-from drupelet.channel.opening import open_channel
+from drupelet.channel.channel import (
+    EPHEMERAL,
+    EVENT_ACKNOWLEDGED,
+    EVENT_GAP,
+    EVENT_MESSAGE,
+    open_channel,
+)
+from drupelet.channel.outbox import POSSIBLY, UNACKNOWLEDGED
 from drupelet.channel.settings import response_groups
 from helpers_channel import CHANNEL, START_MS, Said, Talker, filter_of, publish_one, wire
 
@@ -123,14 +128,14 @@ def test_hints_are_sent_and_noted() -> None:
             return 1
 
     ann, ben = Talker(), Talker(b"ben")
-    ann.channel.hints = Hints()
-    ben.channel.hints = Hints()
+    ann.channel.settings.hints = Hints()
+    ben.channel.settings.hints = Hints()
     handle = ann.publish(b"x", b"first")
     ann.say()
     said = publish_one(ann, b"y", b"second")
     assert said.entries[11] == [(b"first", bytes([handle]), b"ann")]
     ben.hear(said.wire)
-    assert ben.channel.hints.noted == [(b"first", bytes([handle]))]
+    assert ben.channel.settings.hints.noted == [(b"first", bytes([handle]))]
 
 
 def test_what_is_sent_is_kept_until_somebody_has_it() -> None:
@@ -169,7 +174,7 @@ def test_own_messages_come_back_after_a_loss() -> None:
     for number in range(3):
         ben.hear(publish_one(ann, b"x", b"m%d" % number).wire)
     ann = Talker()
-    ann.channel.recovering = True
+    ann.channel.log.recovering = True
     ann.hear(publish_one(ben, b"y", b"theirs").wire)
     for said in ann.later(1_200_000):
         ben.hear(said.wire)
@@ -214,10 +219,10 @@ def test_dependencies_come_first() -> None:
     ann = Talker()
     ann.hear(wire(b"c", causal=(b"b",), lamport=START_MS + 3))
     ann.hear(wire(b"b", causal=(b"a",), lamport=START_MS + 2))
-    assert ann.delivered == [] and ann.log == [] and ann.channel.incoming.count == 2
+    assert ann.delivered == [] and ann.log == [] and ann.channel.log.incoming.count == 2
     ann.hear(wire(b"a", lamport=START_MS + 1))
     assert ann.delivered == [b"a", b"b", b"c"] == ann.log
-    assert ann.channel.incoming.count == 0
+    assert ann.channel.log.incoming.count == 0
 
 
 @pytest.mark.parametrize("order", [(b"a", b"b"), (b"b", b"a")])
@@ -225,16 +230,16 @@ def test_one_of_two_dependencies_is_not_enough(order: tuple[bytes, bytes]) -> No
     ann = Talker()
     ann.hear(wire(b"c", causal=(b"a", b"b"), lamport=START_MS + 3))
     for id in order:
-        assert b"c" not in ann.delivered and ann.channel.incoming.count == 1
+        assert b"c" not in ann.delivered and ann.channel.log.incoming.count == 1
         ann.hear(wire(id))
-    assert ann.delivered == [*order, b"c"] and ann.channel.incoming.count == 0
+    assert ann.delivered == [*order, b"c"] and ann.channel.log.incoming.count == 0
 
 
 def test_a_waiting_message_is_no_met_dependency() -> None:
     ann = Talker()
     ann.hear(wire(b"b", causal=(b"a",)))
     ann.hear(wire(b"c", causal=(b"b",)))
-    assert ann.log == [] and ann.channel.incoming.count == 2
+    assert ann.log == [] and ann.channel.log.incoming.count == 2
 
 
 @pytest.mark.parametrize("channel", [b"1", b"00", b"01", b"10", b""])
@@ -416,7 +421,7 @@ def test_unacknowledged_messages_go_out_again_after_each_period() -> None:
     said = ann.later(10 * PERIOD_MS)
     assert [one.id for one in said] == [b"m"] * 10
     assert all(one.content == b"x" for one in said)
-    assert ann.channel.resent == 10
+    assert ann.channel.outbox.resent == 10
 
 
 def test_possibly_acknowledged_ones_after_four() -> None:
@@ -448,7 +453,7 @@ def test_a_full_incoming_buffer_keeps_what_is_nearest() -> None:
     ann = Talker(incoming_max=4)
     for number in range(9, 0, -1):
         ann.hear(wire(b"m%d" % number, causal=(b"m%d" % (number - 1),), lamport=START_MS + number))
-    assert ann.channel.incoming.count == 4
+    assert ann.channel.log.incoming.count == 4
     assert ann.hear(wire(b"m9", causal=(b"m8",), lamport=START_MS + 9)) == E_CAPACITY
     ann.hear(wire(b"m0"))
     assert ann.log == [b"m0", b"m1", b"m2", b"m3", b"m4"]
@@ -580,8 +585,8 @@ def test_ephemeral_messages_are_handed_over_and_not_kept() -> None:
     assert ann.state == {} and ann.log == [b"one"]
     frame = bytearray(said.wire)
     assert ben.channel.receive(frame, len(frame), 0) == EPHEMERAL
-    at = ben.channel.content_at
-    assert frame[at : at + ben.channel.content_size] == b"now"
+    at = ben.channel.decoder.content_at
+    assert frame[at : at + ben.channel.decoder.content_size] == b"now"
     assert ben.log == [] and ben.events == [] and ben.channel.bloom.count == 0
     assert ann.hear(said.wire) == OK, "our own"
 
@@ -593,7 +598,7 @@ def test_open_channel() -> None:
     ann = Talker()
     publish_one(ann, b"x", b"mine")
     made = open_channel(CHANNEL, b"ann", ann.channel.keeper, lambda: 0)
-    assert made.log.count == 1 and made.outgoing.count == 1 and made.bloom.capacity == 100
+    assert made.log.count == 1 and made.outbox.rows.count == 1 and made.bloom.capacity == 100
 
 
 def test_response_groups() -> None:

@@ -64,15 +64,15 @@ def test_what_others_never_name_is_theirs_to_ask_for_after_eight_resends() -> No
     ann = Talker(send_sync=False)
     publish_one(ann, b"x", b"m")
     ann.later(20 * PERIOD_MS)
-    assert ann.channel.resent == 20 and list(ann.state) == [b"m"], "nobody was heard"
+    assert ann.channel.outbox.resent == 20 and list(ann.state) == [b"m"], "nobody was heard"
     for number in range(CHANNEL_RESENDS_MAX + 2):
         ann.hear(wire(b"t%d" % number))
         ann.later(PERIOD_MS)
-    assert ann.state == {} and ann.channel.unnamed == 1 and b"m" in ann.log
-    resent = ann.channel.resent
+    assert ann.state == {} and ann.channel.outbox.unnamed == 1 and b"m" in ann.log
+    resent = ann.channel.outbox.resent
     assert resent == 20 + CHANNEL_RESENDS_MAX
     ann.hear(wire(b"sync", content=None, repair=(b"m",)))
-    assert [said.id for said in ann.say()] == [b"m"] and ann.channel.resent == resent
+    assert [said.id for said in ann.say()] == [b"m"] and ann.channel.outbox.resent == resent
 
 
 def test_what_a_kept_message_names_is_acknowledged_after_a_restart() -> None:
@@ -80,8 +80,7 @@ def test_what_a_kept_message_names_is_acknowledged_after_a_restart() -> None:
     publish_one(ann, b"x", b"first")
     publish_one(ann, b"x", b"second")
     ann.hear(wire(b"reply", causal=(b"second",), lamport=START_MS + 5000))
-    again = Talker()
-    again.channel.keeper = ann.channel.keeper
+    again = Talker(keeper=ann.channel.keeper)
     again.channel.restore(0)
     assert list(again.state) == [b"first"] and again.events == []
 

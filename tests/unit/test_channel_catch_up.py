@@ -6,6 +6,7 @@ import random
 import pytest
 
 from drupelet.base.limits import CHANNEL_IN_MAX, CHANNEL_REFUSED_MAX, CHANNEL_WANTED_MAX
+from drupelet.channel.relay import wanted_ids
 from helpers_channel import START_MS, Talker, wire
 from helpers_room import Ours
 from naive import sds
@@ -67,8 +68,8 @@ def catch_up(dialect: str, seed: int, heard_from: int) -> tuple[Ours, int]:
             requests += len(read.repair)
             answers += [id for id, _ in read.repair if id in by_id]
         channel = ours.channel
-        assert channel.incoming.count <= CHANNEL_IN_MAX
-        assert channel.repairs.wanted.count <= CHANNEL_WANTED_MAX
+        assert channel.log.incoming.count <= CHANNEL_IN_MAX
+        assert channel.repair.wanted.count <= CHANNEL_WANTED_MAX
         ours.now += EVERY_S
     assert len(ours.delivered) == MESSAGES, f"{len(ours.delivered)} of {MESSAGES}"
     assert len(set(ours.delivered)) == MESSAGES
@@ -97,9 +98,7 @@ def test_what_would_be_delivered_next_has_the_rows() -> None:
         missing = tuple(b"gap%d-%d" % (number, one) for one in range(ENTRIES))
         ann.hear(wire(b"m%d" % number, causal=missing, lamport=START_MS + number))
     lowest = {b"gap1-%d" % one for one in range(ENTRIES)}
-    out = bytearray(66)
-    repairs = ann.channel.repairs
-    wanted = {bytes(out[: repairs.missing_into(row, out)]) for row in range(repairs.wanted.count)}
+    wanted = set(wanted_ids(ann.channel))
     assert wanted - lowest == {b"m39", b"m40"}, "beside them the highest that were refused"
     assert len(wanted & lowest) == CHANNEL_WANTED_MAX - CHANNEL_REFUSED_MAX
     asked = {id for said in ann.later(400_000) for id in said.requests}
@@ -112,7 +111,7 @@ def test_what_was_refused_for_want_of_room_is_asked_for_when_there_is_room() -> 
     for number in range(1, 40):
         causal = (b"m%d" % (number - 1),)
         ann.hear(wire(b"m%d" % number, causal=causal, lamport=START_MS + number))
-    assert ann.channel.incoming.count == CHANNEL_IN_MAX and ann.log == []
+    assert ann.channel.log.incoming.count == CHANNEL_IN_MAX and ann.log == []
     ann.hear(wire(b"m0", lamport=START_MS))
     assert len(ann.log) >= CHANNEL_IN_MAX
     asked = {id for said in ann.later(700_000) for id in said.requests}

@@ -7,8 +7,9 @@ import pytest
 
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.channel.flash_keeper import FlashKeeper
-from drupelet.channel.keeper import NAMES_ID, NAMES_SIZE, RamKeeper
+from drupelet.channel.keeper import NAMES_ID, NAMES_SIZE
 from drupelet.channel.ports import KeeperPort
+from drupelet.channel.ram_keeper import RamKeeper
 from drupelet.store.files import RamFiles
 from drupelet.wire.sds.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
@@ -241,15 +242,13 @@ def test_a_full_flash_refuses() -> None:
 
 def test_a_channel_on_flash_goes_on_after_a_power_cut() -> None:
     files = RamFiles()
-    ann = Talker()
-    ann.channel.keeper = flash(files)
+    ann = Talker(keeper=flash(files))
     ann.publish(b"x", b"mine")
     ann.hear(wire(b"theirs", lamport=START_MS + 10))
     ann.hear(wire(b"child", causal=(b"parent",), lamport=START_MS + 20))
     ann.say()
     files.power_cut()
-    again = Talker()
-    again.channel.keeper = flash(files)
+    again = Talker(keeper=flash(files))
     again.channel.restore(0)
     assert again.log == [b"mine", b"theirs"] and list(again.state) == [b"mine"]
     again.hear(wire(b"parent", lamport=START_MS + 15))
@@ -266,8 +265,7 @@ def test_nothing_leaves_before_it_is_durable() -> None:
             return E_CAPACITY if self.fails else super().flush(fd)
 
     files = Failing()
-    ann = Talker()
-    ann.channel.keeper = flash(files)
+    ann = Talker(keeper=flash(files))
     files.fails = True
     ann.publish(b"x", b"mine")
     assert ann.say() == []

@@ -29,11 +29,11 @@ def missing(*ids: bytes) -> Talker:
 
 
 def wanted(talker: Talker) -> int:
-    return talker.channel.repairs.wanted.count
+    return talker.channel.repair.wanted.count
 
 
 def unanswered(talker: Talker) -> int:
-    asked = talker.channel.repairs.asked
+    asked = talker.channel.repair.responses
     return sum(not asked.table[row * asked.stride + 12] for row in range(asked.count))
 
 
@@ -98,7 +98,7 @@ def test_what_another_asks_for_is_not_asked_for_at_once() -> None:
 def test_sync_messages_tell_what_is_missing() -> None:
     ann = Talker()
     ann.hear(wire(b"sync", content=None, causal=(b"lost",), author=b"bob"))
-    assert wanted(ann) == 1 and ann.channel.incoming.count == 0
+    assert wanted(ann) == 1 and ann.channel.log.incoming.count == 0
 
 
 def holder(name: bytes = b"bob", **settings: int) -> Talker:
@@ -216,14 +216,14 @@ def test_three_answers_in_a_period() -> None:
 
 def test_both_buffers_are_bounded() -> None:
     ann = missing(*[b"m%d" % number for number in range(16)])
-    assert wanted(ann) == CHANNEL_WANTED_MAX and ann.channel.repairs.refused == 10
+    assert wanted(ann) == CHANNEL_WANTED_MAX and ann.channel.repair.refused == 10
     ben = Talker(b"ben")
     for number in range(30):
         ben.hear(wire(b"m%d" % number, sender=b"bob"))
     for number in range(30):
         ben.hear(wire(b"s", content=None, repair=(b"m%d" % number,)))
-    assert ben.channel.repairs.asked.count == CHANNEL_ASKED_MAX
-    assert ben.channel.repairs.refused == 30 - CHANNEL_ASKED_MAX
+    assert ben.channel.repair.responses.count == CHANNEL_ASKED_MAX
+    assert ben.channel.repair.refused == 30 - CHANNEL_ASKED_MAX
 
 
 def test_a_long_name_is_left_out_of_a_request() -> None:

@@ -10,11 +10,11 @@ import pytest
 from drupelet.base.errors import OK, CapacityError
 from drupelet.base.limits import WAIT_MS_MAX
 from drupelet.base.memory import crc32_into
-from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
+from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel, open_channel
 from drupelet.channel.flash_keeper import FlashKeeper
-from drupelet.channel.keeper import RamKeeper
-from drupelet.channel.opening import open_channel
 from drupelet.channel.ports import KeeperPort
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.settings import Settings
 from drupelet.store.files import RamFiles
 from drupelet.wire.sds.bloom import Bloom
 from drupelet_host.channel_db import ChannelDatabase, SqliteKeeper
@@ -94,7 +94,7 @@ def test_what_was_delivered_with_a_gap_stays_in_the_log(world: World) -> None:
     assert world.events == [(EVENT_GAP, b"m2"), (EVENT_MESSAGE, b"m3")]
     for _ in range(2):
         world.boot()
-        assert world.log == [b"m2", b"m3"] and not world.channel.incoming.count
+        assert world.log == [b"m2", b"m3"] and not world.channel.log.incoming.count
     world.hear(wire(b"m4", causal=(b"m3",), lamport=START_MS + 4))
     world.wait(120_000)
     assert world.events[2:] == [(EVENT_MESSAGE, b"m4")] and world.log == [b"m2", b"m3", b"m4"]
@@ -104,12 +104,12 @@ def test_what_waits_does_so_over_several_restarts(world: World) -> None:
     world.hear(wire(b"m2", causal=(b"m1",), lamport=START_MS + 2))
     for _ in range(3):
         world.boot()
-        assert world.log == [] and world.channel.incoming.count == 1
+        assert world.log == [] and world.channel.log.incoming.count == 1
     world.hear(wire(b"m1", lamport=START_MS + 1))
     assert world.log == [b"m1", b"m2"]
     assert world.events == [(EVENT_MESSAGE, b"m1"), (EVENT_MESSAGE, b"m2")]
     world.boot()
-    assert world.log == [b"m1", b"m2"] and not world.channel.incoming.count
+    assert world.log == [b"m1", b"m2"] and not world.channel.log.incoming.count
 
 
 @pytest.mark.parametrize("world", ["sqlite"], indirect=True)
@@ -156,7 +156,7 @@ def test_what_waits_behind_many_newer_ones_is_found(world: World) -> None:
     for number in range(200):
         world.hear(wire(b"n%03d" % number, lamport=START_MS + 10 + number))
     world.boot()
-    assert world.channel.incoming.count == 1 and world.channel.log.count == 100
+    assert world.channel.log.incoming.count == 1 and world.channel.log.count == 100
     world.hear(wire(b"m1", lamport=START_MS + 1))
     assert world.events[-1] == (EVENT_MESSAGE, b"waits")
 
@@ -182,7 +182,9 @@ def test_an_older_database_gets_the_columns(tmp_path: Path) -> None:
         database = ChannelDatabase(path)
         keeper = SqliteKeeper(database, CHANNEL)
         made = open_channel(CHANNEL, b"ann", keeper, lambda: 7)
-        assert made.log.count == 2 and made.incoming.count == 1, "nobody wrote down what waited"
+        assert made.log.count == 2 and made.log.incoming.count == 1, (
+            "nobody wrote down what waited"
+        )
         assert [keeper.waited_ms(handle) for handle in (1, 2, 3)] == [-1, -1, 0]
         database.close()
 
@@ -201,7 +203,7 @@ def test_flash_files_of_version_1_are_read() -> None:
     head[4] = 1
     crc32_into(head, 16, head, 0, 16, True)
     made = open_channel(CHANNEL, b"ann", flash(files), lambda: 7)
-    assert made.log.count == 1 and not made.incoming.count
+    assert made.log.count == 1 and not made.log.incoming.count
     head[4] = 3
     crc32_into(head, 16, head, 0, 16, True)
     again = FlashKeeper(files, BLOOM, 512, 64, 1024, 4)
@@ -218,7 +220,7 @@ def test_what_depends_on_the_oldest_that_went_is_in_the_log() -> None:
         before = (b"m%02d" % (number - 1),) if number else ()
         world.hear(wire(b"m%02d" % number, causal=before, lamport=START_MS + number))
     world.boot()
-    assert not world.channel.incoming.count
+    assert not world.channel.log.incoming.count
     assert world.log[-1] == b"m79" and len(world.log) >= 20
 
 
@@ -240,7 +242,7 @@ def test_a_mark_is_cut_anywhere() -> None:
         keeper = FlashKeeper(copied, BLOOM, 512, 64, 1024, 4)
         assert keeper.open() == (0 < kept < tail)
         made = open_channel(CHANNEL, b"ann", keeper, lambda: 7)
-        assert (made.log.count, made.incoming.count) == ((1, 0) if kept == tail else (0, 1))
+        assert (made.log.count, made.log.incoming.count) == ((1, 0) if kept == tail else (0, 1))
 
 
 def test_no_room_for_a_mark_harms_nothing() -> None:
@@ -288,7 +290,7 @@ def test_a_lost_log_comes_back() -> None:
     ann.hear(said.wire)
     heard_by_all(ann, ben)
     assert ann.log == ben.log == [b"m0", b"m1", b"m2", b"theirs"]
-    assert not ann.channel.recovering, "own history is through"
+    assert not ann.channel.log.recovering, "own history is through"
     ann.hear(wire(b"forged", sender=b"ann", lamport=START_MS + 9))
     assert b"forged" not in ann.log
 
@@ -299,13 +301,13 @@ def test_a_log_that_is_an_older_copy_gets_the_rest() -> None:
     frame = wire(b"older", sender=b"ben")
     started(keeper).hear(frame)
     ann = started(keeper)
-    assert not ann.channel.recovering
+    assert not ann.channel.log.recovering
     ben.publish(b"y", b"theirs")
     [said] = ben.say()
     ann.hear(said.wire)
-    assert ann.channel.recovering, "a message of ours is missed that others know"
+    assert ann.channel.log.recovering, "a message of ours is missed that others know"
     heard_by_all(ann, ben)
-    assert {b"m0", b"m1", b"m2", b"theirs"} <= set(ann.log) and not ann.channel.recovering
+    assert {b"m0", b"m1", b"m2", b"theirs"} <= set(ann.log) and not ann.channel.log.recovering
 
 
 # --- settings ---
@@ -334,8 +336,7 @@ def test_a_channel_is_restored_from_its_keeper() -> None:
     ann = Talker()
     publish_one(ann, b"x", b"mine")
     ann.hear(wire(b"theirs", lamport=START_MS + 5000))
-    again = Talker(send_bloom=True)
-    again.channel.keeper = ann.channel.keeper
+    again = Talker(keeper=ann.channel.keeper, send_bloom=True)
     again.channel.restore(0)
     assert again.log == [b"mine", b"theirs"] and list(again.state) == [b"mine"]
     assert again.hear(wire(b"theirs", lamport=START_MS + 5000)) == OK
@@ -350,10 +351,9 @@ def test_what_waited_waits_again_after_a_restart() -> None:
     ann.hear(wire(b"child", causal=(b"parent",), lamport=START_MS + 3))
     ann.hear(wire(b"parent", causal=(b"root",), lamport=START_MS + 2))
     ann.hear(wire(b"other", lamport=START_MS + 9))
-    again = Talker()
-    again.channel.keeper = ann.channel.keeper
+    again = Talker(keeper=ann.channel.keeper)
     again.channel.restore(0)
-    assert again.log == [b"other"] and again.channel.incoming.count == 2
+    assert again.log == [b"other"] and again.channel.log.incoming.count == 2
     again.hear(wire(b"root", lamport=START_MS + 1))
     assert again.log == [b"root", b"parent", b"child", b"other"]
     assert again.delivered == [b"root", b"parent", b"child"]

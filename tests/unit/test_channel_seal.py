@@ -152,6 +152,18 @@ def test_nothing_leaves_that_could_not_be_made_durable() -> None:
     assert ann.seal.seal_into(bytearray(20), b"x", 1) == E_CAPACITY
 
 
+def test_an_epoch_that_could_not_be_made_durable_leaves_the_one_before_readable() -> None:
+    ann, ben = pair()
+    frames = [ann.say(b"%d" % number) for number in range(256)]
+    later = ann.say(b"later")
+    assert ben.hear(frames[0]) == b"0"
+    ben.keys.fails = True
+    assert ben.hear(later) == E_STORAGE
+    assert ben.hear(frames[1]) == b"1"
+    ben.keys.fails = False
+    assert ben.hear(later) == b"later" and ben.hear(frames[2]) == E_PEER
+
+
 def test_two_devices_with_one_chain_are_noticed() -> None:
     ann, ben = pair()
     copy = Keys()

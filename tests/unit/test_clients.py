@@ -15,7 +15,7 @@ from drupelet.node import (
     SHARED,
     Node,
 )
-from drupelet.store.reader import STATE_DELETED, STATE_INVALID, STATE_PRIVATE
+from drupelet.store.states import STATE_DELETED, STATE_INVALID, STATE_PRIVATE
 from ram_store import RamStore
 
 EPOCH_MS = 1000

@@ -7,6 +7,7 @@ import pytest
 from compact_view import Spoken
 from drupelet.base.errors import OK
 from drupelet.base.memory import get_u16
+from drupelet.engine.outbox import Outbox
 from drupelet.engine.states import HOLD, REQUEST
 from drupelet.node import BATCH, PROFILE_COMPACT_1
 from helpers import EPOCH_MS, Draw, Member, Network
@@ -42,24 +43,36 @@ class Ends:
         for _ in range(8):
             self.net.round()
 
-    def slot(self, id: bytes) -> int:
-        slot = self.a.node.core.slots.find(id, 0)
-        assert slot >= 0
-        return slot
+    @property
+    def outbox(self) -> Outbox:
+        return self.a.links["B"].exchange.outbox
+
+    def row(self, id: bytes) -> int:
+        row = self.outbox.find(id, 0)
+        assert row >= 0
+        return row
 
     @property
     def first(self) -> int:
         """The number of the first message; the others follow it."""
-        numbers = [get_u16(self.a.node.core.slots.numbers, 2 * self.slot(id)) for id in self.ids]
+        numbers = [get_u16(self.outbox.numbers, 2 * self.row(id)) for id in self.ids]
         assert numbers == list(range(numbers[0], numbers[0] + len(self.ids)))
         return numbers[0]
 
     def with_flag(self, flag: int) -> list[bytes]:
-        """The messages of which A's table says this of B."""
-        slots = self.a.node.core.slots
-        row = self.a.node.core.members.peer_slot(self.a.numbers["B"])
-        base = row * slots.count
-        return [id for id in self.ids if slots.states[base + self.slot(id)] & flag]
+        """The messages that B holds (HOLD) or asked for (REQUEST), as A knows it.
+
+        When a fold does not fit, A walks its log again: then no message has a row.
+        """
+        core = self.a.node.core
+        if flag == HOLD:
+            peer = self.outbox.peer
+            return [id for id in self.ids if core.holds(peer, core.store.find(id, 0))]
+        rows = [self.outbox.find(id, 0) for id in self.ids]
+        return [
+            id for id, row in zip(self.ids, rows, strict=True)
+            if row >= 0 and self.outbox.states[row] & flag
+        ]  # fmt: skip
 
     def hear(self, frame: bytes) -> int:
         """A takes in a frame of B's."""

@@ -13,7 +13,6 @@ from drupelet.base.limits import (
     BACKOFF_EPOCHS_MAX,
     BACKOFF_FALL_EPOCHS,
     HEARD_EPOCHS_MAX,
-    SEND_COUNT_NONE,
 )
 from drupelet.node import (
     BATCH,
@@ -157,9 +156,8 @@ def test_each_record_has_a_send_count_and_epoch_of_its_own_for_each_peer(profile
     to_b = [e for e, body in heard["B"] if body == b"second"]
     assert to_b == [*range(5, 3 + HEARD_EPOCHS_MAX + 1, 2), 23, 31], "B was heard, C was not"
     assert [e for e, body in heard["B"] if body == b"first"] == [0, 2]
-    slots = device.node.core.slots
-    counts = slots.send_counts[: 2 * slots.count]
-    sent = [count for count in counts if 0 < count < SEND_COUNT_NONE]
+    outboxes = device.node.core.outboxes
+    sent = [count for outbox in outboxes for count in outbox.sends if count]
     assert sorted(sent) == [2, 3, 5, len(to_b)], "first to B, second to C, first to C, second to B"
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from drupelet.base.errors import OK
 from drupelet.clients.default import READINGS_CLIENT_ID
-from drupelet.engine.states import QUEUED
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -29,8 +28,8 @@ NEAR = 10
 STEP_MS = EPOCH_MS // 2
 EPOCHS_MAX = 1_500
 FRAMES_MAX = 64
-# The table that the messages wait in: places for messages, and entries of the offered pool.
-TABLES = [(1, 1), (4, 1), (2, 2), (4, 2), (4, 3)]
+# Rows for messages, of which as many may wait, and entries for offers, of which 4 are the fewest.
+TABLES = [(1, 4), (2, 4), (3, 4), (4, 4), (4, 6)]
 
 
 def member(draw: Draw, peers: list[str], pool: int, offers: int) -> tuple[Node, int, list[int]]:
@@ -95,7 +94,7 @@ def test_a_dense_graph_arrives_whole(pool: int, offers: int, mode: int, profile:
         for node in (author, relay, board):
             node.boot(0)
         publish_dense(author, group, draw)
-        # What is lost on the way puts the relay's slots in no order.
+        # What is lost on the way puts the relay's log in no order.
         line = connect(author, relay, (to_relay[0], of_relay[0]), PROFILE_BSP_1, mode, 0)
         now_ms = run(line, draw, 200, 0, COUNT)
         relay.share(relayed, of_relay[1], SHARED)
@@ -114,16 +113,16 @@ def test_of_long_messages_the_one_sent_longest_ago_goes_next() -> None:
         assert node.publish(group, body, len(body), stamp(number), 0) > 0
     link = node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, EPOCH_MS, BATCH)
     assert isinstance(link, Link)
-    slots = node.core.slots
+    outbox = link.exchange.outbox
     link.poll_into(bytearray(1024), 40 * EPOCH_MS)
     chosen = []
     for ages in ((0, 0, 0, 0), (9, 8, 7, 6), (7, 9, 8, 6), (9, 8, 0, 7), (7, 8, 9, 9)):
-        for slot, age in enumerate(ages):
-            assert slots.states[slot] & QUEUED
-            slots.sent(slot, int(age > 0), (link.epoch - age) & 0xFFFF)
-        link._end_long()
-        link._rewind()
-        while link.next_message():
-            link.too_long()
-        chosen.append(list(slots.handles).index(link.long_handle))
+        for row, age in enumerate(ages):
+            assert outbox.is_open(row)
+            outbox.note_sent(row, int(age > 0), (link.epoch - age) & 0xFFFF)
+        link.long.end()
+        link.exchange.rewind()
+        while link.exchange.next_message():
+            link.exchange.too_long()
+        chosen.append(outbox.row_of(link.long.handle))
     assert chosen == [0, 0, 1, 2, 2]

@@ -284,7 +284,7 @@ class Air:
         now = sleeper.now(self.true)
         if sleeper.name not in self.away and sleeper.plan.awake_ms(now):
             row = sleeper.others.index(source)
-            assert sleeper.plan.told(row, frame, len(frame), now) == OK
+            assert sleeper.plan.on_wake(row, frame, len(frame), now) == OK
             sleeper.told[source].append(self.true)
 
     def speak(self, sleeper: Sleeper) -> None:
@@ -477,7 +477,7 @@ def test_the_probe_goes_on_while_the_anchor_follows_a_leader(drift: int) -> None
     for period in range(1, 2 * made.probes + 2):
         now = period * (1000 + drift) + 2
         made.awake_ms(now)
-        assert made.told(0, wake(1000 - 2), WAKE_SIZE, now) == OK
+        assert made.on_wake(0, wake(1000 - 2), WAKE_SIZE, now) == OK
         made.awake_ms(now + 20)
         places.append(made.probe)
     steps = {(b - a) % made.probes for a, b in pairwise(places[1:])}
@@ -491,7 +491,7 @@ def test_who_is_found_in_a_probe_gets_its_answer_before_the_window_ends() -> Non
     now = 200  # behind the window at the anchor
     now += made.next_wake_ms(now)
     assert made.wake_into(frame, 0, now) == WAKE_SIZE and now < 1000
-    assert made.told(0, wake(300, flags=1), WAKE_SIZE, now + 1) == OK and made.met(0)
+    assert made.on_wake(0, wake(300, flags=1), WAKE_SIZE, now + 1) == OK and made.met(0)
     assert made.awake_ms(now + 1) > 0, "the peer may not have heard that one frame"
     assert made.wake_into(frame, 0, now + 1) == WAKE_SIZE
     assert made.awake_ms(now + 2) == 0
@@ -504,7 +504,7 @@ def test_the_bytes_of_a_wake_frame() -> None:
     assert made.wake_into(frame, 0, 5310) == WAKE_SIZE
     assert bytes(frame) == wake(990, flags=1)
     assert made.wake_into(frame, 0, 5311) == 0 and made.wake_due_ms(0, 5311) == 4
-    assert made.told(0, wake(995, flags=1), WAKE_SIZE, 5312) == OK
+    assert made.on_wake(0, wake(995, flags=1), WAKE_SIZE, 5312) == OK
     assert made.wake_into(frame, 0, 5312) == WAKE_SIZE  # it asked
     assert bytes(frame) == wake(988)
     assert made.wake_due_ms(0, 5340) == WAIT_MS_MAX and made.met(0)
@@ -515,14 +515,14 @@ def test_the_bytes_of_a_wake_frame() -> None:
                                  b"\x51" + wake(5)[1:]], ids=bytes.hex)  # fmt: skip
 def test_bytes_of_no_plan_change_nothing(bad: bytes) -> None:
     made = plan()
-    assert made.told(0, bad.ljust(WAKE_SIZE, b"\0"), len(bad), 10) == E_PEER
+    assert made.on_wake(0, bad.ljust(WAKE_SIZE, b"\0"), len(bad), 10) == E_PEER
     assert not made.met(0) and made.start_ms == NOW_MODULUS_MS - 1000
 
 
 @given(st.binary(min_size=10, max_size=10), st.integers(0, NOW_MODULUS_MS - 1))
 def test_any_ten_bytes_are_taken_or_refused(data: bytes, now: int) -> None:
     made = plan(now=now, phase=77, peers=2)
-    assert made.told(1, bytes([KIND_WAKE]) + data[1:], WAKE_SIZE, now) in (OK, E_PEER)
+    assert made.on_wake(1, bytes([KIND_WAKE]) + data[1:], WAKE_SIZE, now) in (OK, E_PEER)
     assert 0 <= made.next_wake_ms(now) <= 1000
 
 
@@ -546,7 +546,7 @@ def test_clocks_that_wrap_or_go_back_keep_the_phase(steps, seed: int) -> None:
         if into % 1000 < 60 and (moved or made.met(0)):
             assert left >= 60 - into % 1000
         if wait < 20:
-            made.told(0, wake(wait), WAKE_SIZE, now)
+            made.on_wake(0, wake(wait), WAKE_SIZE, now)
             told = now
             anchor = now + wait - 1000 if made.met(0) else anchor
             moved = (since(made.start_ms) - since(anchor)) % 1000 == 0
@@ -559,7 +559,7 @@ def test_clocks_that_wrap_or_go_back_keep_the_phase(steps, seed: int) -> None:
 def test_a_plan_goes_on_after_deep_sleep(now: int, slept: int, then: int, phase: int) -> None:
     before = plan(now=now, phase=phase, device=b"zzzz")
     later = (now + 2300) % NOW_MODULUS_MS
-    assert before.told(0, wake(1 + phase), WAKE_SIZE, later) == OK
+    assert before.on_wake(0, wake(1 + phase), WAKE_SIZE, later) == OK
     buf = bytearray(PLAN_HEAD_SIZE + PLAN_OLD_SIZE + PLAN_PEER_SIZE)
     old = before.save_into(buf, 0, later)
     peer = before.save_old_into(buf, old, later)

@@ -54,6 +54,9 @@ class Sink:
     def on_ack(self, buf: bytearray, at: int) -> None:  # noqa: ARG002
         self._id(0, at)
 
+    def on_gone(self, buf: bytearray, at: int) -> None:  # noqa: ARG002
+        self._id(0, at)
+
     def on_offer(self, buf: bytearray, at: int) -> None:  # noqa: ARG002
         self._id(2, at)
 

@@ -6,7 +6,7 @@ from drupelet.base.hashes import MessageHash
 from drupelet.base.limits import SNAPSHOT_SHORT_SIZE
 from drupelet.base.memory import crc32_into
 from drupelet.duty.snapshot import Snapshot
-from drupelet.engine.recovery import restore
+from drupelet.engine.wake_state import STATE_HEAD_SIZE, STATE_PEER_SIZE
 from drupelet.link.link import Link
 from drupelet.node import INTERACTIVE, PROFILE_COMPACT_1
 from drupelet.wire.compact.hello import FULL, FULL_ASKED
@@ -26,13 +26,13 @@ def test_a_wake_state_of_more_peers_than_it_has_bytes_is_none() -> None:
     store = member.store
     peers = store.saved[1]
     assert peers == 1
-    for told in (2, 40, 255):
-        store.saved[1] = told
-        restore(member.node.core.window)
+    for count in (2, 40, 255):
+        store.saved[1] = count
+        member.node.boot(0)
     store.saved[1] = peers
-    for size in range(8 + 14):
+    for size in range(STATE_HEAD_SIZE + STATE_PEER_SIZE):
         store.saved_size = size
-        restore(member.node.core.window)
+        member.node.boot(0)
     assert len(member.log()) == 1
 
 
@@ -73,7 +73,7 @@ def test_a_timestamp_below_zero_comes_in_by_no_way() -> None:
             assert link.receive(frame, len(frame), 0) == OK
         assert len(member.log()) == entered
         body = bytearray(b"\x00by hand")
-        link.on_message(bytearray(content), 0, bytearray(stamp), 0, body, 0, len(body))
+        link.exchange.on_message(bytearray(content), 0, bytearray(stamp), 0, body, 0, len(body))
         assert len(member.log()) == 2 * entered
         assert member.node.malformed == 1 - entered
 
@@ -88,7 +88,7 @@ def test_two_ids_with_one_prefix_before_any_frame_of_the_link() -> None:
     recovery = Recovery(link, lambda: b"salt")
     twins = [b"8 bytes!" + bytes((n,)) * 24 for n in (1, 2)]
     recovery._reconciler = Reconciler(lambda _: twins)
-    recovery.begin(link)
+    recovery.begin(link.exchange)
     codec = Spoken(link)
     assert codec.has(FULL) and codec.has(FULL_ASKED), "of this link, whichever was served last"
     assert members[0].publish(b"goes on")

@@ -17,12 +17,13 @@ from drupelet.base.limits import (
     BODY_SIZE_MAX,
     FRAME_SIZE_MAX,
     ID_PREFIX_SIZE,
-    ID_SIZE,
     PART_INCOMING,
     PARTS_MAX,
 )
-from drupelet.engine import unavailable as absent
+from drupelet.engine import unavailable
 from drupelet.engine.core import Core
+from drupelet.engine.inbox import OWED_TWICE, REQUESTED
+from drupelet.engine.outbox import TAG_SIZE
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -77,13 +78,16 @@ class Target:
         self.now_ms = 0
         self.frame = bytearray(FRAME_SIZE_MAX)
         self.codes = dict.fromkeys((*CODES, E_STORAGE), 0)
-        self.told: set[bytes] = set()  # so begin parents that the peer has no more
+        self.gone: set[bytes] = set()  # so begin parents that the peer has no more
 
     def sizes(self) -> dict[str, int]:
         """Lengths of every table that the core and the store have."""
         core = self.node.core
-        owners = (core, core.slots, core.offers, core.window, core.members, core.graph, self.link,
-                  self.member.store)  # fmt: skip
+        exchange = self.link.exchange
+        owners = (
+            core, core.members, core.graph, core.pending, core.outboxes[0], core.inboxes[0],
+            self.link, exchange, exchange.pace, exchange.long, self.member.store,
+        )  # fmt: skip
         return {
             f"{type(owner).__name__}.{name}": len(table)
             for owner in owners
@@ -126,33 +130,34 @@ class Target:
             self.poll()
 
     def listen(self, patch: pytest.MonkeyPatch) -> None:
-        """Keep the ids of parents that are wanted, and that the peer acknowledges instead."""
-        plain = absent.gone
+        """Keep the ids of messages of which the peer says that they are gone."""
+        give_up = unavailable.give_up
 
-        def gone(core: Core, entry: int) -> None:
-            at = entry * ID_SIZE
-            self.told.add(bytes(core.offers.ids[at : at + ID_PREFIX_SIZE]))
-            plain(core, entry)
+        def listening(core: Core, peer: int, id: bytearray, at: int) -> None:
+            self.gone.add(bytes(id[at : at + ID_PREFIX_SIZE]))
+            give_up(core, peer, id, at)
 
-        patch.setattr(absent, "gone", gone)
+        patch.setattr(unavailable, "give_up", listening)
 
     def check_tables(self) -> None:
-        """What is free is empty, and every count is what the table holds."""
+        """Every count is what the table holds, and rows are of the messages that they name."""
         core = self.node.core
-        slots = core.slots
-        queued = 0
-        for slot in range(slots.count):
-            state = slots.states[slot]
-            assert slots.flags[slot] or (
-                not state and not any(slots.tags[4 * slot : 4 * slot + 4])
-            )
-            queued += state & 9 == 8  # QUEUED, not HOLD
-        assert core.window.queued(0) == queued
-        assert sum(map(bool, core.offers.kinds[: core.offers.count])) <= core.offers.quota
+        outbox, inbox, pending = core.outboxes[0], core.inboxes[0], core.pending
+        assert outbox.count <= outbox.rows_max
+        assert outbox.open_count == sum(map(outbox.is_open, range(outbox.count)))
+        handles = outbox.handles[: outbox.count]
+        assert handles == sorted(set(handles)), "rows are in the order of the log"
+        assert pending.count == sum(map(bool, pending.handles))
+        tables = [(handles, outbox.tags), (pending.handles, pending.tags)]
+        for handles, tags in tables:
+            for row, handle in enumerate(handles):
+                assert not handle or core.store.is_id(handle, tags, TAG_SIZE * row, TAG_SIZE)
+        assert inbox.owed_count <= inbox.owed_max and max(inbox.kinds) <= OWED_TWICE
+        assert inbox.kinds[inbox.offers_max] in (0, REQUESTED)
         log = self.member.log()
         assert len(set(log)) == len(log) and set(self.own) <= set(log)
         parents = [parent for row in self.member.dependencies().values() for parent in row]
-        check_causal(self.member, [id for id in parents if id[:ID_PREFIX_SIZE] in self.told])
+        check_causal(self.member, [id for id in parents if id[:ID_PREFIX_SIZE] in self.gone])
 
 
 def varint(value: int) -> bytes:

@@ -175,6 +175,7 @@ def test_a_flood_of_requests_is_bounded_per_epoch(mode: int) -> None:
 
 
 def test_a_flood_of_offers_keeps_to_its_quota() -> None:
+    """A peer has half of the entries, and none of the other one's."""
     members = [Member(name, Draw(1), pool=8, offers=16) for name in "ABC"]
     net = Network(Draw(1), members, ["AB", "AC"])
     a, _, c = members
@@ -184,6 +185,8 @@ def test_a_flood_of_offers_keeps_to_its_quota() -> None:
         a.links["B"].receive(frame, len(frame), net.now_ms)
         c.publish(b"%d" % epoch)
         net.round()
-    offers = a.node.core.offers
-    assert sum(1 for i in range(16) if offers.kinds[i] and offers.peer_of(i) == 0) <= 8
+    flooded, other = (a.links[name].exchange.inbox for name in "BC")
+    assert flooded.offers_max == other.offers_max == 8
+    for i in range(30):
+        assert other.find(bytes([50, i]) * 16, 0) < 0
     net.run(lambda: len(a.log()) == 50, 400)

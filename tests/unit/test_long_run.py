@@ -3,7 +3,7 @@
 import pytest
 
 from drupelet.base.limits import SEAL_STEPS_MAX
-from drupelet.channel.key_distribution import Handover
+from drupelet.channel.key_distribution import KeyDistribution
 from drupelet.link.link import PROFILE_COMPACT_1
 from drupelet.link.topic import Topic
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_SERIAL, PROFILE_BSP_1
@@ -39,7 +39,7 @@ def test_a_frame_of_the_smallest_messages_does_not_run_out_of_numbers() -> None:
     a, b = net.members.values()
     a.publish(b"")
     net.run(lambda: net.complete(1), 50)
-    a.links["B"].codec._next = 32_500
+    a.links["B"].exchange.outbox.next_number = 32_500
     for number in range(500):
         stamp = (1_800_000_000_000 + number).to_bytes(8, "big")
         assert a.node.publish(a.group, b"\0", 1, stamp, net.now_ms) > 0
@@ -131,14 +131,14 @@ def test_a_listener_that_was_away_for_more_than_a_chain_is_told_again() -> None:
     parties = []
     for seed, (own, other) in enumerate(((b"aaaa", b"bbbb"), (b"bbbb", b"aaaa")), 1):
         made = Participant(seed, id=int.from_bytes(own))
-        parties.append((made, Handover(made.seal, own, b"topi", other)))
+        parties.append((made, KeyDistribution(made.seal, own, b"topi", other)))
     (ann, giver), (ben, taker) = parties
     frame = bytearray(200)
 
     def hand_over(now_ms: int) -> None:
         for one, other in ((giver, taker), (taker, giver)):
-            one.heard(0)
-            if one.due(0, now_ms):
+            one.on_heard(0)
+            if one.is_due(0, now_ms):
                 answer = other.receive(frame, one.record_into(frame, 0), 0)
                 if answer:
                     one.receive(frame, answer, 0)
@@ -150,7 +150,7 @@ def test_a_listener_that_was_away_for_more_than_a_chain_is_told_again() -> None:
         ann.seal._seq = 255
         lost = ann.say(b"lost")
     assert isinstance(ben.hear(lost, 60_000), int), "too far ahead"
-    taker = Handover(ben.seal, b"bbbb", b"topi", b"aaaa")  # switched off and on again
+    taker = KeyDistribution(ben.seal, b"bbbb", b"topi", b"aaaa")  # switched off and on again
     for number in range(8):
         hand_over(100_000 + number * 10_000)
     assert ben.hear(ann.say(b"y"), 300_000) == b"y"

@@ -1,6 +1,5 @@
 """What waits for its parents while the one who sent it loses its store: it is given back."""
 
-from drupelet.engine.slots import PEER_ROW, STICK_LOST
 from drupelet.node import PROFILE_COMPACT_1
 from drupelet.store.files import RamFiles
 from helpers import EPOCH_MS, Draw, Member, Network, check_causal, frames, stamp
@@ -49,8 +48,8 @@ def with_lost_child() -> tuple[Network, bytes]:
     net.run(lambda: b.node.pending_count() == 1, ROUNDS_MAX)
     wipe(a, 0x55555555)
     net.connect(a)
-    row = b.links["A"].peer * PEER_ROW
-    net.run(lambda: b.node.core.window.rows[row + STICK_LOST] > 0, ROUNDS_MAX)
+    outbox = b.links["A"].exchange.outbox
+    net.run(lambda: outbox.lost_until > 0, ROUNDS_MAX)
     for line in (net.lines["A", "B"], net.lines["B", "A"]):
         line.loss = 1000
     assert root(c, PARENT, net.now_ms) == parent
@@ -62,10 +61,10 @@ def test_a_sender_that_lost_its_store_is_given_what_waited_meanwhile() -> None:
     net, id = with_lost_child()
     a, b, c = (net.members[name] for name in "ABC")
     net.run(lambda: id in b.log() and id in c.log(), ROUNDS_MAX)
-    for number in range(8):  # its slot goes to others, of which none depends on it
+    for number in range(8):  # none depends on it
         root(c, b"later %d" % number, net.now_ms)
         net.run(lambda: len(b.log()) == len(c.log()), ROUNDS_MAX)
-    assert b.node.core.slots.find(id, 0) < 0
+    assert b.links["A"].exchange.outbox.find(id, 0) < 0  # it waits on flash
     for line in net.lines.values():
         line.loss = 0
     net.run(lambda: sorted(a.log()) == sorted(c.log()), ROUNDS_MAX)

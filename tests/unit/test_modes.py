@@ -122,4 +122,4 @@ def test_auto_comes_near_the_better_mode() -> None:
         auto, links = bytes_in(AUTO, both_have_it)
         best, worst = min(cost.values()), max(cost.values())
         assert auto <= best + (worst - best) * 3 // 4, (cost, auto)
-        assert better in [link.policy.mode for link in links]
+        assert better in [link.exchange.policy.mode for link in links]

@@ -10,7 +10,7 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from drupelet.wire.registry import PROFILE_BSP_0
+from drupelet.wire.profiles import PROFILE_BSP_0
 from helpers import Draw
 from helpers_naive import FAULTS, FIELDS, Naive, NaiveMvds, Ours, World
 from naive import mvds

@@ -58,7 +58,7 @@ def begin(net: Network, names: str, there: str) -> None:
     """Each of them begins a long message, and is heard no more."""
     for number, name in enumerate(names):
         link = net.members[name].links[there]
-        link.core.window.shows_segments(link.peer)
+        link.core.note_reads_segments(link.peer)
         publish(net.members[name], LONG, number)
         give(net, name, there, frames(net, name, there)[:5])
         net.lines[name, there].loss = net.lines[there, name].loss = 1000

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drupelet.base.limits import POLICY_EVENTS_MAX, POLICY_STAY_EPOCHS, POLICY_STAY_EPOCHS_MAX
-from drupelet.engine.slots import OFFERED
-from drupelet.engine.states import HOLD
+from drupelet.engine.inbox import OFFERED
 from drupelet.link.mode_policy import BATCH, INTERACTIVE, Policy
 from helpers import Draw, Member, Network
 
@@ -183,76 +182,72 @@ class Watch:
 
     def __init__(self, link, policy: Policy) -> None:
         self.link = link
+        self.exchange = link.exchange
         self.policy = policy
-        for name in ("note_sent", "take_offer", "on_ack", "on_request", "on_offer", "known",
-                     "took", "begin_epoch"):  # fmt: skip
-            setattr(link, name, self.around(getattr(link, name), getattr(self, name)))
+        for name in ("note_sent", "take_offer", "on_ack", "on_request", "on_offer",
+                     "reack_if_known", "after_accept"):  # fmt: skip
+            call = getattr(self.exchange, name)
+            setattr(self.exchange, name, self.around(call, getattr(self, name)))
+        link.pace.begin_epoch = self.around(link.pace.begin_epoch, self.begin_epoch)
 
     def around(self, call, mine):
         return lambda *args: mine(call, *args)
 
-    def again(self, slot: int) -> int:
+    def again(self, row: int) -> int:
         """1 after an earlier send that the peer outlived, 0 for the first, -1: it is silent."""
-        link, slots = self.link, self.link.core.slots
-        cell = link.peer * slots.count + slot
-        if not slots.send_counts[cell]:
+        pace, outbox = self.link.pace, self.exchange.outbox
+        if not outbox.sends[row]:
             return 0
-        since = (link.heard_epoch - slots.send_epoch(cell)) % 65536
-        return 1 if link.heard_epoch >= 0 and since < 0x8000 else -1
+        since = (pace.heard_epoch - outbox.epochs[row]) % 65536
+        return 1 if pace.heard_epoch >= 0 and since < 0x8000 else -1
 
-    def note_sent(self, call, slot: int) -> None:
-        again = self.again(slot)
+    def note_sent(self, call, row: int) -> None:
+        again = self.again(row)
         if again >= 0:
             # What was asked for is no repetition of its offer.
             self.policy.on_sent(RECORD_HEADER + self.link.core.store.size, again == 1)
-        call(slot)
+        call(row)
 
     def take_offer(self, call, buf, at) -> bool:
-        slots = self.link.core.slots
-        before = [self.again(slot) for slot in range(slots.count)]
-        taken = call(buf, at)
-        if taken and before[self.link.core.taken] >= 0:
-            self.policy.on_offered(before[self.link.core.taken] == 1)
-        return taken
+        before = [self.again(row) for row in range(self.exchange.outbox.count)]
+        is_written = call(buf, at)
+        if is_written and before[self.exchange.row] >= 0:
+            self.policy.on_offered(before[self.exchange.row] == 1)
+        return is_written
 
     def on_ack(self, call, buf, at) -> None:
-        link, slots = self.link, self.link.core.slots
-        slot = slots.find(buf, at)
-        cell = link.peer * slots.count + slot
-        if slot >= 0 and not slots.states[cell] & HOLD and slots.send_counts[cell]:
-            once = slots.send_counts[cell] == 1
-            epochs = (link.epoch - slots.send_epoch(cell)) % 65536
+        outbox = self.exchange.outbox
+        row = outbox.find(buf, at)
+        if row >= 0 and outbox.is_open(row) and outbox.sends[row]:
+            once = outbox.sends[row] == 1
+            epochs = (self.link.epoch - outbox.epochs[row]) % 65536
             self.policy.on_acked(epochs if once else -1)
         call(buf, at)
 
     def on_request(self, call, buf, at) -> None:
-        if self.link.core.slots.find(buf, at) >= 0:
+        if self.exchange.outbox.find(buf, at) >= 0:
             self.policy.on_requested()
         call(buf, at)
 
     def on_offer(self, call, buf, at) -> None:
-        core = self.link.core
         call(buf, at)
-        offered = [
-            entry for entry in range(core.offers.count)
-            if core.offers.kinds[entry] == OFFERED
-            and core.offers.ids[entry * 32 : entry * 32 + 32] == buf[at : at + 32]
-        ]  # fmt: skip
-        self.policy.on_incoming(not offered)
+        inbox = self.exchange.inbox
+        entry = inbox.find(buf, at)
+        self.policy.on_incoming(entry < 0 or inbox.kinds[entry] != OFFERED)
 
-    def known(self, call, id, at) -> bool:
-        held = call(id, at)
-        if held:
+    def reack_if_known(self, call, id) -> bool:
+        is_held = call(id)
+        if is_held:
             self.policy.on_incoming(True)
-        return held
+        return is_held
 
-    def took(self, call, outcome, group) -> None:
+    def after_accept(self, call, outcome, group) -> None:
         self.policy.on_incoming(False)
         call(outcome, group)
 
     def begin_epoch(self, call, epoch: int) -> None:
         call(epoch)
-        self.link.interactive = self.policy.begin_epoch() == INTERACTIVE
+        self.exchange.interactive = self.policy.begin_epoch() == INTERACTIVE
 
 
 def traffic(edges, writers, body: int, seed: int, first: int, choose: bool, loss: int = 0) -> int:

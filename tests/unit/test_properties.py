@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drupelet.base.errors import E_PEER, OK
-from drupelet.base.limits import BACKOFF_EPOCHS_MAX, DEPENDENCIES_MAX
-from drupelet.engine.slots import OFFERED, OfferPool
+from drupelet.base.limits import BACKOFF_EPOCHS_MAX, DEPENDENCIES_MAX, INBOX_OFFERS_MIN
+from drupelet.engine.inbox import OFFERED, Inbox
 from drupelet.node import (
     BATCH,
     FAMILY_BSP,
@@ -38,6 +38,7 @@ class Sink:
     """A link that writes down what a codec reads, and has things to write."""
 
     frame_size_max = 1023
+    message_group = 0
 
     def __init__(self, due: dict | None = None) -> None:
         self.got: list[tuple] = []
@@ -48,6 +49,11 @@ class Sink:
 
     def on_ack(self, buf, at):
         self.got.append((0, bytes(buf[at : at + 32])))
+
+    def on_gone(self, buf, at):
+        """The id of an ACK that was read twice in a row."""
+        acks = [entry for entry in self.got if entry[0] == 0]
+        assert acks[-2:] == [(0, bytes(buf[at : at + 32]))] * 2
 
     def on_offer(self, buf, at):
         self.got.append((2, bytes(buf[at : at + 32])))
@@ -79,7 +85,7 @@ class Sink:
         group, moment, body = self.due[1][0]
         store = SimpleNamespace(size=len(body), timestamp=moment)
         return SimpleNamespace(
-            store=store, members=SimpleNamespace(group_ids=group), message_group=0,
+            store=store, members=SimpleNamespace(group_ids=group),
             frame_size_max=self.frame_size_max,
         )  # fmt: skip
 
@@ -205,23 +211,23 @@ def test_varints_both_ways(value: int, small: int) -> None:
 offers = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 3)), max_size=90)
 
 
-@given(st.integers(1, 5), offers)
-def test_the_oldest_offer_within_a_quota_is_replaced(quota: int, steps: list) -> None:
-    """4.1: the list is bounded, and the oldest entry is replaced; each peer has its own part."""
-    pool = OfferPool(3 * quota)
-    pool.quota = quota
-    model: dict[int, list[int]] = {0: [], 1: [], 2: []}
+@given(st.integers(INBOX_OFFERS_MIN, 9), offers)
+def test_the_oldest_offer_of_a_peer_is_replaced(offers_max: int, steps: list) -> None:
+    """4.1: the list is bounded, and the oldest entry is replaced; each peer has its own list."""
+    inboxes = [Inbox() for _ in range(3)]
+    for inbox in inboxes:
+        inbox.resize(offers_max, 2, False)
+    model: list[list[int]] = [[], [], []]
     epoch = 0xFFF0
     for peer, number, later in steps:
         epoch = (epoch + later) & 0xFFFF
-        pool.add(bytes([number + 1]) * 32, 0, peer, OFFERED, epoch)
+        inboxes[peer].add(bytes([number + 1]) * 32, 0, OFFERED, epoch)
         if number not in model[peer]:
-            model[peer] = [*model[peer], number][-quota:]
-        held: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
-        for entry in range(pool.count):
-            if pool.kinds[entry]:
-                held[pool.peer_of(entry)].add(pool.ids[32 * entry] - 1)
-        assert held == {peer: set(numbers) for peer, numbers in model.items()}
+            model[peer] = [*model[peer], number][-offers_max:]
+        for inbox, numbers in zip(inboxes, model, strict=True):
+            held = [entry for entry, kind in enumerate(inbox.kinds) if kind]
+            assert {inbox.ids[32 * entry] - 1 for entry in held} == set(numbers)
+            assert len(held) == len(numbers)
 
 
 def departures(link, epochs: int, now_ms: int) -> list[int]:

@@ -4,7 +4,7 @@ import pytest
 
 from drupelet.base.errors import OK
 from drupelet.clients.default import Author
-from drupelet.engine.slots import WANTED
+from drupelet.engine.states import REQUEST
 from drupelet.link.link import CARRIER_MQTT, CARRIER_STICK, PROFILE_COMPACT_1, Link
 from drupelet.node import (
     BATCH,
@@ -102,7 +102,7 @@ class End:
 def test_who_left_and_joined_again_gets_the_whole_chain(
     chain: int, by_own: bool, profile: int
 ) -> None:
-    """Also what it wrote itself, and what is longer than its pool: its peer counts it as held."""
+    """Also what it wrote itself, and what is longer than its rows: its peer counts it as held."""
     draw = Draw(3)
     a, b = members = [Member(name, draw, pool=8, offers=64) for name in "AB"]
     net = Network(draw, members, [("A", "B")], profile=profile)
@@ -110,7 +110,7 @@ def test_who_left_and_joined_again_gets_the_whole_chain(
         (b if by_own else a).publish(b"%d" % number, net.now_ms)
         net.run(lambda count=number + 1: net.complete(count), 200)
     last = a.log()[-1]
-    for number in range(16):  # roots; the slots of A move on
+    for number in range(16):  # roots; the rows of A move on
         body = b"\0filler %d" % number
         assert a.node.publish(a.group, body, len(body), stamp(number), net.now_ms) > 0
         net.run(lambda count=chain + number + 1: net.complete(count), 200)
@@ -141,7 +141,7 @@ def test_a_parent_is_asked_for_elsewhere(what: str) -> None:
     for name, end in ends.items():
         links[name] = a.link(numbers[name], PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH)
         parent = put(end.node, end.group, b"parent")
-        end.link.on_ack(bytearray(parent), 0)
+        end.link.exchange.on_ack(bytearray(parent), 0)
     gone, left = ends[b"PPPP"], ends[b"QQQQ"]
     put(gone.node, gone.group, b"child", parent)
     swap(gone.link, links[b"PPPP"], 2000, links[b"PPPP"])
@@ -164,18 +164,18 @@ def test_who_is_added_again_does_not_take_our_numbers_for_those_before() -> None
     node.boot(0)
     peer = node.add_peer(b"BBBB")
     link = node.link(peer, PROFILE_COMPACT_1, CARRIER_MQTT, 1000, BATCH)
-    link.codec.use(link)
+    link.codec.use(link.exchange)
     before = link.codec.generation()
     node.remove_peer(peer)
     other = node.add_peer(b"DDDD")
     node.link(other, PROFILE_BSP_1, CARRIER_MQTT, 1000, BATCH)
     link = node.link(node.add_peer(b"BBBB"), PROFILE_COMPACT_1, CARRIER_MQTT, 1000, BATCH)
-    link.codec.use(link)
+    link.codec.use(link.exchange)
     assert link.codec.generation() != before
 
 
 @pytest.mark.parametrize("view", [SHARED, VISIBLE])
-def test_what_was_asked_for_and_is_shared_no_more_keeps_no_slot(view: int) -> None:
+def test_what_was_asked_for_and_is_shared_no_more_keeps_no_row(view: int) -> None:
     files = RamFiles(1 << 22)
     reader = make(64)
     groups = [reader.join(READINGS_CLIENT_ID, name) for name in (b"readings", b"boxes")]
@@ -199,7 +199,7 @@ def test_what_was_asked_for_and_is_shared_no_more_keeps_no_slot(view: int) -> No
     for number in range(8):
         put(node, own[1], b"box %d" % number)
     now_ms = 0
-    while not any(state & 4 for state in node.core.slots.states):
+    while not any(state & REQUEST for state in node.core.outboxes[0].states):
         now_ms += 500
         swap(link, heard, now_ms)
     assert node.save(now_ms) == OK and node.store.barrier() == OK
@@ -305,7 +305,7 @@ def test_deletions_do_not_wait_for_who_is_gone(what: str) -> None:
     node.boot(0)
     for number in range(32):
         put(node, group, b"%d" % number)
-        assert node.delete(node.core.window.newest) == OK
+        assert node.delete(node.core.graph.newest) == OK
     assert kept(node) == 32
     if what == "hidden":
         node.share(group, peer, INVISIBLE)
@@ -328,11 +328,11 @@ def test_peers_whose_numbers_are_sixteen_apart_do_not_keep_deletions_for_each_ot
     ids = []
     for number in range(20):
         ids.append(put(node, group, b"%d" % number))
-        assert node.delete(node.core.window.newest) == OK
+        assert node.delete(node.core.graph.newest) == OK
     links = [node.link(p, PROFILE_BSP_1, CARRIER_SERIAL, 1000, BATCH) for p in (first, last)]
     for id in ids:
         for link in links:
-            link.on_ack(bytearray(id), 0)
+            link.exchange.on_ack(bytearray(id), 0)
     assert kept(node) == 0
 
 
@@ -384,7 +384,7 @@ def test_a_restored_host_goes_on_with_a_board_that_knows_no_sketches() -> None:
     for _ in range(10):
         now_ms += 500
         swap(host.link, board.link, now_ms)
-    Recovery(host.link, lambda: b"salt").begin(host.link)
+    Recovery(host.link, lambda: b"salt").begin(host.link.exchange)
     put(host.node, host.group, b"new")
     frames = 0
     for _ in range(400):
@@ -430,20 +430,26 @@ def test_what_is_shared_again_does_not_make_room(profile: int, mode: int) -> Non
 
 
 def test_what_a_hidden_peer_was_asked_for_it_is_asked_again_when_it_is_shown() -> None:
-    """A wish names no group: it goes when a group is hidden, and nobody else has the parent."""
+    """Nobody else has the parent, and none is asked for what it does not see."""
     here, there = End(b"BBBB"), End(b"HHHH")
     parent = bytes(range(32))
     body = bytearray(b"\1" + parent + b"child")
     ids = here.node.core.members.group_ids
-    there.link.on_message(ids, 0, bytearray(8), 0, body, 0, len(body))
+    exchange = there.link.exchange
+    exchange.on_message(ids, 0, bytearray(8), 0, body, 0, len(body))
     assert there.node.pending_count() == 1
-    offers = there.node.core.offers
-    assert offers.find(parent, 0, WANTED, WANTED) >= 0
+
+    def is_asked_for() -> bool:
+        id = bytearray(32)
+        exchange.rewind()
+        return exchange.take_request(id, 0) and id == parent
+
+    assert is_asked_for() and not is_asked_for(), "once, and again when the back-off is over"
     there.node.share(there.group, there.peer, INVISIBLE)
-    assert offers.find(parent, 0, WANTED, WANTED) < 0
+    there.link.turn(100_000)
+    assert not is_asked_for()
     there.node.share(there.group, there.peer, VISIBLE)
-    there.link.turn(1000)
-    assert offers.find(parent, 0, WANTED, WANTED) >= 0
+    assert is_asked_for()
 
 
 @pytest.mark.parametrize("visibility", [INVISIBLE, VISIBLE])

@@ -15,7 +15,6 @@ from drupelet.base.limits import (
     SEAL_SKIP_MS,
 )
 from drupelet.seal import record as seal_record
-from drupelet.seal.epochs import commit
 from drupelet.seal.issue import Issuer, rekey
 from drupelet.seal.record import (
     FLAG_REVOKED,
@@ -303,7 +302,7 @@ def bundle(end, texts):
 def read_whole(end):
     """What a visit does once the state is saved."""
     end.seal.whole_epoch = end.seal.in_epoch
-    assert commit(end.seal) == OK
+    assert end.seal.commit() == OK
 
 
 def test_a_bundle_can_be_read_again_until_the_state_is_saved(aead):

@@ -7,10 +7,15 @@ import pytest
 from drupelet.base.errors import E_PEER, E_STORAGE, OK
 from drupelet.base.memory import copy
 from drupelet.seal.control import end_waiting
-from drupelet.seal.epochs import commit
 from drupelet.seal.issue import Issuer, rekey
-from drupelet.seal.record import FLAG_ISSUER, FLAG_WAITING, RECORD_SIZE, install
-from drupelet.seal.row import IN_EPOCH_AT, WHOLE_EPOCH_AT
+from drupelet.seal.record import (
+    FLAG_ISSUER,
+    FLAG_WAITING,
+    IN_EPOCH_AT,
+    RECORD_SIZE,
+    WHOLE_EPOCH_AT,
+    install,
+)
 from drupelet.seal.seal import FINAL, TYPE_CONTROL, TYPE_DATA, Seal, SealContext
 from drupelet_host.aead import Aead
 from seal_ends import A_ID, B_ID, KID, ROOT, RamKeys, Witness
@@ -158,7 +163,7 @@ class Device:
             else:
                 got.append(bytes(buf[seal.context.at :][:size]))
         if carrier_class == STICK:
-            commit(seal)
+            seal.commit()
         return got
 
 

@@ -1,11 +1,10 @@
-"""All seals of a device in one slab, with fewer ciphers than keys (docs/SPEC.md 11, DESIGN 5)."""
+"""All seals of a device in one slab, with fewer ciphers than keys (docs/DESIGN.md 12)."""
 
 import random
 
 from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import SEAL_OLD_MAX
-from drupelet.seal.record import install
-from drupelet.seal.row import IN_AT, OLD_SIZE, OUT_AT, ROW_SIZE
+from drupelet.seal.record import IN_AT, OLD_SIZE, OUT_AT, ROW_SIZE, install
 from drupelet.seal.seal import Seal, SealContext
 from drupelet_host.aead import Aead
 from seal_ends import Bytes, End, RamKeys, Witness, meet

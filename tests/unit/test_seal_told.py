@@ -53,6 +53,6 @@ def test_an_answer_from_before_is_none(ends):
     issuer.due(0)
     issuer.settle()
     assert issuer.revoked == {b"CCCC\0\0": SEAL_REVOKE_SENDS}
-    issuer.told = 99  # of a chain that there is no more
+    issuer.waiting_epoch = 99  # of a chain that there is no more
     issuer.settle()
-    assert issuer.told == 0
+    assert issuer.waiting_epoch == 0

@@ -3,8 +3,7 @@
 import re
 
 from drupelet.base.errors import OK
-from drupelet.seal.record import FLAG_ISSUER, FLAG_WAITING, NAME, row_of
-from drupelet.seal.row import RENAMED
+from drupelet.seal.record import FLAG_ISSUER, FLAG_WAITING, NAME, RENAMED, row_of
 from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
 from drupelet.seal.topic_names import topics
 from drupelet_host.aead import Aead

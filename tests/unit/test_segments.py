@@ -189,7 +189,7 @@ def test_a_cut_that_tears_what_no_id_covers_is_no_message_of_it() -> None:
     for number in range(3):
         assert a.publish(b"parent %d" % number)
     net.run(lambda: net.complete(3), 80)
-    a.node.core.window.shows_segments(a.links["B"].peer)
+    a.node.core.note_reads_segments(a.links["B"].peer)
     assert a.publish(b"child" + bytes(9_000))
     net.now_ms += EPOCH_MS
     give(net, "A", "B", frames(net, "A", "B")[:6])
@@ -291,12 +291,12 @@ def test_lines_of_two_carriers_count_by_one_clock() -> None:
     slow = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_MQTT, 3500, BATCH, 0)
     fast = a.links["B"]
     assert a.node.core.clocks.epoch_ms(fast.peer) == EPOCH_MS
-    assert (fast.every, slow.every) == (1, 4)
+    assert (fast.pace.every, slow.pace.every) == (1, 4)
     faster = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 100, BATCH, 0)
     assert a.node.core.clocks.epoch_ms(fast.peer) == 100
-    assert (fast.every, slow.every, faster.every) == (10, 35, 1)
+    assert (fast.pace.every, slow.pace.every, faster.pace.every) == (10, 35, 1)
     slowest = a.node.link(a.numbers["B"], PROFILE_BSP_1, CARRIER_SERIAL, 1 << 28, BATCH, 0)
-    assert slowest.every == 511
+    assert slowest.pace.every == 511
 
 
 def test_a_dead_carrier_keeps_no_message_from_a_live_one() -> None:

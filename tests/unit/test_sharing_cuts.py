@@ -15,7 +15,7 @@ from drupelet.base.errors import OK
 from drupelet.engine.members import GROUP_UNORDERED
 from drupelet.node import BATCH, CARRIER_STICK, INTERACTIVE, INVISIBLE, PROFILE_BSP_1, SHARED
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.reader import STATE_DELETED, STATE_DELIVERED
+from drupelet.store.states import STATE_DELETED, STATE_DELIVERED
 from drupelet_host.store_sqlite import SqliteStore
 from opened import opened
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut

@@ -246,7 +246,7 @@ def test_more_ids_than_the_limit_are_refused() -> None:
         Decoder(many)
 
 
-# --- budgets (DESIGN section 4) ---
+# --- budgets (docs/DESIGN.md 20) ---
 
 
 @pytest.mark.parametrize(

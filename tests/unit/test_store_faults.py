@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.base.limits import KEPT_MAX
+from drupelet.base.limits import GONE_HANDLE, KEPT_MAX
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.reader import (
+from drupelet.store.log import ROW_GROUPS
+from drupelet.store.states import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,
@@ -19,11 +20,11 @@ from drupelet.store.reader import (
 )
 from unit.cut_files import CutFiles
 from unit.power_cuts import check, go_on, play, recorded
-from unit.test_store import SETTLED, body_of, log_of, message_id, put, reboot
+from unit.test_store import SETTLED, body_of, log_of, message_id, put, reboot, store_id
 
 SHORT = [
     "publish", "receive", "again", "delete", "bury", "private", "long_bodies", "descriptors",
-    "leave", "remove_peer",
+    "leave", "remove_peer", "meta_log",
 ]  # fmt: skip
 SECTOR_SIZE = 512
 SALT = 0xC0FFEE11
@@ -85,6 +86,43 @@ def test_a_segment_of_unknown_length_is_not_taken_for_empty() -> None:
             assert FlashStore(files, segment_size=1024).open() == E_STORAGE
     files.silent = ""
     assert log_of(reboot(files, segment_size=1024)) == handles
+
+
+class Lying(RamFiles):
+    """The append number `lie` reaches the flash, and is reported as failed."""
+
+    lie = -1
+
+    def append(self, fd: int, buf: bytes | bytearray | memoryview, at: int, size: int) -> int:
+        code = RamFiles.append(self, fd, buf, at, size)
+        self.lie -= 1
+        return code if self.lie else E_STORAGE
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_a_record_whose_append_is_said_to_have_failed_comes_once(again: int) -> None:
+    """However often it is tried, and whichever of the segments makes room first."""
+    files = Lying()
+    store = reboot(files, **SMALL)
+    stays = put(store, 1, group=2)  # nobody comes for it
+    for number in range(again):
+        assert put(store, 50 + number, group=1) // 1024 == number + 1
+        files.lie = 6  # head of the record, of the message, timestamp, id, body, CRC
+        assert put(store, 2, group=1) == E_STORAGE and files.lie == 0
+    entered = put(store, 2, group=1)
+    assert entered // 1024 == again + 1
+    for number in range(100, 300):
+        store.settled[1] = SETTLED
+        store.settled[2] = SETTLED if number >= 200 else 0
+        assert put(store, number, group=1) > 0
+        if number % 7 == 0:
+            assert store.barrier() == OK
+            store = reboot(files, **SMALL)
+            log = log_of(store)
+            ids = [store_id(store, handle) for handle in log]
+            assert len(ids) == len(set(ids)) and (log[0] == stays or number >= 200)
+            assert store.find(message_id(2), 0) == entered or number >= 200
+    assert store.find(message_id(2), 0) >= GONE_HANDLE, "its segment went"
 
 
 # --- damage ---
@@ -156,10 +194,36 @@ def test_a_bad_sector_costs_what_was_in_it(junk: str, size: int) -> None:
             assert store.barrier() == OK and store.find(message_id(5000), 0) == new
 
 
+@pytest.mark.parametrize("junk", JUNK)
+def test_damage_to_the_meta_log_takes_no_member(junk: str) -> None:
+    """What is current is in two segments, but for what came last."""
+    files, store, places = filled(20)
+    states = [b"wake"]
+    while len([name for name in files.names() if name.endswith(".MET")]) < 2:
+        states.append(b"%060d" % len(states))
+        assert store.save(states[-1], 60) == OK and store.barrier() == OK
+    for _ in range(20):
+        states.append(b"%060d" % len(states))
+        assert store.save(states[-1], 60) == OK and store.barrier() == OK
+    for name in ("S0000001.MET", "S0000002.MET"):
+        for at in range(0, files.size(name), SECTOR_SIZE):
+            size = min(SECTOR_SIZE, files.size(name) - at)
+            store = damaged_copy(files, name, at, JUNK[junk](size))
+            assert store.member(1, message_id(1000), 0, 32) == 1
+            assert store.member(2, b"peer", 0, 4) == 1
+            assert bytes(store.saved[: store.saved_size]) in states
+            assert name != "S0000001.MET" or store.saved[: store.saved_size] == states[-1]
+            assert log_of(store) == [place for place, _ in places.values()]
+            assert store.save(b"new", 3) == OK and store.barrier() == OK
+            store = FlashStore(store.files, salt=SALT)
+            assert store.open() >= 0 and store.saved[: store.saved_size] == b"new"
+            assert store.member(2, b"peer", 0, 4) == 1
+
+
 def test_a_whole_store_of_noise_opens_and_works() -> None:
     files, _, places = filled(40)
     for name in list(files.names()):
-        if name.endswith(".LOG"):
+        if name.endswith((".LOG", ".MET")):
             files._data[name][:] = random.Random(name).randbytes(len(files._data[name]))
     files.power_cut()
     store = FlashStore(files, salt=SALT)
@@ -199,7 +263,7 @@ def test_a_number_whose_owner_is_lost_is_nobody_elses() -> None:
     store.barrier()
     put(store, 2, group=1)
     store.barrier()
-    files._data["S0000001.LOG"][16 + 2 * 41 + 20] ^= 1
+    files._data["S0000001.MET"][16 + 8 + 2 * 49 + 20] ^= 1
     files.power_cut()
     store = FlashStore(files)
     assert store.open() == 1
@@ -208,10 +272,13 @@ def test_a_number_whose_owner_is_lost_is_nobody_elses() -> None:
 
 
 def forged(salt: int) -> bytes:
-    """What a peer may send: a body that is a record of our log, saying that group 1 was left."""
-    record = b"\x09\x00\x03\x01\x01"
-    crc = zlib.crc32(record) ^ salt
-    return bytes(40) + (record + crc.to_bytes(4, "little")) * 20
+    """What a peer may send: a body that is records of our log, messages that nobody ever sent."""
+    records = b""
+    for number in range(4):
+        record = b"\x38\x00\x04\x01" + bytes(16) + message_id(6000 + number)
+        crc = zlib.crc32(record) ^ salt
+        records += record + crc.to_bytes(4, "little")
+    return bytes(40) + records
 
 
 @pytest.mark.parametrize("salt", [0, SALT])
@@ -231,7 +298,8 @@ def test_a_body_is_never_taken_for_our_records(salt: int) -> None:
     files.power_cut()
     store = FlashStore(files)
     assert store.open() >= 1
-    assert log_of(store) == ([] if salt else [first, last])
+    log = log_of(store)
+    assert (log[0], log[-1]) == (first, last) and len(log) == (6 if salt else 2)
 
 
 def test_the_salt_is_in_the_name_of_a_file() -> None:
@@ -247,7 +315,7 @@ def test_the_salt_is_in_the_name_of_a_file() -> None:
     assert len(files.names()) == 2
     plain = reboot(RamFiles())
     put(plain, 1)
-    assert sorted(plain._files.names()) == ["S0000001.LOG"]
+    assert sorted(plain.files.names()) == ["S0000001.LOG"]
 
 
 def test_what_was_not_flushed_is_not_there_without_what_came_before() -> None:
@@ -259,9 +327,9 @@ def test_what_was_not_flushed_is_not_there_without_what_came_before() -> None:
     files._durable["S0000001.LOG"] = files._sizes["S0000001.LOG"]
     files._data["S0000001.LOG"][lost - 4096 : lost - 4096 + 64] = bytes(64)
     files.power_cut()
-    for _ in range(2):
+    for damaged in (1, 0):
         store = FlashStore(files)
-        assert store.open() == 1
+        assert store.open() == damaged, "then the next segment says where that one ends"
         assert store.find(message_id(3), 0) == 0 and log_of(store)[0] == sure
         assert put(store, 4) > later
         store.barrier()
@@ -308,7 +376,7 @@ def test_what_is_needed_again_makes_no_room(by: str) -> None:
     store.settled_handle = SETTLED
     for number in range(1, 20):
         assert put(store, number) > 0
-    assert not store.erases and not store._log.groups(0)
+    assert not store.erases and not store.log.rows[ROW_GROUPS]
     store.quotas[1] = 0
     if by == "opened":
         assert store.open_up(first) == OK

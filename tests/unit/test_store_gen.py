@@ -2,7 +2,6 @@
 
 import pytest
 
-from drupelet.engine.resync import forget_holds
 from drupelet.node import CARRIER_MQTT, PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
@@ -57,7 +56,7 @@ def test_numbers_of_another_store_are_of_another_generation() -> None:
     member.boot()
     first = member.node.core.clocks.generation
     wipe(member, 0x55555555)
-    assert member.node.core.window.boot == 1 and 0 <= first <= 0xFFFF
+    assert member.node.core.boot == 1 and 0 <= first <= 0xFFFF
     assert member.node.core.clocks.generation == first + 0x5554 & 0xFFFF
 
 
@@ -118,7 +117,7 @@ class Cable:
         while (size := carrier.receive_into(frame)) > 0:
             link.receive(frame, size, self.now_ms)
         if carrier.seal.peer_lost:
-            forget_holds(link)
+            link.exchange.forget_holds()
             assert member.node.save(self.now_ms) == 0
             carrier.seal.settle()
         while size := link.poll_into(frame, self.now_ms):

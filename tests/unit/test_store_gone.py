@@ -3,15 +3,13 @@
 import pytest
 
 from drupelet.base.errors import OK
-from drupelet.base.limits import FILTER_SIZE, GONE_BATCH, GONE_HANDLE, SEGMENT_SIZE, SEGMENTS_MAX
+from drupelet.base.limits import FILTER_SIZE, GONE_BATCH, GONE_HANDLE
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, INVISIBLE, SHARED
 from drupelet.link.link import BATCH, INTERACTIVE
-from drupelet.store.departed_ids import GoneLog
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.log import RecordLog
-from drupelet.store.reader import STATE_DELIVERED, STATE_GONE
-from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.store.states import STATE_DELIVERED, STATE_GONE
+from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from helpers import Draw, Member, Network, stamp
 from unit.cut_files import CutFiles
 from unit.test_store import SETTLED, log_of, message_id, put, reboot, state_of
@@ -54,8 +52,7 @@ def test_a_child_of_what_is_gone_is_delivered(profile: int, mode: int) -> None:
     child = peer.log()[-1]
     network.run(lambda: child in board.log(), 40)
     assert board.node.pending_count() == 0
-    offers = board.node.core.offers
-    assert not any(offers.kinds[row] for row in range(offers.count)), "it is not asked for"
+    assert not any(board.node.core.inboxes[0].kinds), "it is not asked for"
 
 
 def test_a_late_copy_of_what_is_gone_is_acknowledged_and_not_delivered() -> None:
@@ -89,26 +86,37 @@ def test_a_late_copy_of_what_is_gone_is_acknowledged_and_not_delivered() -> None
     assert acknowledged
 
 
+class CountingFiles(RamFiles):
+    """Counts the flash programs of the ids."""
+
+    programs = 0
+
+    def flush(self, fd: int) -> int:
+        self.programs += self._open[fd].endswith(".IDS")
+        return RamFiles.flush(self, fd)
+
+
 def test_ids_cost_no_more_than_a_program_for_sixteen() -> None:
     """Counted beside the log's own, with small and with the longest records."""
     for size in (40, 900):
-        store = FlashStore(RamFiles(1 << 21), segments_max=16)
+        files = CountingFiles(1 << 21)
+        store = FlashStore(files, segments_max=16)
         store.open()
         count = 700 if size == 40 else 150
         for number in range(count):
             store.settled_handle = SETTLED
             assert put(store, number, size) > 0
         gone = count - len(log_of(store))
-        assert gone > 90 and store._gone.programs <= gone // GONE_BATCH + 1
+        assert gone > 90 and files.programs <= gone // GONE_BATCH + 1
 
 
 def test_an_unknown_id_seldom_reads_the_ring() -> None:
     """With as many ids as the usual board's ring has room for."""
-    log = RecordLog(RamFiles(1 << 20), SEGMENT_SIZE, SEGMENTS_MAX)
-    ring = GoneLog(log, 2 * FILTER_SIZE)
+    store = reboot(RamFiles(1 << 20), filter_size=2 * FILTER_SIZE)
+    ring = store.departed
     for number in range(8900):
         ring.note(bytearray(message_id(number)), 0, 1, 0)
-    assert ring.write_noted() == OK and ring.forgotten == 0
+    assert ring.write_noted() == OK and store.forgotten == 0
     left = bytearray(32)
     for number in range(0, 8900, 1111):
         assert ring.find(message_id(number), 0, left) == GONE_HANDLE + 1
@@ -127,11 +135,11 @@ def test_ids_that_were_noted_before_a_reboot_are_not_noted_again() -> None:
         files.reset()
         store = reboot(files, **options)
     rows = []
-    handle = store._gone.step(0)
+    handle = store.departed.log.step(0)
     while handle:
-        count = store._gone._read(handle, 0)
-        rows += [bytes(store._gone.scratch[at : at + 8]) for at in range(0, 9 * count, 9)]
-        handle = store._gone.step(handle)
+        count = store.departed._read(handle, 0)
+        rows += [bytes(store.departed.log.scratch[at : at + 8]) for at in range(0, 9 * count, 9)]
+        handle = store.departed.log.step(handle)
     gone = [n for n in range(120) if state_of(store, n) == STATE_GONE]
     assert len(gone) > 60 and len(rows) == len(set(rows)) >= len(gone)
 
@@ -154,7 +162,7 @@ def test_what_found_no_room_to_enter_enters_once_there_is_some() -> None:
         network.round()
     child = peer.publish(b"child" + bytes(400))
     network.run(lambda: board.node.pending_count() == 1, 80)
-    board.store._own_max = board.store._data_max
+    board.store.own_max = board.store.data_max
     while board.publish(bytes(300), network.now_ms):
         pass  # nothing of it is settled
     held = b""
@@ -269,7 +277,8 @@ def test_a_new_host_gets_what_the_board_still_has(profile: int, mode: int, how: 
         roll(network, board, old, first)
     else:  # as a black box, or the file of a long body
         board.publish(b"second")
-        board.node.core.window.reset_slot(board.node.core.slots.find(first, 0))
+        outbox = board.node.core.outboxes[0]
+        outbox.drop(outbox.find(first, 0))
         assert board.store.entomb(board.store.find(first, 0), b"", 0) == OK
     after = Network(draw, [board, new], [("a", "c")], mode=mode, profile=profile)
     after.now_ms = network.now_ms
@@ -337,8 +346,8 @@ def test_what_went_after_it_was_offered_is_asked_for_no_more(profile: int) -> No
     there = network.lines["b", "a"]
     plain = there.send
     there.send = lambda _frame, _size: None
-    offers = peer.node.core.offers
-    network.run(lambda: any(offers.kinds[: offers.count]), 40)
+    inbox = peer.node.core.inboxes[0]
+    network.run(lambda: any(inbox.kinds), 40)
     board.node.share(board.group, board.numbers["b"], INVISIBLE)
     for number in range(200):
         board.publish(b"%03d" % number + bytes(50), network.now_ms)
@@ -348,16 +357,17 @@ def test_what_went_after_it_was_offered_is_asked_for_no_more(profile: int) -> No
     there.send = plain
     board.node.share(board.group, board.numbers["b"], SHARED)
     network.run(lambda: board.log() == peer.log(), 400)
-    network.run(lambda: not any(offers.kinds[: offers.count]), 40)
+    network.run(lambda: not any(inbox.kinds), 40)
 
 
 def test_what_is_not_wanted_may_be_acknowledged_by_whoever_likes() -> None:
     network, board, peer = pair()
     id = message_id(7)
-    peer.links["a"].on_ack(bytearray(id), 0)
-    peer.links["a"].on_request(bytearray(id), 0)
-    offers = peer.node.core.offers
-    assert not any(offers.kinds[: offers.count]), "nothing is said of what nobody knows"
+    exchange = peer.links["a"].exchange
+    exchange.on_ack(bytearray(id), 0)
+    exchange.on_request(bytearray(id), 0)
+    inbox = peer.node.core.inboxes[0]
+    assert not inbox.owes() and not any(inbox.kinds), "nothing is said of what nobody knows"
     child = b"\1" + id + b"child"
     assert board.node.publish(board.group, child, len(child), stamp(0), 0) < 0
     del network
@@ -372,11 +382,12 @@ def test_an_offer_by_prefix_of_what_has_gone_is_acknowledged_whole(mode: int) ->
     network.run(lambda: first in board.log(), 80)
     roll(network, board, peer, first)
     peer.node.share(peer.group, peer.numbers["a"], INVISIBLE)
-    window = peer.node.core.window
-    for slot in range(peer.node.core.slots.count):
-        window.reset_slot(slot)  # who holds what is forgotten, as after a loss
+    outbox = peer.node.core.outboxes[0]
+    while outbox.count:
+        outbox.drop(0)
+    peer.node.core.restart(0, False)  # who holds what is forgotten, as after a loss
     peer.node.share(peer.group, peer.numbers["a"], SHARED)
-    window.refill(0)
+    peer.node.core.refill(0)
     assert peer.node.outstanding(peer.numbers["a"]) == 1
     codec = peer.links["a"].codec
     network.run(lambda: not peer.node.outstanding(peer.numbers["a"]), 400)

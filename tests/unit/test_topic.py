@@ -137,7 +137,7 @@ def test_everything_is_acknowledged_and_then_it_is_quiet() -> None:
         bus.turn()
     for member in bus.members:
         for link in member.links:
-            assert member.node.core.window.queued(link.peer) == 0
+            assert member.node.core.outboxes[link.peer].open_count == 0
     before = bus.frames
     for _ in range(100):
         bus.turn()
@@ -159,7 +159,7 @@ def test_it_goes_on_when_the_one_whose_clock_it_went_by_leaves() -> None:
 
 
 def queued(member: Member) -> list[int]:
-    return [member.node.core.window.queued(link.peer) for link in member.links]
+    return [member.node.core.outboxes[link.peer].open_count for link in member.links]
 
 
 def test_who_goes_before_it_acknowledged_is_waited_for_until_it_is_back() -> None:

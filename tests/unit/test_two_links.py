@@ -156,7 +156,7 @@ def test_what_is_known_by_a_prefix_is_asked_for_where_it_was_offered() -> None:
     assert not both.poll("B", 0), "it has nothing to say there"
     asked = both.poll("B", 1)
     assert asked and asked[0][0] == 0x44
-    states = both.ends["A"].node.core.slots.states
+    states = both.ends["A"].node.core.outboxes[0].states
     assert sum(state & REQUEST > 0 for state in states) == COUNT, "all of them were asked for"
     both.dead = set()
     both.epochs(20)

@@ -32,7 +32,7 @@ def node_with(flags: int):
 
 def take(node, link, body: bytearray) -> bytes:
     """A message of the peer's comes in; its id."""
-    link.on_message(node.core.members.group_ids, 0, STAMP, 0, body, 0, len(body))
+    link.exchange.on_message(node.core.members.group_ids, 0, STAMP, 0, body, 0, len(body))
     return bytes(node.core.id[:32])
 
 

@@ -122,7 +122,7 @@ def same_logs(members: tuple[Member, Member], count: int) -> None:
         assert len(log) == len(set(log)) == count
         check_causal(member)
         assert member.node.outstanding(member.numbers[peer_of(member)]) == 0
-        assert member.node.core.window.cursors[0] == member.node.core.window.newest
+        assert member.node.core.outboxes[0].cursor == member.node.core.graph.newest
 
 
 @pytest.mark.parametrize(("pool", "count"), [(64, 40), (8, 100), (4, 300), (64, 300)])
@@ -246,7 +246,7 @@ def test_what_was_refused_comes_again() -> None:
     same_logs(members, 5)
 
 
-def test_long_messages_in_and_beyond_the_slots() -> None:
+def test_long_messages_in_and_beyond_the_rows() -> None:
     a, b = members = pair(4, 16, body_files_max=64)
     stick = Stick()
     for number in range(20):

@@ -3,6 +3,7 @@
 import pytest
 
 from drupelet.base.limits import WAIT_MS_MAX
+from drupelet.engine.states import GOT_ACK
 from drupelet.node import BATCH, CARRIER_MQTT, CARRIER_STICK, INTERACTIVE, PROFILE_BSP_1
 from helpers import Draw, Member
 
@@ -145,19 +146,25 @@ def test_a_stick_never_wakes_anybody() -> None:
 
 
 def test_a_log_that_waits_for_room_wakes_once_an_epoch() -> None:
-    """Another peer's queue fills the slots; when it goes, this one's link notices."""
+    """Rows are full; another link hears that the peer holds them, and this one notices."""
     member = Member("A", Draw(1), pool=2)
-    member.peers += ["B", "C"]
-    for name in "BC":
-        member.add(name)
+    member.peers.append("B")
+    member.add("B")
     member.boot()
+    core = member.node.core
     link = member.node.link(member.numbers["B"], PROFILE_BSP_1, 0, 1000, BATCH)
-    window = member.node.core.window
-    blocked = window.room
-    window.room = lambda _pending: -1
-    member.publish(b"1")
+    for number in range(3):
+        member.publish(b"reading %d" % number)
+    outbox = core.outboxes[0]
     frame = bytearray(1024)
-    assert link.poll_into(frame, 0) == 0
+    assert link.poll_into(frame, 0) > 0 and outbox.open_count == outbox.count == 2
+    while link.poll_into(frame, 0):
+        pass
+    assert link.wake_ms(0) > 1000, "the back-off of what was sent"
+    for row in range(outbox.count):
+        outbox.step(row, GOT_ACK)
+    link.hear(0)  # the peer is there
     assert 0 < link.wake_ms(0) <= 1000
-    window.room = blocked
-    assert link.poll_into(frame, 900) > 0
+    size = link.poll_into(frame, 1000)
+    assert b"reading 2" in frame[:size]
+    assert outbox.count == 2 and outbox.open_count == 1

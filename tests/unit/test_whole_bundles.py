@@ -90,7 +90,7 @@ def test_a_bundle_that_went_missing_is_not_acknowledged_with_the_next(lost: int)
     del stick.of("B", "A")[lost]
     visit(b, stick)
     read(a, stick)
-    assert a.node.outstanding(a.numbers["B"]) > 0
+    assert not a.node.is_current(a.numbers["B"])
     write(a, stick)
     settle(members, stick)
     same_logs(members, 101)
@@ -217,7 +217,6 @@ def test_bundles_on_two_sticks_in_turn_are_all_acknowledged() -> None:
 
 
 def test_a_peer_that_lost_its_store_is_not_believed_what_it_held() -> None:
-    from drupelet.engine.resync import forget_holds
 
     a, b = members = pair()
     stick = Stick()
@@ -226,10 +225,10 @@ def test_a_peer_that_lost_its_store_is_not_believed_what_it_held() -> None:
     visit(a, stick)
     visit(b, stick)
     old = stick.of("A", "B").pop()
-    forget_holds(link_of(a))
+    link_of(a).exchange.forget_holds()
     stick.of("A", "B").append(old)
     read(a, stick)
-    assert a.node.core.window.cursors[0] == 0 or a.node.outstanding(a.numbers["B"]) > 0
+    assert a.node.core.outboxes[0].cursor == 0 or a.node.outstanding(a.numbers["B"]) > 0
     write(a, stick)
     settle(members, stick)
     same_logs(members, 20)
@@ -385,7 +384,7 @@ def test_the_wake_state_of_an_older_program_is_read() -> None:
         reboot(member)
     assert (link_of(a).bundle_out, link_of(b).bundle_in, link_of(b).bundle_out) == (1, 1, 1)
     assert not any(member.again for member in members), "consumed is kept"
-    a.node.core.window.refill(0)
+    a.node.core.refill(0)
     read(a, stick)
     assert a.node.outstanding(a.numbers["B"]) == 1
     settle(members, stick)

@@ -59,7 +59,7 @@ def test_deliveries_are_what_the_text_says(name: str) -> None:
     for run in replayed(name):
         assert run.participant.delivered == run.model.delivered
         assert run.participant.ordered() == run.model.ordered()
-        assert run.participant.channel.incoming.count == len(run.model.waiting)
+        assert run.participant.channel.log.incoming.count == len(run.model.waiting)
 
 
 @each

@@ -17,7 +17,7 @@ from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.memory import copy, equal
 from drupelet.base.time_ms import elapsed_ms
-from drupelet.seal.row import RENAMED
+from drupelet.seal.record import RENAMED
 from drupelet_transports.base import E_CLOSED, Transport
 from drupelet_transports.mqtt_packet import (
     CONNACK,
@@ -141,7 +141,7 @@ class MqttClient:
         return transport
 
     def transport_of(self, seal: "Seal") -> "MqttTransport":
-        """The carrier of a sealed link, whose topics follow its keys: see `seal_topic.topics`."""
+        """The carrier of a sealed link, whose topics follow its keys: see `topic_names.topics`."""
         transport = self.transport(b"", b"")
         transport.seal = seal
         self._rename(transport)

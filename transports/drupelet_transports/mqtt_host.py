@@ -20,7 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import FRAME_SIZE_MAX, HOST_FRAME_SIZE_MAX
 from drupelet.base.time_ms import elapsed_ms
-from drupelet.seal.row import RENAMED
+from drupelet.seal.record import RENAMED
 from drupelet.seal.topic_names import topics
 from drupelet_transports import mqtt_access
 from drupelet_transports.base import E_CLOSED, Transport
@@ -123,7 +123,7 @@ class MqttClient:
         return carrier
 
     def transport_of(self, seal: "Seal") -> "MqttTransport":
-        """The carrier of a sealed link, whose topics follow its keys: see `seal_topic.topics`."""
+        """The carrier of a sealed link, whose topics follow its keys: see `topic_names.topics`."""
         seal.flags &= ~RENAMED
         inboxes, outbox = topics(seal)
         carrier = self.transport(inboxes[0], outbox)

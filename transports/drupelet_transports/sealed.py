@@ -9,7 +9,7 @@ from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import SEAL_ANEW_MS_MAX, SEAL_TELL_MS, SEAL_TELL_MS_MAX
 from drupelet.base.memory import copy, put_u16
 from drupelet.base.time_ms import elapsed_ms, later_ms
-from drupelet.seal.row import ANEW, FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
+from drupelet.seal.record import ANEW, FRAME_SIZE_AT, HEARD, OWES, RENEW, URGENT
 from drupelet.seal.seal import STATUS_SIZE, TYPE_CONTROL, TYPE_DATA
 from drupelet_transports.behind import Behind
 

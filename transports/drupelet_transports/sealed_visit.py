@@ -12,7 +12,7 @@ after the node's state is durable: until then a bundle that was read can be read
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.base.memory import copy, get_u32, put_u32
-from drupelet.seal.row import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
+from drupelet.seal.record import ANEW, IN_EPOCH_AT, OUT_EPOCH_AT, RENEW, WHOLE_EPOCH_AT, get_u24
 from drupelet.seal.seal import FINAL, TYPE_DATA
 from drupelet_transports.stick import (
     AHEAD_MAX,
@@ -206,7 +206,7 @@ class SealedVisit:
         link.set_room(room if room > 0 else min(writer.room, 1))
         size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
         # Behind its last frame the link says nothing any more.
-        self.short = not link.room or (self.short and not size)
+        self.short = not link.exchange.room or (self.short and not size)
         return size
 
     def waits(self, _peer_id: bytes) -> bool:
@@ -236,9 +236,7 @@ class SealedVisit:
 
     def saved(self) -> int:
         """The node's state is saved: what was read is not read again. OK, or a code."""
-        from drupelet.seal.epochs import commit
-
         code = OK
         for seal in self._seals.values():
-            code = commit(seal) or code
+            code = seal.commit() or code
         return code

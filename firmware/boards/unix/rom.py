@@ -1,7 +1,7 @@
 """Runs the unix board from a ROMFS image: `micropython rom.py firmware.romfs config.json`.
 
 The image is mapped into memory as a microcontroller maps its flash, outside of the heap: bytecode
-and constants are used in place (docs/DESIGN.md 13). The first thing a process runs, so its own
+and constants are used in place (docs/DESIGN.md 16). The first thing a process runs, so its own
 code is all that is compiled on the board.
 """
 

@@ -1,6 +1,6 @@
 """AES-CCM (RFC 3610) over any AES that encrypts blocks; in place, and without allocating.
 
-An AEAD port (docs/DESIGN.md, docs/SPEC.md 11): `cipher` once per key, then `seal` and `open`.
+An AEAD port (docs/DESIGN.md 12, docs/SPEC.md 11): `cipher` once per key, then `seal` and `open`.
 """
 
 from drupelet.base.compat import const

@@ -52,12 +52,17 @@ FRAMES_PER_EPOCH_MAX = const(64)
 PEERS_MAX = const(8)
 # Groups of a board: readings, telemetry and two more.
 GROUPS_MAX = const(4)
-# Offered ids of all peers together (DESIGN: 64 make 12 KB of core state in all).
+# Offered ids of all peers together; docs/DESIGN.md 20 has the budget of all tables.
 OFFERS_MAX = const(64)
 # Messages that are on their way at the same time; the rest waits on flash.
 MESSAGES_MAX = const(64)
-# Slots kept for a message whose dependencies are all met: without it a full pool deadlocks.
-RESERVED_SLOTS = const(1)
+# Messages on their way to one peer, at least: with one, what the peer asks for again and what
+# comes next would put each other out.
+OUTBOX_ROWS_MIN = const(2)
+# Ids that one peer offers, at least: fewer keep out of a batch of offers all but the newest.
+INBOX_OFFERS_MIN = const(4)
+# Missing parents that are asked for once in a payload, though several messages wait for them.
+ASKED_TAGS_MAX = const(8)
 # Messages from one peer that may wait for a parent; of more, a message is refused and not
 # acknowledged, so nothing is lost. Half of a host's slots: the rest is for other peers. A board's
 # table is smaller.
@@ -191,9 +196,9 @@ TOPIC_DELAY_EPOCHS_MAX = const(4)
 # What went out on a topic so often without being acknowledged goes by the pair's own link, too.
 TOPIC_SENDS_MAX = const(4)
 # A sender key is handed over again after this, unless it is confirmed; doubled each time ...
-HANDOVER_MS = const(2000)
+SENDER_KEY_MS = const(2000)
 # ... up to this: an absent member costs a frame of 100 bytes every 4 minutes.
-HANDOVER_MS_MAX = const(256000)
+SENDER_KEY_MS_MAX = const(256000)
 # A boot costs a board about half a second of full power: shorter pauses are light sleep.
 DEEP_SLEEP_MS_MIN = const(1000)
 # Longest period of a wake plan, 18 hours: what is missed of it stays below what elapsed_ms tells.
@@ -283,12 +288,15 @@ PENDING_MAX = const(64)
 KEPT_MAX = const(32)
 # Groups and peers that a store has ever numbered; a row in RAM is 8 B.
 MEMBERS_MAX = const(32)
-# Files that a store has open at once: two of the log, two of ids, four parts, one while it makes
-# another.
-FILES_OPEN_MAX = const(9)
-# Segments that new data never takes: wake states go on when the log is full, one segment being
-# written while the one before it is removed.
+# Files that a store has open at once: two each of the message log, the meta log and the ids, four
+# parts, one while it makes another.
+FILES_OPEN_MAX = const(11)
+# Segments that new data never takes: one for pending messages of a segment that is to go, and one
+# whose room the meta log has.
 SEGMENTS_SPARE = const(2)
+# Segments of the meta log that stay: the one that is written, and the one before it, which has a
+# copy of almost all in case of damage.
+META_SEGMENTS = const(2)
 # One segment in so many of the others, so many at most, and one more are kept for what enters from
 # peers: neither our own messages nor those that wait for a parent go there. Two full members would
 # wait for each other: each for room at the other to have its oldest segment taken. Of fewer than
@@ -340,4 +348,5 @@ assert FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + ID_SIZE <= FRAME_SIZE_MIN
 assert BLOCK_HEADER_SIZE + EVENTS_PER_BLOCK * EVENT_SIZE <= BLOCK_SIZE
 assert SEGMENT_SIZE >= INLINE_SIZE_MAX + 72, "head and longest record fit one segment"
 assert SEGMENTS_SPARE < SEGMENTS_MAX
+assert SEGMENT_SIZE >= 16 + MEMBERS_MAX * (17 + ID_SIZE) + 8 + WAKE_STATE_SIZE_MAX, "one copy"
 assert BACKOFF_EPOCHS_MAX < EPOCH_MODULUS // 2

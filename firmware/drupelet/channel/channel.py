@@ -1,6 +1,6 @@
 """A channel of Scalable Data Sync with SDS-R (specs/sds.md): many participants on one topic.
 
-    channel = Channel(b"0", b"me", RamKeeper(128, 1024), Bloom(100, 10, 7), random_byte)
+    channel = open_channel(b"0", b"me", RamKeeper(128, 1024), random_byte)
     channel.clock.set_wall(epoch_ms8, now_ms, trusted)
     handle = channel.publish(content, 0, size, now_ms)
     code = channel.receive(frame, size, now_ms); size = channel.poll_into(frame, now_ms)
@@ -12,39 +12,88 @@ once, after what they depend on; the log is ordered by Lamport value, then by id
 with every participant.
 """
 
-from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
-from drupelet.base.memory import copy, put_u32
-from drupelet.base.time_ms import elapsed_ms
-from drupelet.channel.intake import EPHEMERAL, OUT_HANDLE
-from drupelet.channel.log import (
-    EVENT_ACKNOWLEDGED,
-    EVENT_GAP,
-    EVENT_MESSAGE,
-    EVENT_NONE,
-    OUT_STRIDE,
+# From the bottom up: an import inside an import inside an import takes C stack, and boards have
+# little of it.
+# ruff: isort: off
+import drupelet.channel.keeper
+import drupelet.channel.log  # noqa: F401
+# ruff: isort: on
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, E_PEER, OK, CapacityError
+from drupelet.base.hashes_sds import Identity
+from drupelet.base.limits import (
+    CHANNEL_EVENTS_MAX,
+    CHANNEL_HISTORY_MAX,
+    CHANNEL_MESSAGE_ID_MAX,
+    CHANNEL_NAME_MAX,
+    CHANNEL_REPAIRS_MAX,
+    CHANNEL_REQUESTS_MAX,
+    WAIT_MS_MAX,
 )
-from drupelet.channel.outlet import OWN_ID_SIZE, Outlet
+from drupelet.base.memory import copy, equal
+from drupelet.base.time_ms import elapsed_ms, later_ms
+from drupelet.channel.frame_writer import FrameWriter
+from drupelet.channel.keeper import pack_names, put_names
+from drupelet.channel.lamport import LamportClock, compare
+from drupelet.channel.log import AGAIN, LocalLog
+from drupelet.channel.outbox import Outbox
+from drupelet.channel.repair import Repair
+from drupelet.channel.rows import is_due, sooner_ms
 from drupelet.channel.settings import Settings
-from drupelet.wire.protobuf import bytes_size
-from drupelet.wire.sds.message import CHANNEL_ID, CONTENT, MESSAGE_ID, SENDER_ID
+from drupelet.wire.sds.bloom import Bloom
+from drupelet.wire.sds.message import CAUSAL, REPAIR, Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.channel.ports import Buffer, Key
+    from collections.abc import Callable
 
-__all__ = [
-    "EPHEMERAL",
-    "EVENT_ACKNOWLEDGED",
-    "EVENT_GAP",
-    "EVENT_MESSAGE",
-    "EVENT_NONE",
-    "Channel",
-    "Settings",
-]
+    from drupelet.channel.ports import BloomPort, Buffer, KeeperPort, Key
+
+EPHEMERAL = const(1)  # `receive`: an ephemeral message, its content in the frame
+
+EVENT_NONE = const(0)
+EVENT_MESSAGE = const(1)  # a message of another participant entered the log
+EVENT_GAP = const(2)  # the same, but something that it depends on is lost
+EVENT_ACKNOWLEDGED = const(3)  # a message of ours is known to somebody
 
 
-class Channel(Outlet):
-    """One participant's side of one channel; tables get their sizes when it is made, for life."""
+class Channel:
+    """One participant's side of one channel; tables have their sizes for life."""
+
+    def __init__(
+        self, id: bytes, participant: bytes, keeper: "KeeperPort", bloom: "BloomPort",
+        random_byte: "Callable[[], int]", settings: "Settings | None" = None, now_ms: int = 0,
+    ) -> None:  # fmt: skip
+        assert 0 < len(participant) <= CHANNEL_NAME_MAX and len(id) <= CHANNEL_NAME_MAX
+        settings = settings or Settings()
+        self.id = id
+        self.keeper = keeper
+        self.bloom = bloom
+        self.settings = settings
+        self._random_byte = random_byte
+        self.clock = LamportClock(settings.unit_ms)
+        self.decoder = Decoder()
+        self.repair = Repair(settings.identity or Identity(participant), settings)
+        self.log = LocalLog(participant, keeper, bloom, self.decoder, self.repair, settings)
+        self.outbox = Outbox(keeper, settings)
+        self.writer = FrameWriter(id, self.log)
+        self.key = bytearray(8)  # of the message at hand
+        self._events = bytearray(CHANNEL_EVENTS_MAX)
+        self._event_handles = [0] * CHANNEL_EVENTS_MAX
+        self._event_first = 0
+        self.event_count = 0
+        self.event_handle = 0
+        self._heard = False  # something came since our last frame
+        self._heard_ms = -1  # when something of another came last
+        self._changed = True
+        self._hurries = False  # the next sync message was moved forward
+        self._repairs_left = CHANNEL_REPAIRS_MAX
+        self._wake_ms = self._sweep_ms = self._sync_ms = now_ms
+        self.frames = self.syncs = self.repaired = 0  # sent
+        self.delivered = self.duplicates = self.malformed = self.refused = 0
+        self.foreign = self.own = self.filters = self.too_old = self.given_up = 0
+        self._plan_sync(now_ms)
 
     # --- messages of our own ---
 
@@ -57,61 +106,31 @@ class Channel(Outlet):
         Refused while too many of ours are unacknowledged, or when it is too long for a frame.
         """
         assert size > 0, "a message without content would be a sync message"
-        if self.outgoing.count == self.outgoing.rows_max:
+        if self.outbox.is_full():
             return E_CAPACITY
+        key = self.key
+        lamport = self.clock.value
         self.clock.tick(now_ms)
         if id is None:
-            id = self.text
-            self.identity.id_into(id, 0, self.id, self.clock.value, content, at, size)
-        out = self.encoder
-        work = self.keeper.work
-        # The frame that it leaves in has a filter, too.
-        out.open(work, 0, len(work) - self.filter_size())
-        code = self.put_head(id, len(id))
-        self.bloom.key_into(self.key, 0, id, 0, len(id))
-        code |= self.put_causal(bytes_size(CONTENT, size), True)
-        code |= out.put_bytes(CONTENT, content, at, size)
-        if code != OK:
-            return E_CAPACITY
-        handle = self.keeper.put(self.key, 0, out.at, False)
+            id = self.writer.text
+            self.repair.identity.id_into(id, 0, self.id, lamport, content, at, size)
+        self.bloom.key_into(key, 0, id, 0, len(id))
+        size = self.writer.message_into(id, lamport, content, at, size)
+        if size < 0:
+            return size
+        handle = self.keeper.put(key, 0, size, False)
         if handle > 0:
             # What it names has something that depends on it now.
-            self.decoder.open(work, 0, out.at)
-            self.unmet(now_ms, False)
-            self.enter(self.key, 0, handle, self.clock.value, 0)
-            self._send_later(handle, now_ms)
+            self.decoder.open(self.keeper.work, 0, size)
+            self.log.count_missing(now_ms, False)
+            self.log.enter(key, handle)
+            self.send_later(handle, now_ms)
         return handle
 
-    def carry(self, frame: bytearray, size: int, now_ms: int) -> int:
-        """Bring in another's message from elsewhere and see that this channel gets it.
-
-        Its handle; 0: it is here already, or waits for what it depends on; or a negative code.
-        """
-        message = self.decoder
-        code = message.open(frame, 0, size)
-        if code != OK or not message.has_lamport or not message.content_size:
-            return E_PEER
-        if self.outgoing.count == self.outgoing.rows_max:
-            return E_CAPACITY
-        self.bloom.key_into(self.key, 0, frame, message.id_at, message.id_size)
-        handle = self.take(frame, now_ms, True)
-        if handle > 0 and self.incoming.find(self.key, 0) < 0:
-            self._send_later(handle, now_ms)
-        return handle
-
-    def send(self, handle: int, now_ms: int) -> int:
-        """Put a kept message into the outgoing buffer, whoever wrote it; OK or a code."""
-        message = self.decoder
-        size = self.keeper.load(handle)
-        work = self.keeper.work
-        if not size or message.open(work, 0, size) != OK:
-            return E_STORAGE
-        if self.outgoing.count == self.outgoing.rows_max:
-            return E_CAPACITY
-        self.bloom.key_into(self.key, 0, work, message.id_at, message.id_size)
-        if self.outgoing.find(self.key, 0) < 0:
-            self._send_later(handle, now_ms)
-        return OK
+    def send_later(self, handle: int, now_ms: int) -> None:
+        """Put a kept message, whose key is known, into the outgoing buffer, which has room."""
+        self.outbox.add(self.key, handle, now_ms)
+        self._changed = True
 
     def ephemeral_into(self, frame: bytearray, content: "Buffer", at: int, size: int) -> int:
         """Write a frame with a short-lived message, to be sent once; its size or E_CAPACITY.
@@ -119,51 +138,402 @@ class Channel(Outlet):
         It has no Lamport value, history or filter, and nobody keeps it.
         """
         assert size > 0
-        self.identity.id_into(self.text, 0, self.id, self.clock.value, content, at, size)
-        out = self.encoder
-        out.open(frame, 0, len(frame))
-        mine = self.participant
-        code = out.put_bytes(SENDER_ID, mine, 0, len(mine))
-        code |= out.put_bytes(MESSAGE_ID, self.text, 0, OWN_ID_SIZE)
-        code |= out.put_text(CHANNEL_ID, self.id, 0, len(self.id))
-        code |= out.put_bytes(CONTENT, content, at, size)
-        return out.at if code == OK else E_CAPACITY
+        self.repair.identity.id_into(
+            self.writer.text, 0, self.id, self.clock.value, content, at, size
+        )
+        return self.writer.ephemeral_into(frame, content, at, size)
 
-    def _send_later(self, handle: int, now_ms: int) -> None:
-        """Add a message to the outgoing buffer; it leaves with the next frame."""
-        self.keeper.pin(handle, True)
-        row = self.outgoing.add(self.key, 0, now_ms)
-        put_u32(self.outgoing.table, row * OUT_STRIDE + OUT_HANDLE, handle)
-        self.changed = True
+    # --- in ---
+
+    def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
+        """Take in one frame: OK, EPHEMERAL, E_PEER (counted) or E_CAPACITY (it may come again).
+
+        Of an ephemeral message the content is where `decoder` has it.
+        """
+        message = self.decoder
+        log = self.log
+        code = message.open(frame, 0, size)
+        known = 0 < message.sender_size <= CHANNEL_NAME_MAX
+        known = known and 0 < message.id_size <= CHANNEL_MESSAGE_ID_MAX
+        if code != OK or not known or message.causal_count > CHANNEL_HISTORY_MAX:
+            self.malformed += 1
+            return E_PEER
+        own = self.id
+        if message.channel_size != len(own) or not equal(
+            frame, message.channel_at, own, 0, len(own)
+        ):
+            self.foreign += 1
+            return OK
+        mine = self._is_mine()
+        if not message.has_lamport:
+            if message.content_size == 0:
+                self.malformed += 1
+                return E_PEER
+            self.own += mine
+            return OK if mine else EPHEMERAL
+        self._changed = True
+        self.bloom.key_into(self.key, 0, frame, message.id_at, message.id_size)
+        self.repair.on_received(self.key, frame, message.id_at, message.id_size)
+        if mine and not log.recovering:
+            self.own += 1
+            return OK
+        self._heard = True
+        if not mine:
+            self._heard_ms = now_ms
+            self._review(frame, now_ms)
+        code = OK
+        if message.content_size == 0:
+            log.count_missing(now_ms, True)
+        else:
+            code = self.accept(now_ms, False)
+        self._settle(now_ms)
+        return min(code, OK)
+
+    def _is_mine(self) -> bool:
+        """Whether the open message is ours."""
+        message = self.decoder
+        return self.log.is_mine(message.buf, message.sender_at, message.sender_size)
+
+    def _review(self, frame: bytearray, now_ms: int) -> None:
+        """Review ACK status, and SDS-R's look at the repair request."""
+        message = self.decoder
+        self._acknowledge(True)
+        if message.bloom_at >= 0:
+            if self.bloom.usable(frame, message.bloom_at, message.bloom_size):
+                self.outbox.review_filter(self.bloom, frame, message.bloom_at)
+            else:
+                self.filters += 1
+        message.rewind()
+        left = CHANNEL_REQUESTS_MAX if self.settings.repair else 0
+        while left and message.next(REPAIR):
+            left -= 1
+            self._requested(frame, now_ms)
+
+    def _acknowledge(self, notify: bool) -> None:
+        """Messages of ours that the open message names leave the outgoing buffer.
+
+        What those depend on stays: a peer may name a message that itself still waits there for
+        what it depends on.
+        """
+        message = self.decoder
+        log = self.log
+        key = log.entry_key
+        message.rewind()
+        while message.next(CAUSAL):
+            buf = message.buf
+            self.bloom.key_into(key, 0, buf, message.entry_at, message.entry_size)
+            row = log.find(key) if log.again else -1
+            if row >= 0 and log.has(row, AGAIN) and not self._is_of_sender(row):
+                log.set(row, AGAIN, False)
+            row = self.outbox.rows.find(key, 0)
+            if row >= 0:
+                handle = self.outbox.handle(row)
+                if self.keeper.order(handle, buf, message.entry_at, message.entry_size) == 0:
+                    self.outbox.release(row)
+                    if notify:
+                        self._add_event(EVENT_ACKNOWLEDGED, handle)
+
+    def _is_of_sender(self, row: int) -> bool:
+        """Whether one of the log is of the open message's sender, who tells us nothing by it."""
+        message = self.decoder
+        names = self.log.names
+        return (
+            self.keeper.names_into(self.log.handle(row), names)
+            and names[0] == message.sender_size
+            and equal(message.buf, message.sender_at, names, 1, names[0])
+        )
+
+    def _requested(self, frame: bytearray, now_ms: int) -> None:
+        """An entry of a repair request: we ask no more for it, and may answer."""
+        message = self.decoder
+        at = message.entry_at
+        size = message.entry_size
+        if not 0 < size <= CHANNEL_MESSAGE_ID_MAX:
+            return
+        log = self.log
+        key = log.entry_key
+        self.bloom.key_into(key, 0, frame, at, size)
+        self.repair.on_requested(key, frame, at, size, now_ms)
+        handle = self.keeper.find(key, 0, frame, at, size)
+        if handle and log.incoming.find(key, 0) < 0 and self.keeper.load(handle):
+            # Who sent it stands in what we keep: an entry may not say so, or lie.
+            put_names(log.names, self.keeper.work, 0)
+            self.repair.plan_response(key, handle, log.names, now_ms)
+
+    def accept(self, now_ms: int, carried: bool) -> int:
+        """Take in the open message, whose key is known; its handle, 0: it is here, or a code.
+
+        carried: it comes from elsewhere, not from this channel.
+        """
+        message = self.decoder
+        log = self.log
+        key = self.key
+        buf = message.buf
+        if self.keeper.find(key, 0, buf, message.id_at, message.id_size):
+            self.duplicates += 1
+            row = log.find(key)
+            if row >= 0 and not carried and self.settings.heads_max:
+                # Its sender may not know that we have it: our next frame names it.
+                log.set(row, AGAIN, True)
+            return OK
+        if self._is_beyond(now_ms):
+            # It may have been delivered and forgotten: twice is worse than never.
+            self.too_old += 1
+            log.forget(key)
+            return OK
+        if self.event_count == CHANNEL_EVENTS_MAX:
+            self.refused += 1
+            return E_CAPACITY
+        # What is lower is nearer to what can be delivered: it has the room.
+        highest = log.highest()
+        fits = highest < 0 or log.is_above(highest)
+        missing = log.count_missing(now_ms, fits)
+        if missing and not fits:
+            self.refused += 1
+            self._refuse(now_ms)
+            return E_CAPACITY
+        if missing and highest >= 0:
+            self.refused += 1
+            log.put_off(highest, now_ms)
+        size = self.writer.stripped_into(message)
+        handle = self.keeper.put(key, 0, size, missing > 0) if size > 0 else E_CAPACITY
+        if handle < 0:
+            self.refused += 1
+            return handle
+        log.add_to_bloom(key)
+        if missing:
+            log.hold(key, handle, now_ms)
+        else:
+            self._deliver(handle, now_ms)
+            if not carried:
+                self._add_event(EVENT_MESSAGE, handle)
+        return handle
+
+    def _is_beyond(self, now_ms: int) -> bool:
+        """Whether a message that the keeper does not have may have been there before."""
+        keeper = self.keeper
+        lamport = self.decoder.lamport
+        far = self.clock.is_far(lamport, now_ms)
+        copy(keeper.limit, 0, self.clock.limit, 0, 8)
+        if not keeper.left:
+            return False
+        return compare(lamport, 0, keeper.horizon, 0) <= 0 or (far and keeper.left_far > 0)
+
+    def _refuse(self, now_ms: int) -> None:
+        """Plan to ask for the open message, which has no room to wait, in place of its entries."""
+        message = self.decoder
+        log = self.log
+        buf = message.buf
+        message.rewind()
+        while message.next(CAUSAL):
+            self.bloom.key_into(log.entry_key, 0, buf, message.entry_at, message.entry_size)
+            self.repair.on_named(log.entry_key, buf, message.entry_at, message.entry_size)
+        pack_names(
+            log.names, buf, message.sender_at, message.sender_size, message.id_at, message.id_size
+        )
+        self.repair.want(self.key, log.names, message.lamport, 0, True, now_ms)
+
+    # --- into the log ---
+
+    def _deliver(self, handle: int, now_ms: int) -> None:
+        """Deliver Message, Resolve Conflicts; whatever waited for it is checked again."""
+        self.clock.adopt(self.decoder.lamport, now_ms)
+        self.log.enter(self.key, handle)
+        self.delivered += 1
+
+    def _settle(self, now_ms: int) -> None:
+        """Deliver what waits for nothing any more, lowest Lamport value first."""
+        while self.event_count < CHANNEL_EVENTS_MAX:
+            row = self.log.next_ready(now_ms)
+            if row < 0:
+                return
+            self._release(row, now_ms, EVENT_MESSAGE)
+
+    def _give_up(self, now_ms: int) -> bool:
+        """Deliver, with a gap, what waits for too long; False: there is none, or no room."""
+        row = self.log.next_overdue(now_ms)
+        if row < 0 or self.event_count == CHANNEL_EVENTS_MAX:
+            return False
+        self.given_up += self.log.give_up(row, now_ms)
+        self._release(row, now_ms, EVENT_GAP)
+        return True
+
+    def _release(self, row: int, now_ms: int, event: int) -> None:
+        """A waiting message enters the log."""
+        handle = self.log.release(row, self.key)
+        if handle:
+            self._deliver(handle, now_ms)
+            self._add_event(event, handle)
+        else:
+            self.refused += 1
+
+    def _add_event(self, event: int, handle: int) -> None:
+        """Queue an event for the client; an acknowledgement is dropped where there is no room."""
+        if self.event_count < CHANNEL_EVENTS_MAX:
+            place = (self._event_first + self.event_count) % CHANNEL_EVENTS_MAX
+            self._events[place] = event
+            self._event_handles[place] = handle
+            self.event_count += 1
+
+    def next_event(self) -> int:
+        """What the client should know next, with `event_handle`; EVENT_NONE: nothing."""
+        if not self.event_count:
+            return EVENT_NONE
+        place = self._event_first
+        self._event_first = (place + 1) % CHANNEL_EVENTS_MAX
+        self.event_count -= 1
+        self._changed = True
+        self.event_handle = self._event_handles[place]
+        return self._events[place]
+
+    # --- out ---
+
+    def poll_into(self, frame: bytearray, now_ms: int) -> int:
+        """Write the next frame due; its size, or 0 for none now. `frame` has room for `work`."""
+        self.turn(now_ms)
+        size = self._message(frame, now_ms)
+        if not size and self._repairs_left:
+            size = self._response(frame, now_ms)
+        if not size and is_due(now_ms, self._sync_ms):
+            size = self._sync(frame, now_ms)
+        if size:
+            self.frames += 1
+            self._changed = True
+            if self.keeper.barrier() == OK:
+                return size
+        # Nothing, or what it acknowledges might be lost.
+        self._changed = False
+        self._wake_ms = later_ms(now_ms, self._wait_ms(now_ms))
+        return 0
+
+    def turn(self, now_ms: int) -> None:
+        """Let time pass. While nothing can leave, call it at least once in three days."""
+        self.clock.advance(now_ms)
+        self._settle(now_ms)
+        self._sweep(now_ms)
+        if self.log.again and not self._hurries:
+            # Each message that came again goes on coming until a frame names it.
+            self._hurries = True
+            wait_ms = (self.settings.period_ms >> 8) * self._random_byte()
+            self._sync_ms = later_ms(now_ms, sooner_ms(self._sync_ms, now_ms, wait_ms))
+        if is_due(now_ms, self._sync_ms):
+            self._sync_ms = now_ms
+
+    def wake_ms(self, now_ms: int) -> int:
+        """Milliseconds until `poll_into` may have something, unless a frame comes first."""
+        return 0 if self._changed else sooner_ms(self._wake_ms, now_ms, WAIT_MS_MAX)
+
+    def _sweep(self, now_ms: int) -> None:
+        """Once in a period: what may be lost, what is to be asked for again."""
+        if not is_due(now_ms, self._sweep_ms):
+            return
+        settings = self.settings
+        log = self.log
+        self._sweep_ms = later_ms(now_ms, settings.period_ms)
+        self._repairs_left = CHANNEL_REPAIRS_MAX
+        self.repair.sweep(now_ms)
+        self.outbox.release_unnamed()
+        while settings.lost_ms and self._give_up(now_ms):
+            self._settle(now_ms)
+        if settings.repair:
+            log.want_missing(now_ms)
+        if self.delivered and not log.incoming.count and not self.repair.wanted.count:
+            log.recovering = False
+
+    def _wait_ms(self, now_ms: int) -> int:
+        """Milliseconds until something is due."""
+        wait_ms = sooner_ms(self._sync_ms, now_ms, WAIT_MS_MAX)
+        wait_ms = self.outbox.wait_ms(now_ms, wait_ms)
+        if self.log.incoming.count:
+            wait_ms = sooner_ms(self._sweep_ms, now_ms, wait_ms)
+        soonest_ms = self.repair.wait_ms(now_ms, wait_ms)
+        if soonest_ms < wait_ms and not self._repairs_left:
+            soonest_ms = max(soonest_ms, sooner_ms(self._sweep_ms, now_ms, wait_ms))
+        return soonest_ms
+
+    def _message(self, frame: bytearray, now_ms: int) -> int:
+        """A message of the outgoing buffer."""
+        row = self.outbox.next(now_ms, self._heard_ms)
+        if row < 0:
+            return 0
+        size = self.repeat_into(frame, self.outbox.handle(row), now_ms)
+        if not size:  # the store lost it: nothing can be sent again
+            self.outbox.rows.remove(row)
+            self.refused += 1
+        return size
+
+    def repeat_into(self, frame: bytearray, handle: int, now_ms: int) -> int:
+        """Write a kept message with today's filter and repair request; its size, 0: it is gone."""
+        size = self.keeper.load(handle)
+        if size:
+            self.decoder.open(self.keeper.work, 0, size)
+            size = self.writer.completed_into(frame, self.decoder, size, now_ms)
+            if not self.log.again:  # else only a sync message says that we have it
+                self._plan_sync(now_ms)
+        return size
+
+    def _response(self, frame: bytearray, now_ms: int) -> int:
+        """A message that somebody misses and nobody has sent yet."""
+        handle = self.repair.next_response(now_ms)
+        if not handle:
+            return 0
+        self._repairs_left -= 1
+        size = self.keeper.load(handle)
+        copy(frame, 0, self.keeper.work, 0, size)
+        self.repaired += size > 0
+        return size
+
+    def _plan_sync(self, now_ms: int) -> None:
+        """After this time without another frame, and as long again at random."""
+        wait_ms = self.settings.sync_ms
+        wait_ms += (wait_ms >> 8) * self._random_byte()
+        self._sync_ms = later_ms(now_ms, wait_ms)
+        self._heard = self._hurries = False
+
+    def _sync(self, frame: bytearray, now_ms: int) -> int:
+        """A periodic sync message, unless others were heard and nothing is to be asked for."""
+        size = 0
+        asks = self.writer.next_request(now_ms) >= 0
+        settings = self.settings
+        if not settings.send_sync:
+            if asks and settings.ask_into is not None:
+                size = settings.ask_into(frame, now_ms)
+        elif asks or not self._heard or self.log.again:
+            self.clock.tick(now_ms)
+            size = self.writer.sync_into(frame, self.clock.value, now_ms)
+            self.syncs += 1
+        self._plan_sync(now_ms)
+        return size
 
     # --- after a restart ---
 
     def restore(self, now_ms: int) -> None:
         """Take up what the keeper has of late: log, filter, clock, what waits.
 
-        Ours count as unacknowledged, unless a kept message names them. Events are not told again.
+        Ours count as unacknowledged, unless a kept message names them. Events are not given again.
         """
         settings = self.settings
-        count = settings.ids_max + settings.incoming_max
-        first = self.keeper.tail(count)
+        first = self.keeper.tail(settings.ids_max + settings.incoming_max)
         while self._restore_waiting(first, now_ms):
             pass
         handle = self.keeper.next(first)
         while handle:
             if self._open_kept(handle):
-                if not self.is_mine(self.keeper.work, 2, self.keeper.work[1]):
-                    self.acknowledge(False)
-                if self.incoming.find(self.key, 0) < 0:
-                    self._restore_one(handle, now_ms)
+                mine = self._is_mine()
+                if not mine:
+                    self._acknowledge(False)
+                if self.log.incoming.find(self.key, 0) < 0:
+                    self._restore_one(handle, mine, now_ms)
             handle = self.keeper.next(handle)
 
     def _open_kept(self, handle: int) -> bool:
-        """Take a kept message apart, and its key."""
+        """Open a kept message, and note its key."""
         message = self.decoder
+        work = self.keeper.work
         size = self.keeper.load(handle)
-        if not size or message.open(self.keeper.work, 0, size) != OK:
+        if not size or message.open(work, 0, size) != OK:
             return False
-        self.bloom.key_into(self.key, 0, self.keeper.work, message.id_at, message.id_size)
+        self.bloom.key_into(self.key, 0, work, message.id_at, message.id_size)
         return True
 
     def _restore_waiting(self, first: int, now_ms: int) -> bool:
@@ -171,32 +541,53 @@ class Channel(Outlet):
 
         What is in the log stays there, whatever became of what it depends on.
         """
-        found = False
-        work = self.keeper.work
-        handle = self.keeper.next(first)
-        while handle and self.incoming.count < self.incoming.rows_max:
-            waited_ms = self.keeper.waited_ms(handle)
-            if waited_ms >= 0 and self._open_kept(handle) and not self.is_mine(work, 2, work[1]):
-                waits = self.incoming.find(self.key, 0) >= 0
-                if not waits and self.unmet(now_ms, False):
-                    self.keeper.pin(handle, True)
-                    self.hold(handle, elapsed_ms(now_ms, waited_ms))
-                    found = True
-            handle = self.keeper.next(handle)
-        return found
+        any_waits = False
+        log = self.log
+        keeper = self.keeper
+        handle = keeper.next(first)
+        while handle and log.incoming.count < log.incoming.rows_max:
+            waited_ms = keeper.waited_ms(handle)
+            if waited_ms >= 0 and self._open_kept(handle) and not self._is_mine():
+                waits = log.incoming.find(self.key, 0) >= 0
+                if not waits and log.count_missing(now_ms, False):
+                    keeper.pin(handle, True)
+                    log.hold(self.key, handle, elapsed_ms(now_ms, waited_ms))
+                    any_waits = True
+            handle = keeper.next(handle)
+        return any_waits
 
-    def _restore_one(self, handle: int, now_ms: int) -> None:
+    def _restore_one(self, handle: int, mine: bool, now_ms: int) -> None:
         """A kept message is in the log again."""
-        outgoing = self.outgoing
-        mine = self.is_mine(self.keeper.work, 2, self.keeper.work[1])
-        self.clock.take(self.decoder.lamport, 0, now_ms)
-        copy(self.text, 0, self.decoder.lamport, 0, 8)
-        self.enter(self.key, 0, handle, self.text, 0)
+        outbox = self.outbox
+        key = self.key
+        self.clock.adopt(self.decoder.lamport, now_ms)
+        self.log.enter(key, handle)
         if not mine:
             self.keeper.pin(handle, False)
-            self.add_to_bloom(self.key)
+            self.log.add_to_bloom(key)
             return
-        if outgoing.count == outgoing.rows_max:
-            self.keeper.pin(self.handle_of(0), False)
-            outgoing.remove(0)
-        self._send_later(handle, now_ms)
+        if outbox.is_full():
+            outbox.release(0)
+        self.send_later(handle, now_ms)
+
+
+def open_channel(
+    id: bytes, participant: bytes, keeper: "KeeperPort", random_byte: "Callable[[], int]",
+    settings: "Settings | None" = None, now_ms: int = 0,
+) -> Channel:  # fmt: skip
+    """Make a channel of dialect `sds` with a filter of the settings, and restore its log.
+
+    id: at most 66 bytes of UTF-8; participant: 1 to 66, unique in the channel. Raises
+    CapacityError for settings with longer waits than there are.
+    """
+    settings = settings or Settings()
+    wait_ms = max(settings.period_ms * settings.possibly_periods, 2 * settings.sync_ms)
+    wait_ms = max(wait_ms, 2 * settings.lost_ms, settings.t_max_ms)
+    if wait_ms > WAIT_MS_MAX or not 0 < settings.t_min_ms < settings.t_max_ms:
+        raise CapacityError("a channel's T_max is above T_min, and no wait above 2^28 ms")
+    bloom = Bloom(settings.bloom_capacity, settings.bloom_bits, settings.bloom_hashes)
+    channel = Channel(id, participant, keeper, bloom, random_byte, settings, now_ms)
+    channel.restore(now_ms)
+    # A new participant, or one that lost its log.
+    channel.log.recovering = channel.log.recovering or not keeper.next(0)
+    return channel

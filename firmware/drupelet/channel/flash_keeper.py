@@ -3,10 +3,10 @@
     C0000001.CHN   head 20: "DRPC" | version 2 | messages went u8 | far ones went u8 | 0 |
                    horizon 8 | crc32 4, then records
     record         size u16, big-endian | crc32 4 of size and content | content: a kept frame
-                   (channel_keep.py), or the handle 4 of one that has waited and is in the log now
+                   (keeper.py), or the handle 4 of one that has waited and is in the log now
 
-The highest bit of a size: the message waits for a dependency. Files of version 1 do not tell: what
-they hold counts as being in the log.
+The highest bit of a size: the message waits for a dependency. Files of version 1 do not say so:
+what they hold counts as being in the log.
 
 A handle is the file's number modulo 2^30 // file_size, times file_size, plus the place in it; in
 RAM the number counts from the oldest file, so that handles go up from there.
@@ -36,8 +36,7 @@ from drupelet.wire.sds.message import Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.channel.ports import BloomPort, Buffer, Key
-    from drupelet.store.files import Files
+    from drupelet.channel.ports import BloomPort, Buffer, FilesPort, Key
 
 _HEAD_SIZE = const(20)
 _WENT_AT = const(5)
@@ -71,7 +70,7 @@ class FlashKeeper:
     """
 
     def __init__(
-        self, files: "Files", bloom: "BloomPort", frame_size: int, kept_max: int,
+        self, files: "FilesPort", bloom: "BloomPort", frame_size: int, kept_max: int,
         file_size: int = 16384, files_max: int = CHANNEL_FILES_MAX,
     ) -> None:  # fmt: skip
         assert 1 < files_max <= min(CHANNEL_FILES_MAX, kept_max)
@@ -86,14 +85,14 @@ class FlashKeeper:
         self._file_size = file_size
         self._index = bytearray(kept_max * _STRIDE)
         self._count = 0
-        self._base = 0  # what is to be added to a number for a file's name
-        self._numbers = [0] * files_max  # of the files that are open, 0: none
-        self._fds = [0] * files_max
-        self._number = 0  # the one that is written; 0: a new one is to be made
+        self._files_max = files_max
+        self._base = 0  # added to a number in a file's name
+        self._numbers: "list[int]" = []  # of the files that are open, oldest first
+        self._fds: "list[int]" = []
+        self._number = 0  # the file that is written; 0: the next record begins a new one
         self._newest = 0
         self._end = 0
         self._written = 0  # messages in it: not so many that the oldest file is all there is
-        self._share = kept_max // files_max
         self._dirty = False
         self._front = bytearray(_FRONT_SIZE)
         self._key = bytearray(8)
@@ -118,28 +117,29 @@ class FlashKeeper:
         return self.damaged
 
     def _scan(self, number: int) -> int:
-        slot = self._slot(0)
-        if slot < 0:
-            slot = self._slot(min(self._numbers))
-            if not self._remove(slot):
-                return E_CAPACITY
-        fd = self._files.open(_name(self._base + number), False)
+        fd = self._open_file(number, False)
         if fd < 0:
             return fd
-        self._numbers[slot] = number
-        self._fds[slot] = fd
-        if not self._read_head(fd):
-            self.damaged += 1
-            return OK
         at = _HEAD_SIZE
-        size = self._read(fd, at)
+        size = self._read(fd, at) if self._read_head(fd) else E_STORAGE
         while size > 0:
-            self._take(number * self._file_size + at, size)
+            self._index_record(number * self._file_size + at, size)
             at += _RECORD_HEAD + size
             size = self._read(fd, at)
-        if size < 0:
-            self.damaged += 1
+        self.damaged += size < 0
         return OK
+
+    def _open_file(self, number: int, create: bool) -> int:
+        """Open a file, at the cost of the oldest one if there is no room; its fd or a code."""
+        full = len(self._fds) == self._files_max or (create and self._count == self._kept_max)
+        if full and not self._remove_oldest():
+            return E_CAPACITY
+        code = self.barrier() if create else OK
+        fd = self._files.open(_name(self._base + number), create) if code == OK else code
+        if fd >= 0:
+            self._numbers.append(number)
+            self._fds.append(fd)
+        return fd
 
     def _read_head(self, fd: int) -> bool:
         """Read a file's head, which tells what went before it."""
@@ -156,8 +156,8 @@ class FlashKeeper:
             copy(self.horizon, 0, head, _HORIZON_AT, 8)
         return True
 
-    def _take(self, handle: int, size: int) -> None:
-        """Put the frame in `work`, which was found at `handle`, into the index, or read a mark."""
+    def _index_record(self, handle: int, size: int) -> None:
+        """Index the frame in `work`, which is at `handle`, or apply the mark that it is."""
         work = self.work
         if size == _MARK_SIZE:
             row = self._row(self._far(get_u32(work, 0), -self._base))
@@ -179,10 +179,11 @@ class FlashKeeper:
 
     # --- files ---
 
-    def _slot(self, number: int) -> int:
-        for slot in range(len(self._numbers)):
-            if self._numbers[slot] == number:
-                return slot
+    def _fd(self, handle: int) -> int:
+        """The descriptor of the file that a handle is in, or -1."""
+        for slot in range(len(self._fds)):
+            if self._numbers[slot] == handle // self._file_size:
+                return self._fds[slot]
         return -1
 
     def _far(self, handle: int, files: int) -> int:
@@ -206,28 +207,13 @@ class FlashKeeper:
 
     def _rotate(self) -> int:
         """Begin a new file, at the cost of the oldest one if there is no room; OK or a code."""
-        slot = self._slot(0)
-        if slot < 0 or self._count == self._kept_max:
-            oldest = 0
-            for number in self._numbers:
-                if number and (not oldest or number < oldest):
-                    oldest = number
-            slot = self._slot(oldest)
-            if not self._remove(slot):
-                return E_CAPACITY
-        code = self.barrier()
-        if code != OK:
-            return code
         number = self._newest + 1
         if number >= _HANDLES // self._file_size:
             return E_CAPACITY  # until the next boot: handles are not used again
-        fd = self._files.open(_name(self._base + number), True)
+        fd = self._open_file(number, True)
         if fd < 0:
             return fd
-        self._newest = number
-        self._numbers[slot] = number
-        self._fds[slot] = fd
-        self._number = number
+        self._newest = self._number = number
         self._end = _HEAD_SIZE
         self._written = 0
         head = self._front
@@ -241,30 +227,28 @@ class FlashKeeper:
         self._dirty = True
         return self._files.append(fd, head, 0, _HEAD_SIZE)
 
-    def _remove(self, slot: int) -> bool:
-        """Remove a file and its messages; False: one of them is pinned."""
-        number = self._numbers[slot]
+    def _remove_oldest(self) -> bool:
+        """Remove the oldest file and its messages; False: one of them is pinned."""
+        number = self._numbers[0]
         index = self._index
-        for row in range(self._count):
-            here = get_u32(index, row * _STRIDE + _HANDLE_AT) // self._file_size == number
-            if here and index[row * _STRIDE + _PINNED_AT] & _PINNED:
-                return False
-        row = self._count
-        while row:
-            row -= 1
-            handle = get_u32(index, row * _STRIDE + _HANDLE_AT)
-            if handle // self._file_size == number:
-                self._leave(handle)
-                self._forget(row)
-        self._files.close(self._fds[slot])
-        self._files.remove(_name(self._base + number))
-        self._numbers[slot] = 0
+        for remove in (False, True):
+            for row in range(self._count - 1, -1, -1):
+                handle = get_u32(index, row * _STRIDE + _HANDLE_AT)
+                if handle // self._file_size != number:
+                    continue
+                if remove:
+                    self._note_removal(handle)
+                    self._forget(row)
+                elif index[row * _STRIDE + _PINNED_AT] & _PINNED:
+                    return False
+        self._files.close(self._fds.pop(0))
+        self._files.remove(_name(self._base + self._numbers.pop(0)))
         if number == self._number:
             self._number = 0
         return True
 
-    def _leave(self, handle: int) -> None:
-        """Note that a message goes."""
+    def _note_removal(self, handle: int) -> None:
+        """Move the horizon before a message is removed."""
         decoder = self._decoder
         # Its front holds the Lamport value; that the rest is not there is no matter.
         decoder.open(self._front, 0, self._load_front(handle))
@@ -280,18 +264,16 @@ class FlashKeeper:
 
     def _load_front(self, handle: int) -> int:
         """The first bytes of a kept frame into `_front`; how many."""
-        slot = self._slot(handle // self._file_size)
-        if slot < 0:
-            return 0
+        fd = self._fd(handle)
         at = handle % self._file_size + _RECORD_HEAD
-        return self._files.read_into(self._fds[slot], at, self._front, 0, _FRONT_SIZE)
+        return self._files.read_into(fd, at, self._front, 0, _FRONT_SIZE) if fd >= 0 else 0
 
     def barrier(self) -> int:
         """Make durable what was put; before a frame leaves that tells of it."""
         if not self._dirty:
             return OK
-        slot = self._slot(self._number)
-        code = self._files.flush(self._fds[slot]) if self._number and slot >= 0 else OK
+        fd = self._fd(self._number * self._file_size)
+        code = self._files.flush(fd) if fd >= 0 else OK
         self._dirty = code != OK
         return code
 
@@ -299,7 +281,8 @@ class FlashKeeper:
 
     def put(self, key: "Key", key_at: int, size: int, waits: bool) -> int:
         """Keep work[:size]; its handle, or a code."""
-        full = self._count == self._kept_max or self._written == self._share
+        share = self._kept_max // self._files_max
+        full = self._count == self._kept_max or self._written == share
         handle = self._append(self.work, size, waits, full)
         if handle > 0:
             self._written += 1
@@ -314,7 +297,7 @@ class FlashKeeper:
             if code != OK:
                 self._number = 0
                 return code
-        fd = self._fds[self._slot(self._number)]
+        fd = self._fd(self._number * self._file_size)
         head = self._front
         put_u16(head, 0, size | flag << 15)
         crc32_into(head, 2, head, 0, 2, True)
@@ -332,10 +315,8 @@ class FlashKeeper:
 
     def load(self, handle: int) -> int:
         """The frame into `work`; its size, 0: it is gone, or damaged."""
-        slot = self._slot(handle // self._file_size)
-        if slot < 0 or not handle:
-            return 0
-        return max(self._read(self._fds[slot], handle % self._file_size), 0)
+        fd = self._fd(handle)
+        return max(self._read(fd, handle % self._file_size), 0) if fd >= 0 else 0
 
     def find(self, key: "Key", key_at: int, id: "Buffer", at: int, size: int) -> int:
         """Handle of a message by key and id, or 0."""

@@ -1,4 +1,4 @@
-"""Where a channel keeps whole messages: the port, and a keeper in RAM.
+"""Where a channel keeps whole messages: the port, and the form of kept frames.
 
 A kept frame is an SDS message as `drupelet.wire.sds.message` writes it, without filter and repair
 request:
@@ -22,17 +22,15 @@ A handle is > 0 and < 2^30 and is not used again for another message. Only `load
     drop(handle)                         forget a message
     next(handle)                         handle of the message put after it, 0: the first or none
     tail(count)                          the handle behind which are the last `count` messages
-    left                                 messages that had to go, so that of one that is not found
-                                         nobody can tell whether it was there: if its Lamport
-                                         value is at most `horizon`, or if it is beyond `limit`,
-                                         which the channel sets, and `left_far` is not 0
+    left                                 messages that were removed for room. One that is not here
+                                         may be one of them if its Lamport value is at most
+                                         `horizon`, or if it is above `limit`, which the channel
+                                         sets, and `left_far` is not 0
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_CAPACITY, OK
-from drupelet.base.memory import copy, equal, find, get_u16, get_u32, put_u16, put_u32
-from drupelet.channel.lamport import compare
-from drupelet.wire.sds.message import Decoder
+from drupelet.base.limits import CHANNEL_MESSAGE_ID_MAX, CHANNEL_NAME_MAX
+from drupelet.base.memory import copy, get_u32
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,11 +39,7 @@ if TYPE_CHECKING:
 # Where the id begins in what `names_into` writes, and its size in all.
 NAMES_ID = const(67)
 NAMES_SIZE = const(134)
-# key 8 | handle 4 (0: free) | size 2 | pinned 1
 _HANDLE_AT = const(8)
-_SIZE_AT = const(12)
-_PINNED_AT = const(14)
-_STRIDE = const(15)
 
 
 def compare_ids(frame: "Key", start: int, id: "Buffer", at: int, size: int) -> int:
@@ -63,11 +57,20 @@ def compare_ids(frame: "Key", start: int, id: "Buffer", at: int, size: int) -> i
     return 0 if own == size else -1 if own < size else 1
 
 
+def pack_names(
+    out: bytearray, buf: "Buffer", sender_at: int, sender_size: int, id_at: int, id_size: int
+) -> None:
+    """Write a sender and an id as `names_into` gives them; size 0: unknown, or too long."""
+    out[0] = sender_size if sender_at >= 0 and sender_size <= CHANNEL_NAME_MAX else 0
+    out[NAMES_ID] = id_size if id_size <= CHANNEL_MESSAGE_ID_MAX else 0
+    copy(out, 1, buf, max(sender_at, 0), out[0])
+    copy(out, NAMES_ID + 1, buf, id_at, out[NAMES_ID])
+
+
 def put_names(out: bytearray, frame: "Key", start: int) -> None:
     """Write sender and id of a kept frame as `names_into` gives them."""
-    copy(out, 0, frame, start + 1, 1 + frame[start + 1])
-    place = start + 3 + frame[start + 1]
-    copy(out, NAMES_ID, frame, place, 1 + frame[place])
+    at = start + 3 + frame[start + 1]
+    pack_names(out, frame, start + 2, frame[start + 1], at + 1, frame[at])
 
 
 def next_handle(rows: bytearray, stride: int, count: int, handle: int) -> int:
@@ -78,129 +81,3 @@ def next_handle(rows: bytearray, stride: int, count: int, handle: int) -> int:
         if other > handle and (not best or other < best):
             best = other
     return best
-
-
-class RamKeeper:
-    """`count` messages of up to `frame_size` bytes in RAM: the oldest arrivals go first."""
-
-    def __init__(self, count: int, frame_size: int) -> None:
-        self.work = bytearray(frame_size)
-        self.left = self.left_far = 0
-        self.horizon = bytearray(8)
-        self.limit = bytearray(8)
-        self._count = count
-        self._size = frame_size
-        self._rows = bytearray(count * _STRIDE)
-        self._frames = bytearray(count * frame_size)
-        self._next = 0
-        self._issued = 0
-        self._decoder = Decoder()
-
-    def put(self, key: "Key", key_at: int, size: int, waits: bool) -> int:
-        """Keep work[:size]; its handle, or E_CAPACITY when everything is pinned."""
-        rows = self._rows
-        for _ in range(self._count):
-            row = self._next
-            self._next = row + 1 if row + 1 < self._count else 0
-            place = row * _STRIDE
-            if not rows[place + _PINNED_AT]:
-                break
-        else:
-            return E_CAPACITY
-        if get_u32(rows, place + _HANDLE_AT):
-            self._leave(row)
-        self._issued += 1
-        copy(rows, place, key, key_at, 8)
-        put_u32(rows, place + _HANDLE_AT, self._issued)
-        put_u16(rows, place + _SIZE_AT, size)
-        rows[place + _PINNED_AT] = waits
-        copy(self._frames, row * self._size, self.work, 0, size)
-        return self._issued
-
-    def _leave(self, row: int) -> None:
-        """Note that a message goes."""
-        at = row * self._size
-        decoder = self._decoder
-        decoder.open(self._frames, at, at + get_u16(self._rows, row * _STRIDE + _SIZE_AT))
-        self.left += 1
-        if compare(decoder.lamport, 0, self.limit, 0) > 0:
-            self.left_far += 1
-        elif compare(decoder.lamport, 0, self.horizon, 0) > 0:
-            copy(self.horizon, 0, decoder.lamport, 0, 8)
-
-    def _row(self, handle: int) -> int:
-        """The row of a handle, or -1: rows are taken in turn, so it is near where it was put."""
-        rows = self._rows
-        row = (handle - 1) % self._count
-        if not handle or get_u32(rows, row * _STRIDE + _HANDLE_AT) == handle:
-            return row if handle else -1
-        for row in range(self._count):
-            if get_u32(rows, row * _STRIDE + _HANDLE_AT) == handle:
-                return row
-        return -1
-
-    def load(self, handle: int) -> int:
-        """The frame into `work`; its size, 0: it is gone."""
-        row = self._row(handle)
-        if row < 0:
-            return 0
-        size = get_u16(self._rows, row * _STRIDE + _SIZE_AT)
-        copy(self.work, 0, self._frames, row * self._size, size)
-        return size
-
-    def find(self, key: "Key", key_at: int, id: "Buffer", at: int, size: int) -> int:
-        """Handle of a message by key and id, or 0."""
-        rows = self._rows
-        row = find(rows, _STRIDE, self._count, key, key_at, 8)
-        while 0 <= row < self._count:
-            place = row * _STRIDE
-            handle = get_u32(rows, place + _HANDLE_AT)
-            same = handle and equal(rows, place, key, key_at, 8)
-            if same and compare_ids(self._frames, row * self._size, id, at, size) == 0:
-                return handle
-            row += 1
-        return 0
-
-    def order(self, handle: int, id: "Buffer", at: int, size: int) -> int:
-        """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]; -1: gone."""
-        row = self._row(handle)
-        if row < 0:
-            return -1
-        return compare_ids(self._frames, row * self._size, id, at, size)
-
-    def names_into(self, handle: int, out: bytearray) -> bool:
-        """Write who sent a message and its id to `out`; False: it is gone."""
-        row = self._row(handle)
-        if row >= 0:
-            put_names(out, self._frames, row * self._size)
-        return row >= 0
-
-    def barrier(self) -> int:
-        """Nothing to do in RAM."""
-        return OK
-
-    def pin(self, handle: int, pinned: bool) -> None:
-        """A pinned message stays; others go when room is needed."""
-        row = self._row(handle)
-        if row >= 0:
-            self._rows[row * _STRIDE + _PINNED_AT] = pinned
-
-    def waited_ms(self, handle: int) -> int:
-        """0: it may wait for a dependency; -1: it does not. Nothing survives here."""
-        row = self._row(handle)
-        return 0 if row >= 0 and self._rows[row * _STRIDE + _PINNED_AT] else -1
-
-    def drop(self, handle: int) -> None:
-        """Forget a message: it may come again."""
-        row = self._row(handle)
-        if row >= 0:
-            put_u32(self._rows, row * _STRIDE + _HANDLE_AT, 0)
-            self._rows[row * _STRIDE + _PINNED_AT] = 0
-
-    def next(self, handle: int) -> int:
-        """Handle of the message that was put after that one (0: the first), or 0."""
-        return next_handle(self._rows, _STRIDE, self._count, handle)
-
-    def tail(self, count: int) -> int:
-        """The handle behind which are the last `count` messages that were put."""
-        return max(self._issued - count, 0)

@@ -7,11 +7,9 @@ milliseconds of the epoch, or another unit that the channel's participants agree
 from drupelet.base.compat import const
 from drupelet.base.limits import CHANNEL_AHEAD_MS_MAX
 from drupelet.base.memory import copy, fill
-from drupelet.base.time_ms import elapsed_ms, later_ms
+from drupelet.base.time_ms import CLOCK_BACK_MS, elapsed_ms, later_ms
 
 LAMPORT_SIZE = const(8)
-# More than this between two calls is a clock that went back.
-_BACK_MS = const(1 << 29)
 
 
 def compare(
@@ -62,13 +60,17 @@ class LamportClock:
         self._wall_ms = now_ms
         self._has_wall = True
         self._trusted = trusted
-        if begins and compare(self.value, 0, self._wall, 0) < 0:
+        if begins:
+            self._raise_to_wall()
+
+    def _raise_to_wall(self) -> None:
+        if compare(self.value, 0, self._wall, 0) < 0:
             copy(self.value, 0, self._wall, 0, 8)
 
     def advance(self, now_ms: int) -> None:
         """Let the time of day go on: at least once in six days."""
         passed_ms = elapsed_ms(now_ms, self._wall_ms)
-        if passed_ms < _BACK_MS:
+        if passed_ms < CLOCK_BACK_MS:
             passed = passed_ms // self._unit_ms
             add(self._wall, 0, passed)
             self._wall_ms = later_ms(self._wall_ms, passed * self._unit_ms)
@@ -78,35 +80,33 @@ class LamportClock:
         add(self.value, 0, 1)
         if self._has_wall:
             self.advance(now_ms)
-            if compare(self.value, 0, self._wall, 0) < 0:
-                copy(self.value, 0, self._wall, 0, 8)
+            self._raise_to_wall()
 
-    def take(self, lamport: "bytes | bytearray", at: int, now_ms: int) -> None:
+    def adopt(self, lamport: bytearray, now_ms: int) -> None:
         """A message with this value is delivered: adopt it if it is greater, within bounds."""
         value = self.value
-        if compare(lamport, at, value, 0) <= 0:
+        if compare(lamport, 0, value, 0) <= 0:
             return
-        if not self.is_far(lamport, at, now_ms):
-            copy(value, 0, lamport, at, 8)
+        if not self.is_far(lamport, now_ms):
+            copy(value, 0, lamport, 0, 8)
             return
         self.far += 1
         if not self._trusted:
             copy(value, 0, self.limit, 0, 8)
 
-    def is_far(self, lamport: "bytes | bytearray", at: int, now_ms: int) -> bool:
+    def is_far(self, lamport: bytearray, now_ms: int) -> bool:
         """Whether a value is too far ahead to be adopted; `limit` is the highest that is not."""
         limit = self.limit
+        value = self.value
+        # More than a count: a new board adopts what it hears first.
+        is_set = self._has_wall or value[7] | value[6] | value[5] | value[4] != 0
         if self._trusted:
             self.advance(now_ms)
             copy(limit, 0, self._wall, 0, 8)
-        elif self._is_set():
-            copy(limit, 0, self.value, 0, 8)
+        elif is_set:
+            copy(limit, 0, value, 0, 8)
         else:
             fill(limit, 0, 8, 255)
             return False
         add(limit, 0, CHANNEL_AHEAD_MS_MAX // self._unit_ms)
-        return compare(lamport, at, limit, 0) > 0
-
-    def _is_set(self) -> bool:
-        """Whether the value is more than a count: a new board adopts what it hears first."""
-        return self._has_wall or self.value[7] | self.value[6] | self.value[5] | self.value[4] != 0
+        return compare(lamport, 0, limit, 0) > 0

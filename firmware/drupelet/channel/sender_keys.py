@@ -1,9 +1,9 @@
 """Sender keys: frames of a topic or channel that only its members read (docs/SPEC.md 12.8).
 
-Each publisher has a chain of keys as sealed links have (seal_record.py), one for all who listen.
-Its record goes to each member through their own sealed link (handover.py); who has it reads from
-that epoch on, and could write in the publisher's name: members trust each other. A member that
-leaves is shut out when the others have made new chains.
+Each publisher has a chain of keys as sealed links have (seal/record.py), one for all who listen.
+Its record goes to each member through their own sealed link (key_distribution.py); a member that
+has it reads from that epoch on, and could write in the publisher's name: members trust each other.
+A member that leaves is excluded when the others have begun new chains.
 
     sealed = SenderKeys(aead, keys, own_id, random_byte)   # keys: load, save, drop by row
     sealed.load(); sealed.create()
@@ -22,7 +22,7 @@ from drupelet.base.limits import (
     SEAL_SKIP_MS,
     SEAL_STEPS_MAX,
 )
-from drupelet.base.memory import copy, equal, fill, find, get_u32, put_u32
+from drupelet.base.memory import copy, equal, fill, get_u32, put_u32
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.seal.record import (
     OKM_SIZE,
@@ -85,7 +85,6 @@ class SenderKeys:
         self._own_id = own_id
         self._random_byte = random_byte
         self._records = bytearray(rows * RECORD_SIZE)
-        self._chains = bytearray(rows * _CHAIN_SIZE)  # as in the records, to be searched
         self._salts = bytearray(rows * _SALT_SIZE)
         self._ivs = bytearray(rows * _NONCE_SIZE)
         self._seen = bytearray(rows * _SEEN_SIZE)
@@ -137,11 +136,11 @@ class SenderKeys:
         """
         one = self._one
         copy(one, 0, record, at, RECORD_SIZE)
-        row = self._of(one, _OWNER_AT)
+        row = self._find(_OWNER_AT, one, _OWNER_AT)
         if not is_sound(one) or equal(one, _OWNER_AT, self._own_id, 0, _CHAIN_SIZE):
             return E_PEER
         here = row * RECORD_SIZE
-        if row > 0 and equal(one, _CHAIN_AT, self._chains, row * _CHAIN_SIZE, _CHAIN_SIZE):
+        if row > 0 and equal(one, _CHAIN_AT, self._records, here + _CHAIN_AT, _CHAIN_SIZE):
             held = get_u32(self._records, here + RECORD_EPOCH_AT)
             if get_u32(one, RECORD_EPOCH_AT) <= held:
                 return OK if equal(one, 0, self._records, here, RECORD_SIZE) else E_PEER
@@ -153,7 +152,7 @@ class SenderKeys:
         self, out: bytearray, at: int, owner: "bytes | bytearray", owner_at: int
     ) -> bool:
         """Write a publisher's chain and the epoch that we hold of it; False: zeros, for none."""
-        row = self._of(owner, owner_at)
+        row = self._find(_OWNER_AT, owner, owner_at)
         fill(out, at, PLACE_SIZE, 0)
         if row >= 0:
             copy(out, at, self._records, row * RECORD_SIZE + _CHAIN_AT, PLACE_SIZE)
@@ -161,28 +160,22 @@ class SenderKeys:
 
     def remove(self, owner: "bytes | bytearray", at: int) -> int:
         """Forget a publisher's chain; OK or a code. Nothing of it is opened any more."""
-        row = self._of(owner, at)
+        row = self._find(_OWNER_AT, owner, at)
         if row <= 0:
             return E_PEER
         fill(self._records, row * RECORD_SIZE, RECORD_SIZE, 0)
-        fill(self._chains, row * _CHAIN_SIZE, _CHAIN_SIZE, 0)
         self._ciphers[row] = None
         return self._keys.drop(row)
 
-    def _of(self, owner: "bytes | bytearray", at: int) -> int:
-        """The row of a publisher, or -1."""
+    def _find(self, field_at: int, value: "bytes | bytearray", at: int) -> int:
+        """The row whose record has these 4 bytes at `field_at`: a chain or an owner; or -1."""
         for row in range(self.rows):
             here = row * RECORD_SIZE
             if self._records[here] == _FORM and equal(
-                self._records, here + _OWNER_AT, owner, at, _CHAIN_SIZE
+                self._records, here + field_at, value, at, _CHAIN_SIZE
             ):
                 return row
         return -1
-
-    def _row(self, chain: "bytes | bytearray", at: int) -> int:
-        """The row of a chain, or -1."""
-        row = find(self._chains, _CHAIN_SIZE, self.rows, chain, at, _CHAIN_SIZE)
-        return row if row >= 0 and self._records[row * RECORD_SIZE] == _FORM else -1
 
     def _free(self) -> int:
         for row in range(1, self.rows):
@@ -200,7 +193,6 @@ class SenderKeys:
 
     def _put(self, row: int, record: bytearray) -> None:
         copy(self._records, row * RECORD_SIZE, record, 0, RECORD_SIZE)
-        copy(self._chains, row * _CHAIN_SIZE, record, _CHAIN_AT, _CHAIN_SIZE)
         self._ciphers[row] = None
 
     def _step(self, row: int, epoch: int) -> None:
@@ -233,7 +225,7 @@ class SenderKeys:
             self._seq += 1
         epoch = get_u32(self._records, RECORD_EPOCH_AT)
         out[0] = _FLAGS
-        copy(out, 1, self._chains, 0, _CHAIN_SIZE)
+        copy(out, 1, self._records, _CHAIN_AT, _CHAIN_SIZE)
         out[_EPOCH_AT] = epoch >> 16
         out[_EPOCH_AT + 1] = epoch >> 8 & 255
         out[_EPOCH_AT + 2] = epoch & 255
@@ -267,66 +259,54 @@ class SenderKeys:
 
     def open(self, buf: bytearray, size: int, now_ms: int) -> int:
         """Open a frame in place; the size of what is at buf[at], or a code: it is dropped."""
-        if size <= OVERHEAD or buf[0] != _FLAGS:
+        size -= OVERHEAD
+        if size <= 0 or buf[0] != _FLAGS:
             self.forged += 1
             return E_PEER
-        row = self._row(buf, 1)
+        row = self._find(_CHAIN_AT, buf, 1)
         if row <= 0:
             self.unknown += row < 0  # our own come back on many carriers
             return E_PEER
         epoch = buf[_EPOCH_AT] << 16 | buf[_EPOCH_AT + 1] << 8 | buf[_EPOCH_AT + 2]
-        held = get_u32(self._records, row * RECORD_SIZE + RECORD_EPOCH_AT)
-        if epoch < held or not epoch:
+        steps = epoch - get_u32(self._records, row * RECORD_SIZE + RECORD_EPOCH_AT)
+        if steps < 0 or not epoch:
             self.closed += 1
             return E_PEER
-        if epoch == held and self._ciphers[row] is not None:
-            return self._open_here(row, buf, size)
-        return self._open_new(row, buf, size, epoch, epoch - held, now_ms)
-
-    def _open_here(self, row: int, buf: bytearray, size: int) -> int:
-        """A frame of the epoch that is open: each once."""
         seq = buf[_SEQ_AT]
-        seen = row * _SEEN_SIZE + (seq >> 3)
-        if not equal(buf, _SALT_AT, self._salts, row * _SALT_SIZE, _SALT_SIZE):
+        seen_at = row * _SEEN_SIZE + (seq >> 3)
+        cipher = self._ciphers[row]
+        opens_epoch = steps > 0 or cipher is None
+        iv_at = row * _NONCE_SIZE
+        iv = b""
+        if opens_epoch:
+            if steps > SEAL_STEPS_MAX or (steps > SEAL_SKIP_FREE and not self._may_skip(now_ms)):
+                self.forged += 1
+                return E_PEER
+            iv = bytes(self._ivs[iv_at : iv_at + _NONCE_SIZE])
+            self._step(row, epoch)
+            cipher = self._use(row, buf, _SALT_AT)
+        elif not equal(buf, _SALT_AT, self._salts, row * _SALT_SIZE, _SALT_SIZE):
             self.clones += 1
             return E_PEER
-        if self._seen[seen] & 1 << (seq & 7):
+        elif self._seen[seen_at] & 1 << (seq & 7):
             self.replayed += 1
             return E_PEER
         self._set_nonce(row, seq)
-        cipher = self._ciphers[row]
-        assert cipher is not None
-        size -= OVERHEAD
+        code = OK
         if not self._aead.open(cipher, self._nonce, buf, 0, HEADER_SIZE, size, TAG_SIZE):
             self.forged += 1
-            return E_PEER
-        self._seen[seen] |= 1 << (seq & 7)
-        return size
-
-    def _open_new(
-        self, row: int, buf: bytearray, size: int, epoch: int, steps: int, now_ms: int
-    ) -> int:
-        """A frame of a later epoch: only a right tag moves the chain."""
-        if steps > SEAL_STEPS_MAX or (steps > SEAL_SKIP_FREE and not self._may_skip(now_ms)):
-            self.forged += 1
-            return E_PEER
-        # What opens the present epoch stays until the tag is right.
-        iv = bytes(self._ivs[row * _NONCE_SIZE : (row + 1) * _NONCE_SIZE])
-        self._step(row, epoch)
-        cipher = self._use(row, buf, _SALT_AT)
-        self._set_nonce(row, buf[_SEQ_AT])
-        size -= OVERHEAD
-        if not self._aead.open(cipher, self._nonce, buf, 0, HEADER_SIZE, size, TAG_SIZE):
-            copy(self._ivs, row * _NONCE_SIZE, iv, 0, _NONCE_SIZE)
-            self.forged += 1
-            return E_PEER
-        code = self._save(row, self._one) if steps else OK
+            code = E_PEER
+        elif steps:
+            code = self._save(row, self._one)
         if code != OK:
+            if opens_epoch:  # only a durable record moves the chain: the epoch before goes on
+                copy(self._ivs, iv_at, iv, 0, _NONCE_SIZE)
             return code
-        self._ciphers[row] = cipher
-        copy(self._salts, row * _SALT_SIZE, buf, _SALT_AT, _SALT_SIZE)
-        fill(self._seen, row * _SEEN_SIZE, _SEEN_SIZE, 0)
-        self._seen[row * _SEEN_SIZE + (buf[_SEQ_AT] >> 3)] |= 1 << (buf[_SEQ_AT] & 7)
+        if opens_epoch:
+            self._ciphers[row] = cipher
+            copy(self._salts, row * _SALT_SIZE, buf, _SALT_AT, _SALT_SIZE)
+            fill(self._seen, row * _SEEN_SIZE, _SEEN_SIZE, 0)
+        self._seen[seen_at] |= 1 << (seq & 7)
         return size
 
     def _may_skip(self, now_ms: int) -> bool:

@@ -12,11 +12,13 @@ from drupelet.base.limits import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.channel.ports import TimesPort
+    from collections.abc import Callable
+
+    from drupelet.channel.ports import HintPort, TimesPort
 
 
 class Settings:
-    """Change what differs before a channel is made; it is read while the channel lives.
+    """Change what differs before the channel is opened; it is read while the channel lives.
 
     period_ms: an unacknowledged message goes out again after one, a possibly acknowledged one
     after `possibly_periods`. sync_ms: a sync message after one to two of these without any other.
@@ -27,6 +29,7 @@ class Settings:
     12.2), the same for all. send_bloom: only where no peer loses messages for a filter.
     causal: entries in our messages' causal history; heads_max: more of them, for what came again
     and for what nothing depends on yet.
+    ask_into: of a dialect without sync messages, writes a frame with a repair request.
     """
 
     def __init__(self) -> None:
@@ -43,6 +46,8 @@ class Settings:
         self.bloom_bits = 10
         self.bloom_hashes = 7
         self.send_sync = True
+        self.ask_into: "Callable[[bytearray, int], int] | None" = None
+        self.hints: "HintPort | None" = None
         self.causal = CHANNEL_CAUSAL
         self.heads_max = CHANNEL_HEADS_MAX
         self.unit_ms = 1  # of a Lamport value

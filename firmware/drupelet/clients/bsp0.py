@@ -42,5 +42,5 @@ def join(
     client_id: 1 to 100 bytes of UTF-8; major_version: 0..2^31 - 1; descriptor: up to 16 KiB, kept
     by its owner; client: None for `PlainClient`. Raises CapacityError, as `Node.join_id` does.
     """
-    made = group_id(client_id, major_version, descriptor)
-    return node.join_id(made, FAMILY_BSP_0, flags, client or PlainClient())
+    id = group_id(client_id, major_version, descriptor)
+    return node.join_id(id, FAMILY_BSP_0, flags, client or PlainClient())

@@ -101,12 +101,8 @@ class CommandClient(DefaultClient):
 
     def read(self, node: "Node", group: int, handle: int) -> "Command | None":
         """A message of the log of this group; None: deleted, or of another group."""
-        store = node.store
-        reader = node.core.graph.reader
-        if store.load(handle) != OK or store.group != group:
-            return None
-        row = node.core.members.group_slot(group)
-        if not reader.open_stored(row, handle) or reader.bare:
+        reader = node.open_body(group, handle)
+        if reader is None:
             return None
         at = 1 + self.dependencies(reader) * ID_SIZE
         if reader.read_into(at, self._payload, 0, COMMAND_SIZE) != COMMAND_SIZE:
@@ -137,9 +133,9 @@ class CommandBoard:
         """Find the last answered counter; after `Node.boot`."""
         handle = node.store.next(0)
         while handle:
-            said = self._client.read(node, group, handle)
-            if said is not None and said.kind == ANSWER and said.board == self._id:
-                self._last = max(self._last, said.counter)
+            command = self._client.read(node, group, handle)
+            if command is not None and command.kind == ANSWER and command.board == self._id:
+                self._last = max(self._last, command.counter)
             handle = node.store.next(handle)
 
     def take(
@@ -150,24 +146,24 @@ class CommandBoard:
 
         E_CAPACITY: it was done, but there is no room for the answer; leave the event unconfirmed.
         """
-        said = self._client.read(node, group, handle)
-        if said is None or said.kind != COMMAND or said.board != self._id:
+        command = self._client.read(node, group, handle)
+        if command is None or command.kind != COMMAND or command.board != self._id:
             return OK
-        if said.counter <= self._last:
+        if command.counter <= self._last:
             self.replayed += 1
             return OK
         value = -1
-        if said.operation < OPERATIONS:
-            value = self._actions[said.operation](said.value)
+        if command.operation < OPERATIONS:
+            value = self._actions[command.operation](command.value)
         at = author.head()
         size = put_command(
-            author.body, at, ANSWER, self._id, said.counter, said.operation,
+            author.body, at, ANSWER, self._id, command.counter, command.operation,
             value if value >= 0 else FAILED, self._client.keys[self._id],
         )  # fmt: skip
         answer = node.publish(group, author.body, size, timestamp, now_ms)
         if answer < 0:
             return E_CAPACITY
-        self._last = said.counter
+        self._last = command.counter
         self.done += 1
         author.published(answer)
         return OK

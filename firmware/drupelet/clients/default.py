@@ -6,6 +6,7 @@
 `count` dependencies come first, so that the core finds them; the payload is the user's.
 """
 
+from drupelet.base.errors import OK
 from drupelet.base.limits import ID_SIZE, INLINE_SIZE_MAX
 from drupelet.base.memory import copy
 
@@ -35,7 +36,7 @@ class Author:
 
     def recover(self) -> None:
         """Find our last message and the newest one of others since then; after `node.boot`."""
-        store = self._node.core.store
+        store = self._node.store
         handle = store.next(0)
         while handle:
             self.saw(handle)
@@ -43,8 +44,8 @@ class Author:
 
     def saw(self, handle: int) -> None:
         """A message of the log: what we write next comes after it. The store has loaded it."""
-        store = self._node.core.store
-        if store.load(handle) != 0 or store.group != self._group:
+        store = self._node.store
+        if store.load(handle) != OK or store.group != self._group:
             return
         if store.source:
             copy(self._ids, ID_SIZE, store.id, 0, ID_SIZE)
@@ -54,8 +55,8 @@ class Author:
 
     def published(self, handle: int) -> None:
         """Our own message entered the log."""
-        if self._node.core.store.load(handle) == 0:
-            copy(self._ids, 0, self._node.core.store.id, 0, ID_SIZE)
+        if self._node.store.load(handle) == OK:
+            copy(self._ids, 0, self._node.store.id, 0, ID_SIZE)
             self._has_own = True
             self._has_foreign = False
 

@@ -1,6 +1,6 @@
 """What a deep sleep must not lose, in memory that outlives RAM: RTC memory or scratch registers.
 
-The long form holds the wake state of `window` and what is only in RAM beside it: clocks, back-off,
+The long form holds the wake state and what is only in RAM beside it: clocks, back-off,
 wake plan and room for keys. The short form holds what stands in no WAKE record; with it goes one
 flash program per wake. Bytes: docs/SPEC.md 10.3. A snapshot is good once: `read` marks it, and the
 owner writes the mark back *before* anything is sent. Whatever is refused costs bytes, no message.
@@ -19,13 +19,15 @@ from drupelet.base.limits import (
 from drupelet.base.memory import copy, crc32_into, equal, fill, get_u16, get_u32, put_u16, put_u32
 from drupelet.base.time_ms import elapsed_ms, epochs_since
 from drupelet.duty.wake_plan import PLAN_HEAD_SIZE, PLAN_OLD_SIZE, PLAN_PEER_SIZE, earlier_ms
-from drupelet.engine.states import HOLD, QUEUED, REQUEST
+from drupelet.engine.states import HOLD, REQUEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from drupelet.duty.ports import LivePort
     from drupelet.duty.wake_plan import WakePlan
     from drupelet.engine.core import Core
-    from drupelet.link.link import Link
     from drupelet.store.ports import StorePort
 
 _USED = const(0)  # read already, or nothing there
@@ -70,7 +72,7 @@ class Snapshot:
     # --- before sleep ---
 
     def write(
-        self, buf: bytearray, core: "Core", links: "list[Link]", plan: "WakePlan | None",
+        self, buf: bytearray, core: "Core", links: "Sequence[LivePort]", plan: "WakePlan | None",
         state_size: int, now_ms: int,
     ) -> int:  # fmt: skip
         """Write the long form; its size, or E_CAPACITY when `buf` is too short for it.
@@ -99,7 +101,7 @@ class Snapshot:
     def write_short(
         self, buf: bytearray, core: "Core", plan: "WakePlan | None", now_ms: int
     ) -> int:
-        """Write the short form; its size. `window.save` must have made all else durable."""
+        """Write the short form; its size. `wake_state.save` must have made all else durable."""
         self._head(buf, _SHORT, core, plan, now_ms)
         crc32_into(buf, _OLD_AT, buf, 0, _OLD_AT, True)
         return SNAPSHOT_SHORT_SIZE
@@ -109,10 +111,10 @@ class Snapshot:
     ) -> None:
         buf[0] = form
         buf[1] = 0
-        put_u16(buf, 2, core.window.boot)
+        put_u16(buf, 2, core.boot)
         copy(buf, 4, self._device, 0, 4)
-        put_u32(buf, 8, core.window.newest)
-        put_u32(buf, 12, core.window.consumed)
+        put_u32(buf, 8, core.graph.newest)
+        put_u32(buf, 12, core.consumed)
         fill(buf, _PLAN_AT, PLAN_HEAD_SIZE, 255)
         if plan is not None:
             plan.save_into(buf, _PLAN_AT, now_ms)
@@ -120,7 +122,13 @@ class Snapshot:
         put_u16(buf, _GENERATION_AT, (core.clocks.generation + 1) & 0xFFFF)
 
     def _put_peer(
-        self, buf: bytearray, at: int, core: "Core", peer: int, links: "list[Link]", now_ms: int
+        self,
+        buf: bytearray,
+        at: int,
+        core: "Core",
+        peer: int,
+        links: "Sequence[LivePort]",
+        now_ms: int,
     ) -> None:
         """A peer's clock, its link's back-off, and when the oldest of what is under way was sent.
 
@@ -133,29 +141,26 @@ class Snapshot:
         for link in links:
             if link.peer == peer and not link.visits:
                 epoch = core.clocks.advance(peer, now_ms)
-                if link.heard_epoch >= 0:
-                    put_u16(buf, at + 4, epochs_since(epoch, link.heard_epoch))
+                if link.pace.heard_epoch >= 0:
+                    put_u16(buf, at + 4, epochs_since(epoch, link.pace.heard_epoch))
                 put_u32(buf, at + 10, elapsed_ms(now_ms, core.clocks.start_ms(peer)))
                 self._put_back_off(buf, at, core, link, epoch)
                 break
 
     def _put_back_off(
-        self, buf: bytearray, at: int, core: "Core", link: "Link", epoch: int
+        self, buf: bytearray, at: int, core: "Core", link: "LivePort", epoch: int
     ) -> None:  # fmt: skip
-        slots = core.slots
-        oldest = -1
-        newest = 0
-        for slot in range(slots.count):
-            cell = link.cell(slot)
-            if slots.states[cell] & (QUEUED | HOLD) == QUEUED and slots.send_counts[cell]:
-                handle = slots.handles[slot]
-                newest = max(newest, handle)
-                if oldest < 0 or handle < slots.handles[oldest]:
-                    oldest = slot
+        outbox = core.outboxes[link.peer]
+        oldest = newest = -1
+        for row in range(outbox.count):
+            if outbox.is_open(row) and outbox.sends[row]:
+                newest = row
+                if oldest < 0:
+                    oldest = row
         if oldest >= 0:
-            buf[at + 1] = link.probes or 1
-            put_u16(buf, at + 2, epochs_since(epoch, slots.send_epoch(link.cell(oldest))))
-            put_u32(buf, at + 6, newest)
+            buf[at + 1] = link.pace.probes or 1
+            put_u16(buf, at + 2, epochs_since(epoch, outbox.epochs[oldest]))
+            put_u32(buf, at + 6, outbox.handles[newest])
 
     # --- after sleep ---
 
@@ -206,7 +211,7 @@ class Snapshot:
         return (not newest or store.load(newest) == OK) and store.next(newest) == 0
 
     def apply(
-        self, buf: bytearray, core: "Core", links: "list[Link]", plan: "WakePlan | None",
+        self, buf: bytearray, core: "Core", links: "Sequence[LivePort]", plan: "WakePlan | None",
         now_ms: int, slept_ms: int,
     ) -> None:  # fmt: skip
         """Set clocks, back-off and plan as they were, `slept_ms` (.. 2^28) later.
@@ -225,12 +230,12 @@ class Snapshot:
                 continue
             if plan is not None:
                 plan.restore_peer_from(peer, buf, at + 14, now_ms, slept_ms)
-            core.window.refill(peer)
+            core.refill(peer)
             self._take_peer(buf, at, core, peer, links, now_ms, slept_ms)
 
     def _take_peer(
-        self, buf: bytearray, at: int, core: "Core", peer: int, links: "list[Link]", now_ms: int,
-        slept_ms: int,
+        self, buf: bytearray, at: int, core: "Core", peer: int, links: "Sequence[LivePort]",
+        now_ms: int, slept_ms: int,
     ) -> None:  # fmt: skip
         begun = -1
         for link in links:
@@ -246,17 +251,18 @@ class Snapshot:
             link.resume()
             heard = get_u16(buf, at + 4)
             if heard != _NEVER:
-                link.heard_epoch = (begun - heard) % EPOCH_MODULUS
+                link.pace.heard_epoch = (begun - heard) % EPOCH_MODULUS
             if buf[at + 1]:
-                link.resume_probes(buf[at + 1], (begun - get_u16(buf, at + 2)) % EPOCH_MODULUS)
+                link.pace.resume_probes(
+                    buf[at + 1], (begun - get_u16(buf, at + 2)) % EPOCH_MODULUS
+                )
 
     def _take_back_off(self, buf: bytearray, at: int, core: "Core", peer: int, epoch: int) -> None:
-        slots = core.slots
+        outbox = core.outboxes[peer]
         sent = (epoch - get_u16(buf, at + 2)) % EPOCH_MODULUS
         newest = get_u32(buf, at + 6)
-        for slot in range(slots.count):
-            cell = peer * slots.count + slot
+        for row in range(outbox.count):
             # What the peer asked for is due at once.
-            queued = slots.states[cell] & (QUEUED | HOLD | REQUEST) == QUEUED
-            if queued and slots.handles[slot] <= newest:
-                slots.sent(cell, min(buf[at + 1], SEND_COUNT_MAX), sent)
+            is_open = not outbox.states[row] & (HOLD | REQUEST)
+            if is_open and outbox.handles[row] <= newest:
+                outbox.note_sent(row, min(buf[at + 1], SEND_COUNT_MAX), sent)

@@ -17,7 +17,7 @@ from drupelet.base.limits import (
     WAKE_PERIOD_MS_MAX,
 )
 from drupelet.base.memory import copy, fill, get_u16, get_u32, put_u16, put_u32
-from drupelet.base.time_ms import elapsed_ms
+from drupelet.base.time_ms import CLOCK_BACK_MS, elapsed_ms
 
 KIND_WAKE = const(0x52)
 WAKE_SIZE = const(10)  # kind, flags, ms to the next anchor u32, period u32
@@ -26,13 +26,11 @@ PLAN_HEAD_SIZE = const(6)
 PLAN_OLD_SIZE = const(5)
 PLAN_PEER_SIZE = const(4)
 
-_ASK = const(1)  # the sender has not been told the receiver's anchor in this window
+_ASK = const(1)  # the sender does not know the receiver's anchor in this window
 _ID_SIZE = const(4)
 _ABSENT = const(0)
 _SOUGHT = const(1)
 _MET = const(2)
-# More than this between two calls is a clock that went back, not one that went on.
-_BACK_MS = const(1 << 29)
 
 
 def earlier_ms(now_ms: int, wait_ms: int) -> int:
@@ -75,8 +73,8 @@ class WakePlan:
         self._id = bytearray(device_id)
         self._ids = bytearray(_ID_SIZE * peers_max)
         self._states = bytearray(peers_max)
-        self._anchors_ms = [0] * peers_max  # the peer's anchor that its last WAKE told
-        self._told_ms = [0] * peers_max  # when its last WAKE came
+        self._anchors_ms = [0] * peers_max  # the peer's anchor of its last WAKE
+        self._wake_seen_ms = [0] * peers_max  # when its last WAKE came
         self._asked_ms = [0] * peers_max  # when our last WAKE went
         self._asked = bytearray(peers_max)
         self._answer = bytearray(peers_max)  # the peer asked
@@ -145,7 +143,7 @@ class WakePlan:
     def _latest(self, now_ms: int, start_ms: int) -> int:
         """The newest time up to now that is whole periods from `start_ms`."""
         passed_ms = elapsed_ms(now_ms, start_ms)
-        if passed_ms < _BACK_MS:
+        if passed_ms < CLOCK_BACK_MS:
             return earlier_ms(now_ms, passed_ms % self.period_ms)
         back_ms = NOW_MODULUS_MS - 1 - passed_ms  # the clock went back by this and 1
         return earlier_ms(start_ms, (back_ms // self.period_ms + 1) * self.period_ms)
@@ -155,7 +153,7 @@ class WakePlan:
         if passed_ms < self.period_ms:
             return
         self.start_ms = self._latest(now_ms, self.start_ms)
-        if passed_ms >= _BACK_MS:
+        if passed_ms >= CLOCK_BACK_MS:
             return
         periods = passed_ms // self.period_ms
         self._sweep(periods)
@@ -198,7 +196,7 @@ class WakePlan:
         """The same as `_left` at the anchors of a peer that we visit.
 
         A window has room for what clocks drift in one period; each period more since the peer
-        told its anchor opens it earlier, and closes it later, by that much.
+        sent its anchor opens it earlier, and closes it later, by that much.
         """
         passed_ms = elapsed_ms(now_ms, self._anchors_ms[peer])
         periods = passed_ms // self.period_ms
@@ -270,7 +268,7 @@ class WakePlan:
         """True when the peer is awake: its WAKE came in this window. Before, frames are wasted."""
         if self._states[peer] != _MET:
             return False
-        return elapsed_ms(now_ms, self._told_ms[peer]) <= self.window_ms
+        return elapsed_ms(now_ms, self._wake_seen_ms[peer]) <= self.window_ms
 
     def wake_into(self, frame: bytearray, peer: int, now_ms: int) -> int:
         """Write the WAKE frame that is due to the peer; its size, or 0. Call it while awake.
@@ -289,7 +287,7 @@ class WakePlan:
         self._answer[peer] = 0
         return WAKE_SIZE
 
-    def told(self, peer: int, frame: "bytes | bytearray", size: int, now_ms: int) -> int:
+    def on_wake(self, peer: int, frame: "bytes | bytearray", size: int, now_ms: int) -> int:
         """Take in the peer's WAKE frame; OK, or E_PEER (malformed, or not of our plan)."""
         # A first byte of 16 and more is over 2^28, and would not be a small int.
         if size != WAKE_SIZE or frame[0] != KIND_WAKE or frame[2] > 16 or frame[6] > 16:
@@ -302,29 +300,29 @@ class WakePlan:
             return OK
         self._advance(now_ms)
         self._states[peer] = _MET
-        self._told_ms[peer] = now_ms
+        self._wake_seen_ms[peer] = now_ms
         self._anchors_ms[peer] = earlier_ms(now_ms, self.period_ms - wait_ms)
         if frame[1] & _ASK:
             self._answer[peer] = 1
         self._follow(peer, now_ms)
         return OK
 
-    def _follow(self, told: int, now_ms: int) -> None:
-        """Put our anchor where that of the lowest leader is, if it was the one that told it.
+    def _follow(self, leader: int, now_ms: int) -> None:
+        """Move our anchor to that of the lowest leader, if it is the peer that was just heard.
 
-        Who knows the old place still finds us there for some periods, and is told the new one.
-        That may be one that we do not know: its answer to our last frame was lost.
+        A peer that knows the old place still meets us there for some periods, and gets the new
+        one. It may be a peer that we do not know of: its answer to our last frame was lost.
         """
         ids = self._ids
-        if not self._visits(told):
+        if not self._visits(leader):
             return
         for peer in range(len(self._states)):
             at = peer * _ID_SIZE
-            if self._visits(peer) and self._leads(ids, at, ids, told * _ID_SIZE):
+            if self._visits(peer) and self._leads(ids, at, ids, leader * _ID_SIZE):
                 return
-        there_ms = self._latest(now_ms, self._anchors_ms[told])
+        there_ms = self._latest(now_ms, self._anchors_ms[leader])
         apart_ms = elapsed_ms(there_ms, self.start_ms)
-        back = apart_ms >= _BACK_MS
+        back = apart_ms >= CLOCK_BACK_MS
         if back:
             apart_ms = elapsed_ms(self.start_ms, there_ms)
         near = min(apart_ms, self.period_ms - apart_ms) <= self.window_ms - self.contact_ms
@@ -373,7 +371,7 @@ class WakePlan:
             self._old_start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 1))
 
     def save_peer_into(self, peer: int, buf: bytearray, at: int, now_ms: int) -> int:
-        """The same for a peer, PLAN_PEER_SIZE bytes: ms since the anchor that it told, or ff."""
+        """The same for a peer, PLAN_PEER_SIZE bytes: ms since its anchor, or ff."""
         fill(buf, at, PLAN_PEER_SIZE, 255)
         if self._states[peer] == _MET:
             put_u32(buf, at, elapsed_ms(now_ms, self._anchors_ms[peer]))
@@ -389,4 +387,4 @@ class WakePlan:
         if passed_ms < (CONTACTS_MISSED_MAX + 1) * self.period_ms:
             self._states[peer] = _MET
             self._anchors_ms[peer] = earlier_ms(now_ms, passed_ms)
-            self._told_ms[peer] = earlier_ms(now_ms, self.window_ms + 1)
+            self._wake_seen_ms[peer] = earlier_ms(now_ms, self.window_ms + 1)

@@ -8,7 +8,7 @@ from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import CONTENT_HEADER_SIZE, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.base.memory import copy
-from drupelet.store.reader import STATE_DELETED
+from drupelet.store.states import STATE_DELETED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

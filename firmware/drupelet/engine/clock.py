@@ -9,13 +9,15 @@ from drupelet.base.time_ms import CLOCK_BACK_MS, elapsed_ms, later_ms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.link.arbiter import Sharing
+    from drupelet.base.ports import ArbiterPort
 
 
 class Clocks:
     """Numbers the epochs (modulo 2^16) of each peer's live links, which share one clock."""
 
-    shared: "Sharing | None" = None  # made with the first peer that has more live links than one
+    shared: "ArbiterPort | None" = (
+        None  # made with the first peer that has more live links than one
+    )
 
     def __init__(self, peers_max: int) -> None:
         self.generation = 0  # the newest of our link numbers (wire/numbering.py)

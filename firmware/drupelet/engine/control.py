@@ -2,7 +2,7 @@
 
 Sharing a message that was kept to itself shares all that it depends on (BSP v1 section 5), first
 things first, so that a power cut leaves nothing shared without its dependencies. A wake state by
-which every peer may miss it goes before each, so that a cut loses none on its way. Deleting keeps
+which every peer may lack it goes before each, so that a cut loses none on its way. Deleting keeps
 a message's place: its id and its edges. Leaving a group drops its messages; its id is refused
 until it is joined again. A removed peer's row is free for another one.
 """
@@ -13,146 +13,129 @@ from drupelet.base.limits import DEPENDENCIES_MAX, GONE_HANDLE, ID_SIZE
 from drupelet.base.memory import copy, fill
 from drupelet.engine.body import BodyReader
 from drupelet.engine.members import FAMILY_MVDS, INVISIBLE
-from drupelet.engine.slots import (
-    PART_OWNER,
-    PART_ROW,
-    PART_SIZE,
-    PEER_ROW,
-    PENDING,
-)
-from drupelet.engine.states import ACK, ACKING, HOLD
-from drupelet.store.reader import STATE_PENDING
+from drupelet.engine.wake_state import save
+from drupelet.store.states import STATE_PENDING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.graph import Graph
     from drupelet.engine.members import Members
-    from drupelet.engine.slots import OfferPool
 
 # Kinds of `store.dismiss`.
 _MEMBER_GROUP = const(1)
 _MEMBER_PEER = const(2)
 
 
-def share(graph: "Graph", group: int, handle: int) -> int:
-    """Share a message and, before it, what it depends on that is not shared; OK or a code.
+class Control:
+    """Carries out what clients say of single messages; a ControlPort of the graph."""
 
-    `handle` 0: only what the message depends on that the graph is looking at.
-    Depth first over a path of bounded length: where that overflows, it is forgotten, and the walk
-    begins again from `handle`, with less to do. It goes through what was deleted.
-    """
-    store = graph.store
-    path = [handle]
-    id = bytearray(ID_SIZE)
-    reader = BodyReader(store)
-    lowest = GONE_HANDLE
-    while True:
-        here = path[-1]
-        deeper = _private_parent(graph, group, reader if here else graph.reader, here, id)
-        if deeper:
-            if len(path) > graph.slots.count:
-                path = []
-            path.append(deeper)
-            continue
-        code = OK
-        # What went to make room cannot be opened up.
-        if here and (store.load(here) != OK or store.private):
-            if here < lowest:
-                # Peers have passed it, so the record alone would reach none after a power cut.
-                lowest = here
-                cursors = list(graph.cursors)
-                for peer in range(len(cursors)):
-                    graph.cursors[peer] = min(cursors[peer], here - 1)
-                    graph.void_bundles(peer)  # they went without it
-                graph.dirty = True
-                code = graph.save()
-                graph.cursors = cursors
-            if code == OK:
-                code = store.open_up(here)
-            if code == OK:
-                _show(graph, here)
-        if code != OK or here == handle:
-            return code
-        path.pop()
-        if not path:
-            path.append(handle)
+    def __init__(self, core: "Core") -> None:
+        self._core = core
 
+    def share(self, group: int, handle: int) -> int:
+        """Share a message of a group (row) and, before it, what it depends on that is not shared;
+        OK or a code.
 
-def _show(graph: "Graph", handle: int) -> None:
-    """A message in the log is shared from now on: it goes to all who share its group."""
-    graph.dirty = True
-    for peer in range(graph.members.peers):
-        # Else the cursor comes to it; where there is no room, it goes back to what is before.
-        if handle <= graph.cursors[peer] and graph.take_up(handle, peer) == -1:
-            graph.go_back(peer, handle)
+        `handle` 0: only what the message depends on that the graph is looking at. Depth first over
+        a path of bounded length: where that overflows, it is forgotten, and the walk begins again
+        from `handle`, with less to do. It goes through what was deleted.
+        """
+        core = self._core
+        store = core.store
+        path = [handle]
+        id = bytearray(ID_SIZE)
+        reader = BodyReader(store)
+        lowest = GONE_HANDLE
+        while True:
+            here = path[-1]
+            deeper = self._private_parent(group, reader, here, id)
+            if deeper:
+                if len(path) > core.pending.rows_max:
+                    path = []
+                path.append(deeper)
+                continue
+            code = OK
+            # What went to make room cannot be opened up.
+            if here and (store.load(here) != OK or store.private):
+                for outbox in core.outboxes:
+                    outbox.show(here, group)
+                if here < lowest:
+                    # Peers have passed it, so the record alone would reach none after a cut.
+                    lowest = here
+                    core.is_dirty = True
+                    code = save(core)
+                if code == OK:
+                    code = store.open_up(here)
+            if code != OK or here == handle:
+                return code
+            path.pop()
+            if not path:
+                path.append(handle)
 
+    def _private_parent(self, group: int, reader: BodyReader, handle: int, id: bytearray) -> int:
+        """The handle of a dependency that is not shared yet; 0: there is none.
 
-def _private_parent(
-    graph: "Graph", group: int, reader: BodyReader, handle: int, id: bytearray
-) -> int:
-    """The handle of a dependency that is not shared yet; 0: there is none.
+        `handle` 0: of the message that the graph has open.
+        """
+        core = self._core
+        store = core.store
+        members = core.members
+        last = GONE_HANDLE
+        if not handle:
+            reader = core.graph.reader
+        else:
+            if members.family(group) == FAMILY_MVDS:
+                last = handle  # its ids do not cover what they depend on: there may be a circle
+            if not reader.open_stored(group, handle):
+                return 0
+        finder = core.graph.finder(group, reader)
+        for row in range(finder.dependencies(reader)):
+            if finder.dependency_into(reader, row, id):
+                parent = store.find(id, 0)
+                # Whoever writes a message may name one of another group.
+                if (
+                    0 < parent < last
+                    and store.load(parent) == OK
+                    and store.private
+                    and store.group == members.group_number(group)
+                ):
+                    return parent
+        return 0
 
-    `handle` 0: of the message that the reader has open.
-    """
-    store = graph.store
-    members = graph.members
-    last = GONE_HANDLE
-    if handle:
-        if members.family(group) == FAMILY_MVDS:
-            last = handle  # its ids do not cover what they depend on: there may be a circle
-        if not reader.open_stored(group, handle):
-            return 0
-    finder = graph.finder(group, reader)
-    for row in range(finder.dependencies(reader)):
-        if finder.dependency_into(reader, row, id):
-            parent = store.find(id, 0)
-            # Whoever writes a message may name one of another group.
-            if (
-                0 < parent < last
-                and store.load(parent) == OK
-                and store.private
-                and store.group == members.group_number(group)
-            ):
-                return parent
-    return 0
+    def delete(self, group: int, handle: int) -> int:
+        """Delete a delivered message of a group (row) and keep its place in the graph; OK or a
+        code."""
+        core = self._core
+        reader = core.graph.reader
+        if not reader.open_stored(group, handle) or core.store.state == STATE_PENDING:
+            return E_STORAGE
+        edges = bytearray(1 + DEPENDENCIES_MAX * ID_SIZE)
+        id = bytearray(ID_SIZE)
+        finder = core.graph.finder(group, reader)
+        count = finder.dependencies(reader)
+        assert 0 <= count <= DEPENDENCIES_MAX  # it was delivered
+        for row in range(count):
+            if finder.dependency_into(reader, row, id):
+                copy(edges, 1 + row * ID_SIZE, id, 0, ID_SIZE)
+        edges[0] = count
+        missing = self._missing(group, handle)
+        code = core.store.entomb(handle, edges, 1 + count * ID_SIZE, missing)
+        if code == OK:
+            for outbox in core.outboxes:
+                row = outbox.row_of(handle)
+                if row >= 0:
+                    outbox.drop(row)
+        return code
 
-
-def delete(graph: "Graph", group: int, handle: int) -> int:
-    """Delete a delivered message and keep its place in the graph; OK or a code."""
-    store = graph.store
-    reader = graph.reader
-    if not reader.open_stored(group, handle) or store.state == STATE_PENDING:
-        return E_STORAGE
-    edges = bytearray(1 + DEPENDENCIES_MAX * ID_SIZE)
-    id = bytearray(ID_SIZE)
-    slot = graph.slots.find(store.id, 0)
-    finder = graph.finder(group, reader)
-    count = finder.dependencies(reader)
-    assert 0 <= count <= DEPENDENCIES_MAX  # it was delivered
-    for row in range(count):
-        if finder.dependency_into(reader, row, id):
-            copy(edges, 1 + row * ID_SIZE, id, 0, ID_SIZE)
-    edges[0] = count
-    missing = _missing(graph, group, handle, slot)
-    code = store.entomb(handle, edges, 1 + count * ID_SIZE, missing)
-    if code == OK and slot >= 0:
-        graph.release(slot)
-    return code
-
-
-def _missing(graph: "Graph", group: int, handle: int, slot: int) -> int:
-    """Who sees a group and is not known to have a message: a bit for each."""
-    members = graph.members
-    slots = graph.slots
-    missing = 0
-    for peer in range(members.peers):
-        held = handle < graph.store.settled_handle
-        if slot >= 0:
-            held = slots.states[peer * slots.count + slot] & HOLD != 0
-        if not held and members.visibility(group, peer):
-            missing |= _bit(members, members.peer_numbers[peer])
-    return missing
+    def _missing(self, group: int, handle: int) -> int:
+        """Who sees a group and is not known to have a message: a bit for each."""
+        core = self._core
+        members = core.members
+        missing = 0
+        for peer in range(members.peers):
+            if members.visibility(group, peer) and not core.holds(peer, handle):
+                missing |= _bit(members, members.peer_numbers[peer])
+        return missing
 
 
 def _bit(members: "Members", number: int) -> int:
@@ -190,15 +173,18 @@ def shown(core: "Core", group: int, peer: int) -> None:
 
 
 def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
-    """A peer sees less of a group (rows): of what was on its way only what it knows stays."""
-    kept = HOLD | ACK | ACKING if visibility else HOLD
-    slots = core.slots
-    for slot in range(slots.count):
-        if slots.group(slot) == group:
-            core.window.set_state(slot, peer, slots.states[peer * slots.count + slot] & kept)
+    """A peer sees less of a group (rows): nothing of it is on its way any more."""
+    _drop_rows(core, group, peer)
     if not visibility:
         _forget(core, peer)
     _settle(core)
+
+
+def _drop_rows(core: "Core", group: int, peer: int) -> None:
+    outbox = core.outboxes[peer]
+    for row in range(outbox.count - 1, -1, -1):
+        if outbox.groups[row] == group and outbox.is_open(row):
+            outbox.drop(row)
 
 
 def leave(core: "Core", group: int) -> int:
@@ -210,43 +196,38 @@ def leave(core: "Core", group: int) -> int:
     code = core.store.dismiss(_MEMBER_GROUP, members.group_number(group))
     if code != OK:
         return code
-    slots = core.slots
-    for slot in range(slots.count):
-        if slots.flags[slot] and slots.group(slot) == group:
-            core.window.reset_slot(slot)
+    for peer in range(members.peers):
+        outbox = core.outboxes[peer]
+        for row in range(outbox.count - 1, -1, -1):
+            if outbox.groups[row] == group:
+                outbox.drop(row)
+    pending = core.pending
+    for row in range(pending.rows_max):
+        if pending.handles[row] and pending.groups[row] == group:
+            pending.drop(row)
     members.peer_numbers[members.groups_at + group] = 0
     fill(members.group_ids, group * ID_SIZE, ID_SIZE, 0)
     for peer in range(members.peers_max):
         members.set_visibility(group, peer, INVISIBLE)
     core.regroup(group, None)
     # Nobody knows which offers and wishes were of this group; what matters comes again.
-    for peer in range(members.peers):
-        drop_peer(core.offers, peer)
-    for slot in range(slots.count):
-        if slots.flags[slot] & PENDING:
-            core.graph.ask_again(slot)
+    for inbox in core.inboxes:
+        inbox.drop_offers()
+    pending.ask_again()
     _shorten(core)
     return _settle(core)
 
 
-def drop_peer(offers: "OfferPool", peer: int) -> None:
-    """Empty all entries of a peer (row); what mattered comes again."""
-    for entry in range(offers.count):
-        if offers.peer_of(entry) == peer:
-            offers.kinds[entry] = 0
-
-
 def _shorten(core: "Core") -> None:
     """The log may end earlier than it did."""
-    window = core.window
     newest = 0
     handle = core.store.next(0)
     while handle:
         newest = handle
         handle = core.store.next(handle)
-    window.newest = newest
-    for peer in range(core.members.peers):
-        window.cursors[peer] = min(window.cursors[peer], newest)
+    core.graph.newest = newest
+    for outbox in core.outboxes:
+        outbox.cursor = min(outbox.cursor, newest)
 
 
 def remove_peer(core: "Core", peer: int) -> int:
@@ -254,17 +235,14 @@ def remove_peer(core: "Core", peer: int) -> int:
     code = core.store.dismiss(_MEMBER_PEER, core.members.peer_numbers[peer])
     if code != OK:
         return code
-    window = core.window
-    for slot in range(core.slots.count):
-        window.set_state(slot, peer, 0)
-    window.cursors[peer] = 0
-    for row in range(PEER_ROW - 1):  # nothing of it is queued any more
-        window.rows[peer * PEER_ROW + row] = 0
-    for row in range(peer, len(window.oversize), len(window.oversize) // 2 or 1):
-        window.oversize[row] = 0
-    for part in range(len(core.part_rows) // PART_ROW):  # what came in from it in pieces
-        if core.parts[part * PART_SIZE + PART_OWNER] == peer + 1:
-            core.parts[part * PART_SIZE + PART_OWNER] = 0
+    core.outboxes[peer].forget()
+    core.inboxes[peer].forget()
+    core.outgoing[peer].end_turn()
+    for row in range(peer, len(core.oversize), len(core.oversize) // 2 or 1):
+        core.oversize[row] = 0
+    for incoming in core.incoming:
+        if incoming.peer == peer:
+            incoming.peer = -1
     # It may come back in another row, and must not take our numbers for those of this one.
     core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF
     core.members.peer_numbers[peer] = 0
@@ -276,10 +254,8 @@ def remove_peer(core: "Core", peer: int) -> int:
 
 def _forget(core: "Core", peer: int) -> None:
     """Wait for nothing of a peer (row) any more, whose view of groups has changed before."""
-    drop_peer(core.offers, peer)
-    for slot in range(core.slots.count):
-        if core.slots.flags[slot] & PENDING:
-            core.graph.ask_again(slot)
+    core.inboxes[peer].drop_offers()
+    core.pending.ask_again()
     handle = core.store.next_kept(0)
     while handle:
         held(core, peer, handle)
@@ -288,6 +264,6 @@ def _forget(core: "Core", peer: int) -> None:
 
 def _settle(core: "Core") -> int:
     """Tell the store what may go, now that who is to get it has changed; OK."""
-    core.window.dirty = True
-    core.window.save()  # tried again before the next sleep
+    core.is_dirty = True
+    save(core)  # tried again before the next sleep
     return OK

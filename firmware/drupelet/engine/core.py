@@ -1,5 +1,4 @@
-"""The tables of one node, built once at boot and shared by its links; and what a message costs
-to take in, whatever brought it."""
+"""The tables of one node, and what a message costs to take in, whatever brought it."""
 
 from drupelet.base.errors import E_PEER, E_STORAGE, OK
 from drupelet.base.events import CODE_CREATED, CODE_DELIVERED, COUNT_CREATED, COUNT_DELIVERED
@@ -7,28 +6,31 @@ from drupelet.base.limits import (
     CONTENT_HEADER_SIZE,
     DEPENDENCIES_MAX,
     ID_SIZE,
+    INBOX_OFFERS_MIN,
+    OUTBOX_ROWS_MIN,
     SCRATCH_SIZE,
 )
 from drupelet.base.memory import get_u16
 from drupelet.engine.clock import Clocks
-from drupelet.engine.graph import ONCE, Graph
+from drupelet.engine.graph import Graph
+from drupelet.engine.inbox import Inbox, Incoming
 from drupelet.engine.members import (
     FAMILIES,
     FAMILY_MVDS,
     GROUP_TELEMETRY,
     HEAD_EPHEMERAL,
     HEAD_PARENTS,
+    SHARED,
     Members,
 )
-from drupelet.engine.slots import PART_ROW, PART_SIZE, TAG_SIZE, MessageSlots, OfferPool
+from drupelet.engine.outbox import Outbox, Outgoing
+from drupelet.engine.pending import Pending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import BoxPort, HashPort
     from drupelet.engine.ports import ClientPort, CodecPort
-    from drupelet.engine.sender import Dues
     from drupelet.store.ports import StorePort
-    from drupelet.wire.bsp0.codec import Codecs
 
 
 class NoBox:
@@ -51,12 +53,7 @@ NO_BOX = NoBox()
 
 
 class Core:
-    """What all links of a node work on."""
-
-    # What few nodes have.
-    rivals: "Codecs | None" = None  # of bsp-0 on a host, made by the first link that speaks it
-    # For policies: what was sent last, -1 to a silent peer, 0 for the first time, 1 again.
-    again = -1
+    """What all links of a node work on. Peers and groups are given by their rows."""
 
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
@@ -64,67 +61,130 @@ class Core:
     ) -> None:  # fmt: skip
         self.store = store
         self.members = Members(groups_max, peers_max)
-        self.slots = MessageSlots(messages_max, peers_max, store)
-        self.offers = OfferPool(offers_max)
+        self.pending = Pending(messages_max, store)
+        self.outboxes: "list[Outbox]" = []
+        self.inboxes: "list[Inbox]" = []
+        self.graph = Graph(store, self.members, self.pending, self.outboxes, self.inboxes)
         self.clocks = Clocks(peers_max)
-        self.window = Graph(store, self.members, self.slots, self.offers)
         # By family: each brings its own with its first group.
         self._hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)  # of the copy that was identified last
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
+        self.bsp0_codecs: "object | None" = None  # of a host, made by its first link in bsp-0
         self.box = box
-        # What is taken in and given out in pieces, PART_SIZE bytes each: first by part file, whose
-        # content it takes in (peer row + 1); then by peer, how far what goes to it has come, over
-        # whatever link. In front of each stands which content it is.
-        self.parts = bytearray(PART_SIZE * (parts_max + peers_max))
-        self.part_rows = [0] * (PART_ROW * parts_max)  # what `segments` notes of what comes in
+        self.messages_max = messages_max
+        self.offers_max = offers_max
+        self.numbered = False  # rows have room for numbers of `compact-1`
+        # Long bodies: what comes in, by part file; what goes out, by peer, over whatever link.
+        self.incoming = [Incoming() for _ in range(parts_max)]
+        self.outgoing: "list[Outgoing]" = []
+        # Of a node with groups of MVDS: by peer the first message that was passed over since it is
+        # too long for a frame (its handle; 0: none; below 0, ~ of it: it is held by now); behind
+        # them whether the peer reads segments (-1: yes; else see `oversize`).
+        self.oversize: "list[int]" = []
+        self.consumed = 0  # the handle up to which the client has taken the log in
+        self.boot = 0
+        self.is_dirty = False  # the wake state has changed, beside what outboxes say
         self.delivered = 0
         self.duplicates = 0
         self.malformed = 0
         self.unknown = 0
-        # Links work one at a time. Of the frame that is being read or written:
-        self.now_ms = 0
-        self.firm = False  # what the frame carries must be durable before it leaves
-        self.message_handle = 0  # what `next_message` found: its handle and slot
-        self.message_slot = -1
-        self.taken = 0  # the slot of the id that was taken last; below 0: ~ its entry in the pool
-        self.telemetry = False  # the message that was just taken or given was a black box
-        # The scans for what is due, and the link that they are for; another one begins anew.
-        self.scanner: "Dues | None" = None
-        self.scan_from = 0
-        self.ack_left = self.message_left = self.offer_left = 0
-        self.owed_at = self.request_at = 0
+        self.now_ms = 0  # of the frame that is being read or written
 
-    @property
-    def graph(self) -> Graph:
-        """The window with what it knows of dependencies; its `ids` are scratch for any step."""
-        return self.window
+    # --- peers and groups ---
 
-    @property
-    def message_group(self) -> int:
-        """The group's row of the message that `next_message` found."""
-        return self.members.group_slot(self.store.group)
+    def add_peer(self, peer: int) -> None:
+        """Give a peer its tables; a row that was free has those of the peer before."""
+        if peer == len(self.outboxes):
+            self.outboxes.append(Outbox(peer, self.store, self.members))
+            self.inboxes.append(Inbox())
+            self.outgoing.append(Outgoing())
+        if self.boot:
+            self.allocate()
 
-    def is_box(self, group: int) -> bool:
-        """True when messages of a group (row) are black boxes."""
-        return self.members.flags(group) & GROUP_TELEMETRY != 0
+    def allocate(self) -> None:
+        """Share the rows out among the peers; once at boot, and when a peer is added later."""
+        peers = len(self.outboxes) or 1
+        rows_max = max(self.messages_max // peers, OUTBOX_ROWS_MIN)
+        offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)
+        for peer in range(len(self.outboxes)):
+            outbox = self.outboxes[peer]
+            has_numbers = len(outbox.numbers) > 0
+            if outbox.rows_max != rows_max or has_numbers != self.numbered:
+                outbox.resize(rows_max, self.numbered)
+                self.inboxes[peer].resize(offers_max, rows_max, self.numbered)
+
+    def refill(self, peer: int) -> bool:
+        """Move a peer's cursor on while there is room; True when a row was filled."""
+        if not self.outboxes[peer].rows_max:
+            self.allocate()
+        return self.outboxes[peer].refill(self.graph.newest)
+
+    def waits(self, peer: int) -> bool:
+        """True while the log goes on beyond the rows that a peer may have, or may itself."""
+        outbox = self.outboxes[peer]
+        has_room = outbox.rows_max - outbox.open_count > outbox.reserved_rows
+        goes_on = outbox.cursor != self.graph.newest and has_room
+        return goes_on or self.graph.may_promote
+
+    def restart(self, peer: int, is_lost: bool) -> None:
+        """A peer lacks what it held (`is_lost`: even what came from it), or is shown more: walk
+        the whole log again for it."""
+        self.store.unsettle()  # until the next wake state, nothing goes
+        self.outboxes[peer].restart(self.last_handle() if is_lost else 0)
+
+    def note_reads_segments(self, peer: int) -> None:
+        """A peer reads segments: what is too long for a frame may go to it in pieces."""
+        row = len(self.oversize) // 2 + peer
+        if self.oversize and self.oversize[row] >= 0:
+            self.oversize[row] = -1
+            self.outboxes[peer].changes += 1
+
+    def last_handle(self) -> int:
+        """The handle of the last message of the store, waiting or in the log."""
+        handle = self.graph.newest
+        while self.store.next_pending(handle):
+            handle = self.store.next_pending(handle)
+        return handle
 
     def regroup(self, group: int, client: "ClientPort | None") -> None:
-        """A group (row) was joined or left; `client` looks after it, None: the default one."""
+        """A group was joined or left; `client` looks after it, None: the default one."""
         self.graph.use_client(group, client)
         for profile in self.codecs:
             regroup = getattr(self.codecs[profile], "regroup", None)
             if regroup is not None:  # it keeps groups by number
                 regroup(group)
 
-    def trace(self, now_ms: int, code: int, peer: int, count: int, slot: int) -> None:
-        """Log a step in a message's life, unless it is a black box itself."""
-        if not self.is_box(self.slots.group(slot)):
-            self.box.log_id(now_ms, code, peer, count, self.slots.tags, slot * TAG_SIZE)
+    def is_box(self, group: int) -> bool:
+        """True when messages of a group are black boxes."""
+        return self.members.flags(group) & GROUP_TELEMETRY != 0
 
-    def use_family(self, family: int, made: "HashPort") -> None:
+    def holds(self, peer: int, handle: int) -> bool:
+        """True when a peer is known to hold a message of the log."""
+        outbox = self.outboxes[peer]
+        row = outbox.row_of(handle)
+        if row >= 0:
+            return not outbox.is_open(row)
+        return handle <= outbox.cursor
+
+    def remove_passing(self, handle: int, group: int, is_ephemeral: bool) -> None:
+        """Delete a black box, or what is sent once, when nobody needs it any more."""
+        if not is_ephemeral and not self.is_box(group):
+            return
+        sharers = 0
+        for peer in range(self.members.peers):
+            if self.members.visibility(group, peer) == SHARED:
+                sharers += 1
+                if not self.holds(peer, handle):
+                    return
+        if sharers and handle <= self.consumed:
+            self.store.entomb(handle, self.id, 0)
+
+    # --- ids ---
+
+    def use_family(self, family: int, hashing: "HashPort") -> None:
         """Have the hash of a family at hand; its first group brings it."""
-        self._hashes[family] = made
+        self._hashes[family] = hashing
 
     def has_family(self, family: int) -> bool:
         """True when the hash of this family is at hand."""
@@ -133,12 +193,12 @@ class Core:
     def begin_hash(
         self, group: int, stamp: "bytes | bytearray", stamp_at: int, size: int
     ) -> "HashPort":  # fmt: skip
-        """Begin the id of a message of a group (row) whose hashed body has `size` bytes."""
-        made = self._hashes[self.members.family(group)]
-        made.start(  # type: ignore[union-attr]
+        """Begin the id of a message of a group whose hashed body has `size` bytes."""
+        hashing = self._hashes[self.members.family(group)]
+        hashing.start(  # type: ignore[union-attr]
             self.members.group_ids, group * ID_SIZE, stamp, stamp_at, size
         )
-        return made  # type: ignore[return-value]
+        return hashing  # type: ignore[return-value]
 
     def head_size(self, group: int, first: int, size: int, stamp: int = 0) -> int:
         """Bytes of a stored body that are not hashed, or E_PEER; `first` is its first byte.
@@ -146,10 +206,10 @@ class Core:
         `stamp` is the timestamp's: below zero is none (BSP v1 3), though segments may bring it.
         Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
         """
-        self.window.todo &= ~ONCE
+        self.graph.is_ephemeral = False
         if self.members.family(group) != FAMILY_MVDS:
             return E_PEER if stamp & 0x80 else 0
-        self.window.todo |= ONCE if first & HEAD_EPHEMERAL else 0
+        self.graph.is_ephemeral = first & HEAD_EPHEMERAL != 0
         count = first & HEAD_PARENTS
         head = 1 + count * ID_SIZE
         return head if count <= DEPENDENCIES_MAX and head <= size else E_PEER
@@ -162,9 +222,9 @@ class Core:
         head = self.head_size(group, body[at] if size else 0, size, stamp[stamp_at])
         if head < 0:
             return E_PEER
-        made = self.begin_hash(group, stamp, stamp_at, size - head)
-        made.update(body, at + head, size - head)
-        made.digest_into(self.id, 0)
+        hashing = self.begin_hash(group, stamp, stamp_at, size - head)
+        hashing.update(body, at + head, size - head)
+        hashing.digest_into(self.id, 0)
         return OK
 
     def identify_part(self, part: int) -> int:
@@ -173,7 +233,7 @@ class Core:
         E_STORAGE when it cannot be read, E_PEER when its group is not ours or its head is bad.
         """
         store = self.store
-        scratch = self.window.ids  # what the graph looked at is done with
+        scratch = self.graph.ids
         size = store.part_size(part)
         have = store.part_read_into(part, 0, scratch, 0, CONTENT_HEADER_SIZE + 1)
         if have < CONTENT_HEADER_SIZE:
@@ -186,36 +246,38 @@ class Core:
         if head < 0:
             return E_PEER
         offset += head
-        made = self.begin_hash(group, scratch, ID_SIZE, size - offset)
+        hashing = self.begin_hash(group, scratch, ID_SIZE, size - offset)
         while offset < size:
             count = store.part_read_into(part, offset, scratch, 0, SCRATCH_SIZE)
             if count <= 0:
                 return E_STORAGE
-            made.update(scratch, 0, count)
+            hashing.update(scratch, 0, count)
             offset += count
-        made.digest_into(self.id, 0)
+        hashing.digest_into(self.id, 0)
         return group
 
-    def entered(self, now_ms: int, group: int, source: int) -> None:
-        """Account for `id`, which just entered the log, and for the children it sets free."""
-        self._delivered(now_ms, group, source, self.id, 0)
+    # --- accounts ---
+
+    def note_entered(self, now_ms: int, group: int, source: int) -> None:
+        """Account for `id`, which just entered the log, and for the messages that it sets free."""
+        self._note_delivered(now_ms, group, source, self.id)
         self.promote(now_ms)
 
     def promote(self, now_ms: int) -> None:
-        """Put every pending message whose parents are here into the log."""
+        """Put every pending message whose dependencies are here into the log."""
         store = self.store
         while self.graph.promote():
             if store.load(self.graph.handle) == OK:
                 group = self.members.group_slot(store.group)
-                self._delivered(now_ms, group, store.source, store.id, 0)
+                self._note_delivered(now_ms, group, store.source, store.id)
 
-    def _delivered(self, now_ms: int, group: int, source: int, ids: bytearray, at: int) -> None:
+    def _note_delivered(self, now_ms: int, group: int, source: int, id: bytearray) -> None:
         if self.is_box(group):
             return
         self.delivered += 1
         tag = get_u16(self.members.group_ids, group * ID_SIZE)
         if source == 0:
             self.box.count(COUNT_CREATED, 1)
-            self.box.log_id(now_ms, CODE_CREATED, 0, tag, ids, at)
+            self.box.log_id(now_ms, CODE_CREATED, 0, tag, id, 0)
         self.box.count(COUNT_DELIVERED, 1)
-        self.box.log_id(now_ms, CODE_DELIVERED, source, tag, ids, at)
+        self.box.log_id(now_ms, CODE_DELIVERED, source, tag, id, 0)

@@ -1,21 +1,19 @@
 """The message graph: a message enters the log after everything that it depends on (BSP v1 5).
 
 A message whose dependencies are all in the log is put there at once, if its client finds it valid.
-Any other waits as pending; its missing parents are asked for by id, from its sender first. What is
-invalid is buried, with all that depends on it: the id stays, so that it is acknowledged and never
-taken in again. Everything here is iterative: a chain costs passes over the slots, never stack.
+Any other waits as pending; its missing parents are asked for by id. What is invalid is buried,
+with all that depends on it: the id stays, so that it is acknowledged and never taken in again.
+Everything here is iterative: a chain costs passes over the pending table, never stack.
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_CAPACITY, E_PEER, OK
-from drupelet.base.limits import ID_SIZE, PENDING_PER_PEER_MAX, SCRATCH_SIZE
+from drupelet.base.errors import E_PEER, OK
+from drupelet.base.limits import ID_SIZE, SCRATCH_SIZE
 from drupelet.base.memory import copy
 from drupelet.engine.body import DELETE, INVALID, KEEP, SHARE, BodyReader, DefaultClient
+from drupelet.engine.inbox import OFFERED
 from drupelet.engine.members import FAMILY_MVDS, GROUP_UNORDERED, HEAD_EPHEMERAL, HEAD_PARENTS
-from drupelet.engine.slots import EPHEMERAL, OWED, PEER_ROW, PENDING, STICK_LOST, USED, WANTED
-from drupelet.engine.states import ACK, ACKING, HOLD
-from drupelet.engine.window import Window
-from drupelet.store.reader import (
+from drupelet.store.states import (
     STATE_DELIVERED,
     STATE_GONE,
     STATE_INVALID,
@@ -25,50 +23,56 @@ from drupelet.store.reader import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from drupelet.engine.inbox import Inbox
     from drupelet.engine.members import Members
-    from drupelet.engine.ports import ClientPort
-    from drupelet.engine.slots import MessageSlots, OfferPool
+    from drupelet.engine.outbox import Outbox
+    from drupelet.engine.pending import Pending
+    from drupelet.engine.ports import ClientPort, ControlPort
     from drupelet.store.ports import StorePort
 
+# What becomes of a message that is taken in.
 REFUSED = const(0)  # not taken in, not acknowledged: the peer sends it again
 ENTERED = const(1)  # in the log
 WAITING = const(2)  # pending
-TOO_EARLY = const(3)  # refused because there is no room to wait for `ids`
+TOO_EARLY = const(3)  # refused because there is no room to wait for its dependencies
 BURIED = const(4)  # invalid: acknowledged, and never seen again
 
 _DEFAULT = DefaultClient()
 # Dependencies in front of the body: the MVDS family, and what a deleted message leaves.
 HEADED = DefaultClient(HEAD_PARENTS)
 
-# What there is to do (`Graph.todo`), and what the last message was.
-_LEFT_OUT = const(1)  # a pending message has no slot yet, or no room to enter the log
-SHORT = const(2)  # something came when there was no room, and is asked for no more
-_PROMOTED = const(4)  # some message entered the log: call `promote` again
-ASK_AGAIN = const(6)  # SHORT and _PROMOTED: ask for what pending messages lack
-_PENDS = const(8)  # some slot may be pending: else there is no need to look
-_PRIVATE = const(16)  # some dependency that was met, just now, is not shared
-_NOTED = const(64)  # some dependency that was met, just now, never came
-ONCE = const(32)  # the copy that was identified last is ephemeral
 _FROM_BUFFER = const(-1)
 # What `missing` says of a message that depends on an invalid one.
 _POISONED = const(-100)
 
 
-class Graph(Window):
-    """Decides whether a message enters the log, waits, is refused or buried."""
+class Graph:
+    """Decides whether a message enters the log, waits, is refused or buried; `ids` is scratch."""
 
     def __init__(
-        self, store: "StorePort", members: "Members", slots: "MessageSlots", offers: "OfferPool"
-    ) -> None:
-        Window.__init__(self, store, members, slots, offers)
+        self, store: "StorePort", members: "Members", pending: "Pending",
+        outboxes: "list[Outbox]", inboxes: "list[Inbox]",
+    ) -> None:  # fmt: skip
+        self.store = store
+        self.members = members
+        self.pending = pending
+        self.outboxes = outboxes
+        self.inboxes = inboxes
         self.reader = BodyReader(store)  # of the message that is being looked at
+        # Deletes and shares what clients say; a node whose clients say so brings it.
+        self.control: "ControlPort | None" = None
         self._clients: "list[ClientPort]" = [_DEFAULT] * members.groups_max()
-        # A dependency; behind it the last one that was not met. `Core` has it for scratch, too.
+        # A dependency; behind it the last one that was not met.
         self.ids = bytearray(SCRATCH_SIZE)
-        self.slot = -1  # of the message that was last taken in, -1 when it has none
-        self.handle = 0
+        self.newest = 0  # the handle of the last message of the log
+        self.handle = 0  # of the message that was last taken in
         self.refused = 0
-        self.todo = _LEFT_OUT | _PROMOTED  # the store's have no slot yet
+        self.is_ephemeral = False  # the copy that was identified last is not acknowledged
+        self.may_promote = True  # a message that waits may enter the log by now
+        self.has_rowless = True  # a message that waits in the store may have no row
+        self._row = 0  # where the pass over the pending table goes on
+        self._depends_on_private = False  # a dependency that was met, just now, is not shared
+        self._depends_on_gone = False  # a dependency that was met, just now, never came
 
     def use_client(self, group: int, client: "ClientPort | None") -> None:
         """Let a client look after a group (row); None: the default one."""
@@ -103,22 +107,25 @@ class Graph(Window):
         self, group: int, source: int, id: bytearray, where: int, body: "bytes | bytearray",
         at: int,
     ) -> int:  # fmt: skip
-        self.slot = -1
         missing = self.missing(group)
-        if missing > 0 and not source:
-            return TOO_EARLY  # and not kept: who publishes is told that it was refused
-        if missing > 0 and self.members.family(group) == FAMILY_MVDS:
-            from drupelet.engine.dependency_cycle import waits_for_itself
+        if missing > 0:
+            if not source:
+                return TOO_EARLY  # and not kept: who publishes is told that it was refused
+            if self.members.family(group) == FAMILY_MVDS:
+                from drupelet.engine.dependency_cycle import waits_for_itself
 
-            if waits_for_itself(self, id):
+                if waits_for_itself(self, id):
+                    self.refused += 1
+                    return E_PEER  # the first copy's parents stand
+            if not self.pending.has_room(source):
                 self.refused += 1
-                return E_PEER  # the first copy's parents stand
+                return TOO_EARLY
         verdict = SHARE
         if missing == 0:
             verdict = self._clients[group].validate(self.reader)
         if missing < 0 or verdict == INVALID:
             return self._bury(group, id, 0, 0) if source else E_PEER
-        if verdict == SHARE and self.todo & ONCE and source:
+        if verdict == SHARE and self.is_ephemeral and source:
             verdict = KEEP  # it goes no further
         handle = self._put(group, id, where, body, at, missing, verdict)
         if handle < 0:
@@ -126,27 +133,17 @@ class Graph(Window):
             return TOO_EARLY if missing else REFUSED
         self.handle = handle
         if missing:
-            self.slot = self.admit(id, 0, handle, group, source, True)
-            assert self.slot >= 0  # there was room before the message was stored
-            self.todo |= _PENDS
+            self.pending.add(id, 0, handle, group, source)
             return WAITING
-        if verdict == SHARE:
-            self.slot = self.admit(id, 0, handle, group, source, False)
-        if source and self.todo & _NOTED:
-            from drupelet.engine.unavailable import ask_once
-
-            ask_once(self, group, source)
-        if self.slot >= 0 and self.todo & ONCE:
-            self.slots.flags[self.slot] |= EPHEMERAL
-        self._enter(self.slot, handle, group, verdict)
+        if source and self._depends_on_gone:
+            self._ask_once(group, source)
+        self._enter(id, handle, group, source, verdict)
         return ENTERED
 
     def _put(
         self, group: int, id: bytearray, where: int, body: "bytes | bytearray", at: int,
         missing: int, verdict: int,
     ) -> int:  # fmt: skip
-        if missing and (self.room(True) < 0 or self._has_too_many_waiting()):
-            return E_CAPACITY
         state = STATE_PENDING if missing else self._state_by(group, verdict)
         if state < 0:
             return state
@@ -158,21 +155,16 @@ class Graph(Window):
             )
         return self.store.put_part(where, number, reader.source, id, 0, state)
 
-    def _has_too_many_waiting(self) -> bool:
-        """True when the peer that sent the reader's message has its share of pending ones."""
-        if self.slots.count <= PENDING_PER_PEER_MAX:
-            return False
-        peer = self.members.peer_slot(self.reader.source)
-        return self.pending_count(peer) >= PENDING_PER_PEER_MAX
-
-    def _enter(self, slot: int, handle: int, group: int, verdict: int) -> None:
+    def _enter(self, id: bytearray, handle: int, group: int, source: int, verdict: int) -> None:
         """A message is in the log: follow up what its client said."""
-        self.entered(slot, handle)
-        self.todo |= _PROMOTED
-        if verdict == DELETE:
-            from drupelet.engine.control import delete
-
-            delete(self, group, handle)
+        before = self.newest
+        self.newest = handle
+        self.may_promote = True
+        if verdict == SHARE:
+            for outbox in self.outboxes:
+                outbox.enter(before, handle, id, group, source)
+        elif verdict == DELETE and self.control is not None:
+            self.control.delete(group, handle)
 
     def _state_by(self, group: int, verdict: int) -> int:
         """The state in which the reader's message enters the log, or a code.
@@ -182,18 +174,11 @@ class Graph(Window):
         """
         if verdict != SHARE:
             return STATE_PRIVATE
-        if self.todo & _PRIVATE:
-            from drupelet.engine.control import share
-
-            code = share(self, group, 0)
+        if self._depends_on_private and self.control is not None:
+            code = self.control.share(group, 0)
             if code != OK:
                 return code
         return STATE_DELIVERED
-
-    def _is_ephemeral(self, group: int) -> bool:
-        if self.members.family(group) != FAMILY_MVDS:
-            return False
-        return self.reader.read_into(0, self.ids, 0, 1) == 1 and self.ids[0] & HEAD_EPHEMERAL != 0
 
     def _bury(self, group: int, ids: bytearray, at: int, handle: int) -> int:
         """Keep only the id of an invalid message; BURIED, or REFUSED when there is no room."""
@@ -203,196 +188,176 @@ class Graph(Window):
         if buried < 0:
             self.refused += 1
             return REFUSED
-        self.todo |= _PROMOTED  # what depends on it is invalid, too
+        self.handle = buried
+        self.may_promote = True  # what depends on it is invalid, too
         return BURIED
 
     # --- dependencies ---
 
-    def missing(self, group: int, peer: int = -1, epoch: int = 0) -> int:
+    def missing(self, group: int) -> int:
         """For how many dependencies, not in the log, the reader's message has to wait.
 
         E_PEER when its client cannot read the body, _POISONED when one of them is invalid.
-        `peer`: whom to ask for those that nobody sent yet.
         """
         client = self.finder(group, self.reader)
         count = client.dependencies(self.reader)
         missing = 0
-        self.todo &= ~(_PRIVATE | _NOTED)
+        self._depends_on_private = self._depends_on_gone = False
         for row in range(count):
             if not client.dependency_into(self.reader, row, self.ids):
                 return E_PEER
-            state = self.state(group)
+            state = self._state(group)
             if state == STATE_INVALID:
                 return _POISONED
             if state == STATE_PENDING:
                 missing += 1
                 copy(self.ids, ID_SIZE, self.ids, 0, ID_SIZE)
-                if peer >= 0 and self.slots.find(self.ids, 0) < 0:
-                    wanted = self.offers.add(self.ids, 0, peer, WANTED, epoch)
-                    self.todo |= SHORT if wanted < 0 else 0
         if self.members.flags(group) & GROUP_UNORDERED:
             missing = 0  # the owner of the group wants it now, not in its place
         return count if count < 0 else missing
 
-    def state(self, group: int) -> int:
+    def _state(self, group: int) -> int:
         """The state of the dependency in `ids`; STATE_PENDING when it is not there, either."""
-        id = self.ids
-        slot = self.slots.find(id, 0)
-        if slot >= 0:
-            met = self.slots.group(slot) == group and not self.slots.flags[slot] & PENDING
-            return STATE_DELIVERED if met else STATE_PENDING
-        handle = self.store.find(id, 0)
-        if handle <= 0 and self.store.noted(id, 0):
-            self.todo |= _NOTED
+        handle = self.store.find(self.ids, 0)
+        if handle <= 0 and self.store.noted(self.ids, 0):
+            self._depends_on_gone = True
             return STATE_GONE
         if handle <= 0 or self.store.load(handle) != OK:
             return STATE_PENDING
         if self.store.group != self.members.group_number(group):
             return STATE_PENDING
-        self.todo |= _PRIVATE if self.store.private else 0
+        if self.store.private:
+            self._depends_on_private = True
         return self.store.state
 
-    def want_parents(self, slot: int, peer: int = -1, epoch: int = 0) -> int:
-        """Ask the peer, if one is given, for the missing parents of the pending message in `slot`.
+    def _ask_once(self, group: int, source: int) -> None:
+        """Who sends what depends on a message that others have no more may have that, too."""
+        peer = self.members.peer_slot(source)
+        client = self.finder(group, self.reader)
+        for row in range(client.dependencies(self.reader) if peer >= 0 else 0):
+            if not client.dependency_into(self.reader, row, self.ids):
+                continue
+            if self._state(group) == STATE_GONE and self.store.find(self.ids, 0) <= 0:
+                self.inboxes[peer].add(self.ids, 0, OFFERED, 0)
 
-        What `missing` says; 0 for a message that cannot be read.
-        """
-        group = self.slots.group(slot)
-        there = self.reader.open_stored(group, self.slots.handles[slot])
-        return self.missing(group, peer, epoch) if there else 0
+    def next_absent(self, row: int, parent: int) -> int:
+        """The first dependency, from `parent` on, of the message in a pending row that is nowhere,
+        as `ids` has it then; -1: there is none."""
+        group = self.pending.groups[row]
+        if not self.reader.open_stored(group, self.pending.handles[row]):
+            return -1
+        client = self.finder(group, self.reader)
+        for index in range(parent, client.dependencies(self.reader)):
+            if not client.dependency_into(self.reader, index, self.ids):
+                break
+            if self._state(group) == STATE_PENDING and self.store.find(self.ids, 0) <= 0:
+                return index
+        return -1
+
+    def deepest_absent(self) -> bool:
+        """Follow the dependency that was not met, at ID_SIZE of `ids`, to an ancestor that is
+        nowhere, which `ids` begins with then; False if there is none."""
+        copy(self.ids, 0, self.ids, ID_SIZE, ID_SIZE)
+        for _ in range(self.pending.rows_max + 1):
+            row = self.pending.find(self.ids, 0)
+            if row < 0:
+                return self.store.find(self.ids, 0) <= 0
+            group = self.pending.groups[row]
+            if not self.reader.open_stored(group, self.pending.handles[row]):
+                return False
+            if self.missing(group) <= 0:
+                return False
+            copy(self.ids, 0, self.ids, ID_SIZE, ID_SIZE)
+        return False
 
     # --- entering later ---
 
     def promote(self) -> bool:
-        """Put one pending message whose parents have arrived into the log, at `handle`.
+        """Put one pending message whose dependencies have arrived into the log, at `handle`.
 
-        Call until it returns False: each call is a pass over the slots, and buries what depends
-        on an invalid message.
+        Call it until it returns False. A pass over the table that changed something is followed by
+        another one.
         """
-        if not self.todo & _PROMOTED:
-            return False
-        short = self.todo & SHORT
-        self.todo ^= short
-        if self.todo & _LEFT_OUT:
-            from drupelet.engine.recover_pending import readmit
-
-            self.todo |= _PENDS
-            if readmit(self):
-                self.todo ^= _LEFT_OUT
-        slots = self.slots
-        while self.todo & _PROMOTED:
-            steps = slots.count if self.todo & _PENDS else 0
-            self.todo &= ~(_PROMOTED | _PENDS)
-            for step in range(steps):
-                slot = (slots.oldest + step) % slots.count
-                if not slots.flags[slot] & PENDING:
-                    continue
-                self.todo |= _PENDS
-                if not self.reader.open_stored(slots.group(slot), slots.handles[slot]):
-                    continue
-                missing = self.missing(slots.group(slot))
-                if missing > 0 and short:
-                    self.ask_again(slot)  # what it lacks may have come when there was no room
-                elif missing <= 0 and self._settle(slot, missing):
-                    self.todo |= short  # the rest of them in the next call
-                    return True
-            # Once more when something was buried: what depends on it may come before it.
-        if self.todo & (_LEFT_OUT | SHORT):
-            self.todo |= _PROMOTED  # tried again in the next epoch
+        if self.has_rowless and self.may_promote and self._enter_rowless():
+            return True
+        pending = self.pending
+        while self.may_promote or self._row:
+            if not self._row:
+                self.may_promote = False
+            while self._row < pending.rows_max:
+                row = self._row
+                self._row += 1
+                group = pending.groups[row]
+                if pending.handles[row] and self.reader.open_stored(group, pending.handles[row]):
+                    missing = self.missing(group)
+                    if missing <= 0 and self._settle(row, pending.handles[row], group, missing):
+                        return True
+            self._row = 0
+        if self.has_rowless:
+            self.may_promote = True  # tried again in the next epoch
         return False
 
-    def _settle(self, slot: int, missing: int) -> bool:
-        """A pending message waits no longer: True when it entered the log, else it is buried."""
-        slots = self.slots
-        group = slots.group(slot)
+    def _enter_rowless(self) -> bool:
+        """Give rows to messages that wait in the store, after a reboot or when there was no room;
+        True when one that had none entered the log."""
+        store = self.store
+        self.has_rowless = False
+        handle = store.next_pending(0)
+        while handle:
+            group = self.members.group_slot(store.group) if store.load(handle) == OK else -1
+            if group >= 0 and self.pending.find(store.id, 0) < 0:
+                for inbox in self.inboxes:
+                    inbox.drop(store.id, 0)
+                if not self.pending.add(store.id, 0, handle, group, store.source):
+                    self.has_rowless = True
+                    self.reader.open_stored(group, handle)
+                    missing = self.missing(group)
+                    if missing <= 0 and self._settle(-1, handle, group, missing):
+                        return True
+            handle = store.next_pending(handle)
+        return False
+
+    def _settle(self, row: int, before: int, group: int, missing: int) -> bool:
+        """The message that the reader has open, at the handle `before`, waits no longer: True when
+        it entered the log, else it is buried. row: its pending row, -1 if it has none."""
+        source = self.reader.source
         verdict = self._clients[group].validate(self.reader) if not missing else INVALID
-        old = slots.handles[slot]
-        if verdict == INVALID:
-            known = slots.id_into(slot, self.ids, 0)
-            if known and self._bury(group, self.ids, 0, old) == BURIED:
-                self.offers.drop_id(self.ids, 0)
-                self._let_go(slot)
-            else:
-                self.todo |= _LEFT_OUT
-            return False
-        if verdict == SHARE and self.reader.source and self._is_ephemeral(group):
+        if verdict == SHARE and source and self._is_stored_ephemeral(group):
             verdict = KEEP
+        is_known = self.store.id_into(before, self.ids, 0)
+        if verdict == INVALID:
+            if is_known and self._bury(group, self.ids, 0, before) == BURIED:
+                self._drop(row, source, before)
+            else:
+                self.has_rowless = True
+            return False
         handle = self._state_by(group, verdict)
         if handle > 0:
-            handle = self.store.promote(old, handle)
+            handle = self.store.promote(before, handle)
         if handle < 0:
-            self.todo |= _LEFT_OUT  # a full log may have room in the next epoch
+            self.has_rowless = True  # a full log may have room in the next epoch
             return False
         self.handle = handle
-        # A peer that lost what waited here lacks it under its new handle, too. (No peer: below 0.)
-        lost = self.members.peer_slot(self.reader.source) * PEER_ROW + STICK_LOST
-        if lost >= 0 and self.rows[lost] >= old:
-            self.rows[lost] = handle
-        slots.handles[slot] = handle
-        slots.flags[slot] = USED
-        self._enter(slot if verdict == SHARE else -1, handle, group, verdict)
-        if verdict != SHARE:
-            self.release(slot)
+        self._drop(row, source, before)
+        self.store.id_into(handle, self.ids, 0)
+        self._enter(self.ids, handle, group, source, verdict)
         return True
 
-    def release(self, slot: int) -> None:
-        """Free a slot; acknowledgements that are owed for it are owed without one."""
-        if self.slots.id_into(slot, self.ids, 0):
-            self._let_go(slot)
-        else:
-            self.reset_slot(slot)
+    def _drop(self, row: int, source: int, before: int) -> None:
+        """A message that waited at the handle `before` is at `handle` now."""
+        if row >= 0:
+            self.pending.drop(row)
+        if self.has_rowless:
+            self.may_promote = True
+        peer = self.members.peer_slot(source)
+        if peer >= 0:
+            self.inboxes[peer].rename(before, self.handle)
+            outbox = self.outboxes[peer]
+            # A peer that lost what waited here lacks it under its new handle, too.
+            if outbox.lost_until >= before:
+                outbox.lost_until = max(outbox.lost_until, self.handle)
 
-    def _let_go(self, slot: int) -> None:
-        """`ids` begins with the id of the message in the slot."""
-        slots = self.slots
-        for peer in range(self.members.peers):
-            if slots.states[peer * slots.count + slot] & (ACK | ACKING):
-                self.offers.add(self.ids, 0, peer, OWED, 0)
-        self.reset_slot(slot)
-
-    def ask_again(self, slot: int) -> None:
-        """Ask for a pending message's parents: its source, or another if that is gone."""
-        members = self.members
-        group = self.slots.group(slot)
-        known = self.store.load(self.slots.handles[slot]) == OK
-        peer = members.peer_slot(self.store.source) if known else -1
-        for row in range(members.peers):
-            if peer < 0 or not members.visibility(group, peer):
-                peer = row
-        if peer >= 0 and members.visibility(group, peer):
-            # As its epoch: which one of them has an only entry is drawn anew for each refusal.
-            self.want_parents(slot, peer, self.refused & 0xFFFF)
-
-    def lacks(self) -> bool:
-        """Put what the id at ID_SIZE of `ids` waits for in its place; True if nobody sent it yet.
-
-        What pends has asked for its parents, but others may have taken its turn since.
-        """
-        for _ in range(self.slots.count):
-            slot = self.slots.find(self.ids, ID_SIZE)
-            if slot < 0 or self.want_parents(slot) <= 0:
-                return slot < 0
-        return False
-
-    def go_back(self, peer: int, handle: int) -> None:
-        """Have the cursor come to a message again that it has passed."""
-        self.cursors[peer] = 0
-        before = self.store.next(0)
-        while 0 < before < handle:
-            self.cursors[peer] = before
-            before = self.store.next(before)
-        self.changed(peer)
-
-    def waits(self, peer: int) -> bool:
-        """True while the log goes on beyond the slots that the peer may have, or may itself."""
-        goes_on = self.cursors[peer] != self.newest and self._has_share(peer)
-        return goes_on or self.todo & _PROMOTED != 0
-
-    def pending_count(self, peer: int = -1) -> int:
-        """Messages that wait for a parent; of a peer (row): those that it is known to hold."""
-        slots = self.slots
-        count = 0
-        for slot in range(slots.count):
-            if slots.flags[slot] & PENDING:
-                count += peer < 0 or slots.states[peer * slots.count + slot] & HOLD > 0
-        return count
+    def _is_stored_ephemeral(self, group: int) -> bool:
+        if self.members.family(group) != FAMILY_MVDS:
+            return False
+        return self.reader.read_into(0, self.ids, 0, 1) == 1 and self.ids[0] & HEAD_EPHEMERAL != 0

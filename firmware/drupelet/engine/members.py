@@ -15,7 +15,7 @@ SHARED = const(2)
 GROUP_TELEMETRY = const(1)  # black boxes: not traced, removed once every sharer has them
 GROUP_UNORDERED = const(2)  # a message enters the log although what it depends on has not come
 
-# What message ids are made of; a group belongs to one family for life (DESIGN 4).
+# What message ids are made of; a group belongs to one family for life (docs/DESIGN.md 8).
 FAMILY_BSP = const(0)
 FAMILY_MVDS = const(1)
 FAMILY_BSP_0 = const(2)

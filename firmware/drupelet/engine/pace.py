@@ -1,27 +1,78 @@
 """How much goes to a peer in an epoch: what is there is not flooded, what is away is not fed."""
 
 from drupelet.base.compat import const
-from drupelet.base.limits import HEARD_EPOCHS_MAX, SEND_COUNT_MAX
+from drupelet.base.limits import BACKOFF_EPOCHS_MAX, HEARD_EPOCHS_MAX, SEND_COUNT_MAX
 from drupelet.base.time_ms import SILENT_EPOCHS, epochs_since
-from drupelet.engine.answers import Answers
 from drupelet.engine.backoff import BASE_EPOCHS, counted, interval_epochs
-from drupelet.engine.slots import REQUESTED, WANTED
-from drupelet.engine.states import HOLD, QUEUED, REQUEST
-from drupelet.wire.registry import keeps_records
+from drupelet.engine.inbox import REQUESTED
+from drupelet.engine.states import HOLD, REQUEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.wire.bsp0.session import Session
+    from drupelet.engine.inbox import Inbox
+    from drupelet.engine.outbox import Outbox
 
 # Offer, request, message and ACK take three epochs; after four without gain, slow down.
 _STALL_EPOCHS = const(4)
 # What a peer that comes back gets at once; the double of it for each epoch in which it answers.
 _FIRST_PACE = const(16)
-# `_due_epoch` where it is no epoch.
-DUE_NEVER = const(-1)
-DUE_NOW = const(-2)
 _NEVER = const(1 << 16)
+
+
+class Answers:
+    """How long answers to one kind of record take on one link, and what was lost.
+
+    A carrier keeps the order of frames. So what was sent in an earlier epoch than something that
+    was answered is lost, and goes again after the base of back-off (RFC 8985 calls this RACK). For
+    the rest no answer says anything: it is awaited for twice as long as answers took of late,
+    counted from the last answer, for a slow peer works through what it was sent (RFC 6298 restarts
+    its timer so). Epochs are of the peer's clock, modulo 2^16.
+    """
+
+    def __init__(self) -> None:
+        self.trip_epochs = 0  # from a send to its answer: the longest of late
+        # When that was sent which went once and is the newest to be answered; -1: none was.
+        self._newest_epoch = -1
+        self._last_epoch = -1  # when the last of them came
+        self._is_fresh = False  # one came since the present epoch of the link began
+
+    def note(self, epoch: int, then: int, once: bool) -> None:
+        """The answer came to what was sent in `then`; `once`: and not before.
+
+        If it was, the answer may be to an earlier send: the trip was that long at least, and
+        nothing shows what was lost. Were such answers left out, as by Karn's rule, a trip longer
+        than the wait would never be measured: all would be sent again before its answer.
+        """
+        if once:
+            self._last_epoch = epoch
+            self._is_fresh = True
+        self.trip_epochs = max(self.trip_epochs, epochs_since(epoch, then))
+        if once and (self._newest_epoch < 0 or epochs_since(then, self._newest_epoch) < 0x8000):
+            self._newest_epoch = then
+
+    def begin_epoch(self, epoch: int, every: int) -> None:
+        """An epoch of the link begins, `every` of the clock's: forget what is too old to be
+        compared, and after an answer in an epoch that trips were longer once."""
+        if epochs_since(epoch, self._last_epoch) > SILENT_EPOCHS:
+            self._newest_epoch = self._last_epoch = -1
+        elif self._is_fresh:
+            self.trip_epochs = max(self.trip_epochs - every, 0)
+        self._is_fresh = False
+
+    def shows_lost(self, then: int) -> bool:
+        """True if something that was sent in a later epoch than `then` was answered."""
+        newest = self._newest_epoch
+        return newest >= 0 and 0 < epochs_since(newest, then) < 0x8000
+
+    def wait_epochs(self, epoch: int, then: int, interval_epochs: int, every: int) -> int:
+        """Epochs until what was sent in `then` goes again, at the earliest after an interval."""
+        waited = epochs_since(epoch, then)
+        if self.shows_lost(then):
+            return interval_epochs - waited
+        if self._last_epoch >= 0:
+            waited = min(waited, epochs_since(epoch, self._last_epoch))
+        return max(interval_epochs, min(2 * self.trip_epochs, BACKOFF_EPOCHS_MAX * every)) - waited
 
 
 class Pace:
@@ -34,73 +85,60 @@ class Pace:
     stream of bsp-0 is never away.
     """
 
-    peer: int
-    session: "Session | None" = None  # a stream of bsp-0, which loses nothing: instead of time
-    every = 1  # epochs of the peer's clock that make one of this link
-    _way: int  # the profile in the lower 4 bits
+    is_stream = False  # a connection of bsp-0, which loses nothing: one send is enough
 
-    def __init__(self, core: "Core") -> None:
-        self.core = core
+    def __init__(
+        self, core: "Core", peer: int, outbox: "Outbox", inbox: "Inbox", resends: bool
+    ) -> None:
+        self._core = core
+        self._peer = peer
+        self._outbox = outbox
+        self._inbox = inbox
+        self._resends = resends  # as MVDS does: the back-off falls back from its bound
+        self.every = 1  # epochs of the peer's clock that make one of this link
         self.heard_epoch = -1  # of the peer's clock; -1: not heard, or too long ago
-        self._due_epoch = DUE_NOW  # when something is due again; DUE_NEVER: never of itself
         self.acks = Answers()  # to messages, and to offers
         self.replies = Answers()  # to requests
         self.is_away = True
         self.probes = 0  # steps of the back-off: frames that went unasked while it was away
         self._probe_epoch = 0  # when the last of them went
         # How many messages may be under way unasked, to a peer that is there.
-        self._under_way_max = min(_FIRST_PACE, core.slots.count)
-        self._stalled = 0  # epochs for which the peer took nothing; -1: it did in this one
+        self._under_way_max = min(_FIRST_PACE, outbox.rows_max)
+        self.stalled = 0  # epochs for which the peer took nothing; -1: it did in this one
         # How many messages may go or be offered unasked in this payload, at its begin and now.
-        self._room = self._left = self._under_way_max
+        self._room = self.left = self._under_way_max
 
     @property
     def epoch(self) -> int:
         """The epoch of the peer's clock."""
-        return self.core.clocks.epochs[self.peer]
-
-    @property
-    def attention(self) -> bool:
-        """True while something may be due."""
-        return self._due_epoch == DUE_NOW
-
-    @attention.setter
-    def attention(self, due: bool) -> None:
-        self._due_epoch = DUE_NOW if due else DUE_NEVER
-
-    def _has_due(self) -> bool:
-        due = self._due_epoch
-        if due >= 0 and epochs_since(self.epoch, due) < 0x8000:
-            self._due_epoch = due = DUE_NOW
-        return due == DUE_NOW
+        return self._core.clocks.epochs[self._peer]
 
     def begin_stream(self) -> None:
-        """Nothing is lost on this link from now on: all may go at once."""
+        """Nothing is lost on this link from now on: all may go at once, and once."""
+        self.is_stream = True
         self.is_away = False
-        self._under_way_max = self.core.slots.count
-        self._room = self._left = self._under_way_max
+        self._room = self.left = self._under_way_max = self._outbox.rows_max
 
     def begin_epoch(self, epoch: int) -> None:
         """A new epoch: see what the peer took."""
-        self._has_due()  # a time that has come is not to come round as one ahead
         if epochs_since(epoch, self.heard_epoch) > SILENT_EPOCHS:
             self.heard_epoch = -1
         self.acks.begin_epoch(epoch, self.every)
         self.replies.begin_epoch(epoch, self.every)
-        slots_max = self.core.slots.count
+        rows_max = self._outbox.rows_max
         if self.is_silent():
-            first = _FIRST_PACE if self.session is None else slots_max
-            self._under_way_max = min(first, slots_max)
-            self._stalled = 0
-        elif self._stalled < 0:
-            self._under_way_max = min(2 * self._under_way_max, slots_max)
-            self._stalled = 0
-        elif self._left < self._room:
-            self._stalled += 1
-            if self._stalled == _STALL_EPOCHS:
+            first = _FIRST_PACE if not self.is_stream else rows_max
+            self._under_way_max = min(first, rows_max)
+            self.stalled = 0
+        elif self.stalled < 0:
+            self._under_way_max = min(2 * self._under_way_max, rows_max)
+            self.stalled = 0
+        elif self.left < self._room:
+            self.stalled += 1
+            if self.stalled == _STALL_EPOCHS:
                 self._under_way_max = self._under_way_max // 2 or 1
-                self._stalled = 0
-        self._room = self._left = self._under_way_max
+                self.stalled = 0
+        self._room = self.left = self._under_way_max
 
     def is_silent(self, epochs: int = 0) -> bool:
         """True if the peer was not heard for so long; 0: for HEARD_EPOCHS_MAX, so that not only a
@@ -112,49 +150,49 @@ class Pace:
         """See what is under way, and from that how much may go in this payload.
 
         A peer that is there and takes nothing may have tables full of what it cannot use yet; the
-        oldest alone gets through (DESIGN 5).
+        oldest alone gets through.
         """
-        if self.session is not None:
+        if self.is_stream:
             return
-        slots = self.core.slots
+        outbox = self._outbox
         waiting = 0
         self.is_away = self.is_silent()
-        for slot in range(slots.count if self.core.window.queued(self.peer) else 0):
-            cell = self.cell(slot)
-            if slots.states[cell] & (QUEUED | HOLD) == QUEUED and slots.send_counts[cell]:
-                wait = self._cell_wait(cell)
-                if wait > 0:
-                    waiting += 1
-                    continue
-                then = slots.send_epoch(cell)
-                # Not since the epoch before it was due: by ages, for epochs of long ago look new.
-                if not self.acks.shows_lost(then) and self.is_silent(self.every - wait):
-                    self.is_away = True
-                    if not self.probes:  # that send was the first step
-                        self.probes = 1
-                        self._probe_epoch = then
+        for row in range(outbox.count if outbox.open_count else 0):
+            if outbox.states[row] & HOLD or not outbox.sends[row]:
+                continue
+            wait = self.row_wait(row)
+            if wait > 0:
+                waiting += 1
+                continue
+            then = outbox.epochs[row]
+            # Not since the epoch before it was due: by ages, for epochs of long ago look new.
+            if not self.acks.shows_lost(then) and self.is_silent(self.every - wait):
+                self.is_away = True
+                if not self.probes:  # that send was the first step
+                    self.probes = 1
+                    self._probe_epoch = then
         if self.is_away:
-            self._under_way_max = min(_FIRST_PACE, slots.count)
-            self._left = self._under_way_max if self._probe_wait() <= 0 else 0
+            self._under_way_max = min(_FIRST_PACE, outbox.rows_max)
+            self.left = self._under_way_max if self._probe_wait() <= 0 else 0
         else:
-            self._left = max(self._under_way_max - waiting, 0)
-        self._room = self._left
+            self.left = max(self._under_way_max - waiting, 0)
+        self._room = self.left
 
     def begin_frame(self) -> None:
         """Nothing goes unasked to a peer that is away and got its frame for this step."""
         if self.is_away and self._probe_wait() > 0:
-            self._left = 0
+            self.left = 0
 
     def _probe_wait(self) -> int:
         """Epochs until a peer that is away gets another frame; <= 0: now."""
         if not self.probes:
             return 0
-        interval = interval_epochs(self.probes, False, keeps_records(self._way & 15))
+        interval = interval_epochs(self.probes, False, self._resends)
         return interval * self.every - epochs_since(self.epoch, self._probe_epoch)
 
     def resume_probes(self, count: int, then: int) -> None:
         """After a deep sleep: so many frames had gone unanswered, the last of them in `then`."""
-        if not self._heard_since(then):
+        if not self.is_heard_since(then):
             self.probes = min(count, SEND_COUNT_MAX)
             self._probe_epoch = then
 
@@ -164,65 +202,55 @@ class Pace:
         self.is_away = False
         self.probes = 0
 
-    def _heard_since(self, then: int) -> bool:
+    def is_heard_since(self, then: int) -> bool:
+        """True if the peer was heard in the epoch `then` or later."""
         return self.heard_epoch >= 0 and epochs_since(self.heard_epoch, then) < 0x8000
 
-    def cell(self, slot: int) -> int:
-        """Where the tables have a message (slot) for the peer."""
-        return self.peer * self.core.slots.count + slot
-
-    def _is_asked(self, cell: int) -> bool:
+    def is_asked(self, row: int) -> bool:
         """True for what the peer asked for and did not get since."""
-        slots = self.core.slots
-        return slots.states[cell] & REQUEST != 0 and not slots.send_counts[cell]
+        return self._outbox.states[row] & REQUEST != 0 and not self._outbox.sends[row]
 
-    def _may_go(self, cell: int) -> bool:
+    def may_go(self, row: int) -> bool:
         """True when back-off and pace let a message go now, whole or as an offer."""
-        return (self._left > 0 or self._is_asked(cell)) and self._cell_wait(cell) <= 0
+        return (self.left > 0 or self.is_asked(row)) and self.row_wait(row) <= 0
 
-    def _count_unasked(self) -> None:
+    def count_unasked(self) -> None:
         """A message goes, whole or as an offer, that was not asked for."""
-        self._left -= 1
+        self.left -= 1
         if self.is_away and (not self.probes or self._probe_epoch != self.epoch):
             self.probes = counted(self.probes) if self.is_silent() else 1
             self._probe_epoch = self.epoch
 
-    def _cell_wait(self, cell: int) -> int:
+    def row_wait(self, row: int) -> int:
         """Epochs until a message may be sent again; <= 0: now."""
-        if self.session is not None:
-            return _NEVER if self.session.has_sent(cell) else 0
-        slots = self.core.slots
-        if not slots.send_counts[cell]:
+        outbox = self._outbox
+        if self.is_stream:
+            return _NEVER if outbox.sends[row] and not outbox.states[row] & REQUEST else 0
+        if not outbox.sends[row]:
             return 0
-        then = slots.send_epoch(cell)
+        then = outbox.epochs[row]
         return self.acks.wait_epochs(self.epoch, then, BASE_EPOCHS * self.every, self.every)
 
-    def _entry_wait(self, entry: int) -> int:
-        """Epochs until a request may be sent again; <= 0: now."""
-        if self.session is not None:
-            return _NEVER if self.session.has_sent(~entry) else 0
-        offers = self.core.offers
-        count = offers.send_count(entry)
-        then = offers.send_epoch(entry)
-        if not count:
-            return 0
-        interval = interval_epochs(count, self._heard_since(then), keeps_records(self._way & 15))
+    def ask_wait(self, sends: int, then: int) -> int:
+        """Epochs until what was asked for `sends` times, last in `then`, may be asked for again;
+        <= 0: now."""
+        if not sends or self.is_stream:
+            return _NEVER if sends else 0
+        interval = interval_epochs(sends, self.is_heard_since(then), self._resends)
         return self.replies.wait_epochs(self.epoch, then, interval * self.every, self.every)
 
     def next_due_epochs(self) -> int:
         """Epochs until something may be due again, at least 1; 0 when nothing is outstanding."""
-        slots = self.core.slots
+        outbox = self._outbox
         soonest = unasked = _NEVER
         waiting = 0
-        for slot in range(slots.count):
-            cell = self.cell(slot)
-            state = slots.states[cell]
-            if state & HOLD or not state & (QUEUED | REQUEST):
+        for row in range(outbox.count):
+            if outbox.states[row] & HOLD:
                 continue
-            wait = self._cell_wait(cell)
-            if self._is_asked(cell):
+            wait = self.row_wait(row)
+            if self.is_asked(row):
                 soonest = min(soonest, wait)
-            elif slots.send_counts[cell]:
+            elif outbox.sends[row]:
                 unasked = min(unasked, wait)
                 waiting += 0 < wait < _NEVER
             elif waiting < self._under_way_max:
@@ -230,9 +258,15 @@ class Pace:
         if self.is_away and unasked != _NEVER:
             unasked = max(unasked, self._probe_wait())
         soonest = min(soonest, unasked)
-        offers = self.core.offers
-        for entry in range(offers.count):
-            asks = REQUESTED <= offers.kinds[entry] <= WANTED
-            if asks and offers.peer_of(entry) == self.peer:
-                soonest = min(soonest, self._entry_wait(entry))
+        inbox = self._inbox
+        for entry in range(inbox.offers_max + 1):
+            if inbox.kinds[entry] == REQUESTED:
+                soonest = min(soonest, self.ask_wait(inbox.sends[entry], inbox.epochs[entry]))
+        pending = self._core.pending
+        if pending.count:
+            number = self._core.members.peer_numbers[self._peer]
+            for row in range(pending.rows_max):
+                if pending.handles[row] and pending.sources[row] == number:
+                    wait = self.ask_wait(pending.sends[row], pending.epochs[row])
+                    soonest = min(soonest, wait)
         return 0 if soonest == _NEVER else max(soonest, 1)

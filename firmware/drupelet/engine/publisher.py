@@ -93,5 +93,5 @@ class Publisher:
         if outcome != ENTERED:
             return E_CAPACITY
         handle = self.core.graph.handle
-        self.core.entered(now_ms, slot, 0)
+        self.core.note_entered(now_ms, slot, 0)
         return handle

@@ -1,50 +1,46 @@
-"""What one node knows of one message at one peer: the state table (BSP v1 section 4.1).
+"""What one node knows of one message at one peer: the state table of a row (BSP v1 section 4.1).
 
-The three flags of the text are the state, eight in all; whoever else wants to change a flag goes
-through `step`. Whatever a peer sends has an answer; a cell that holds NO is a mistake of our own.
+Two flags of the text are the state of a row; the third, that an acknowledgement is owed, is kept
+by `inbox`. Whoever changes one of the two goes through `step`. Whatever a peer sends has an
+answer; a cell that holds NO is a mistake of our own.
 """
 
 from drupelet.base.compat import const
 
 HOLD = const(1)  # the peer is known to hold the message
-ACK = const(2)  # we owe the peer an acknowledgement
-REQUEST = const(4)  # the peer asked for it since we last offered or sent it
-_FLAGS = const(7)
+REQUEST = const(2)  # the peer asked for it since we last offered or sent it
+_FLAGS = const(3)
 NO = const(0xFF)
 
 GOT_ACK = const(0)
 GOT_OFFER = const(1)
 GOT_REQUEST = const(2)
 GOT_MESSAGE = const(3)
-DO_ACK = const(4)
-DO_OFFER = const(5)
-DO_SEND = const(6)
-EVENTS = const(7)
+DO_OFFER = const(4)
+DO_SEND = const(5)
+EVENTS = const(6)
 
-# A peer that asks for what it acknowledged has lost it: HOLD falls. Sending to a holder, offering
-# what was asked for and acknowledging what is not owed are mistakes of our own.
+# A peer that asks for what it acknowledged has lost it: HOLD falls. Sending to a holder and
+# offering what was asked for are mistakes of our own.
 # fmt: off
 _TABLE = bytes((
-    # ack offer request message do_ack do_offer do_send
-    1, 3, 4, 3, NO, 0, 0,    # -
-    1, 3, 4, 3, NO, NO, NO,  # H
-    3, 3, 6, 3, 0, 2, 2,     # A
-    3, 3, 6, 3, 1, NO, NO,   # HA
-    1, 3, 4, 3, NO, NO, 0,   # R
-    1, 3, 4, 3, NO, NO, NO,  # HR: never entered, listed so that the table is whole
-    3, 3, 6, 3, 4, NO, 2,    # AR
-    3, 3, 6, 3, 5, NO, NO,   # HAR: never entered
+    # ack offer request message do_offer do_send
+    1, 1, 2, 1, 0, 0,    # -
+    1, 1, 2, 1, NO, NO,  # H
+    1, 1, 2, 1, NO, 0,   # R
+    1, 1, 2, 1, NO, NO,  # HR: never entered, listed so that the table is whole
 ))
 # fmt: on
-assert len(_TABLE) == 8 * EVENTS
+assert len(_TABLE) == 4 * EVENTS
 
-# Beside the protocol's flags a state byte holds where the message stands in our own work.
-QUEUED = const(8)  # our log cursor for this peer has passed it: it is ours to deliver
+# Beside the protocol's flags a state byte says where the message stands in our own work.
+WANTED = const(4)  # the peer asked for it although our cursor had passed it
+EPHEMERAL = const(8)  # sent once to each peer, offered to none
 BUNDLED = const(16)  # written into one of our bundles that is on the stick
 BUNDLING = const(32)  # written into the bundle that is being made
-ACKING = const(64)  # acknowledged in the bundle that is being made
 # `compact-1`: it went as a MESSAGE since it was last offered: who has its number knows its index.
-INDEXED = const(128)
+INDEXED = const(64)
+TOO_LONG = const(128)  # it fits no frame of the topic
 
 
 def step(state: int, event: int) -> int:

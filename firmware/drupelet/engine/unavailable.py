@@ -1,54 +1,62 @@
 """Parents that nobody has any more: a full log dropped them, and who depends on them came late.
 
-Who is asked for one tells it with an ACK of it, twice in a row (docs/SPEC.md 4.2). Loaded when
-that happens: after a host was replaced, mostly.
+Who is asked for one answers with an ACK of it, twice in a row (docs/SPEC.md 4.2). Loaded when that
+happens: after a host was replaced, mostly.
 """
 
 from drupelet.base.compat import const
 from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE
 from drupelet.base.memory import equal
-from drupelet.engine.graph import ASK_AGAIN
-from drupelet.engine.slots import OFFERED, REQUESTED, WANTED
-from drupelet.store.reader import STATE_GONE
+from drupelet.engine.inbox import OFFERED, REQUESTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.graph import Graph
-    from drupelet.engine.slots import OfferPool
 
 # While another peer may have a parent, it is not given up before so many requests.
 _SENDS = const(8)
 
 
-def _may_come(offers: "OfferPool", entry: int) -> bool:
-    """True while a parent may come from another peer, which is given some time for it."""
-    for other in range(offers.count if offers.send_count(entry) < _SENDS else 0):
-        waits = other != entry and OFFERED <= offers.kinds[other] <= WANTED
-        at = other * ID_SIZE
-        if waits and equal(offers.ids, at, offers.ids, entry * ID_SIZE, ID_PREFIX_SIZE):
-            return True
-    return False
-
-
-def gone(core: "Core", entry: int) -> None:
-    """What a peer offered, or a parent that is wanted from it, is not there any more, it says."""
-    offers = core.offers
-    at = entry * ID_SIZE
-    wanted = offers.kinds[entry] >= REQUESTED  # of what came too early, too
-    if wanted and _may_come(offers, entry):
+def give_up(core: "Core", peer: int, id: bytearray, at: int) -> None:
+    """A peer (row) says that a message which it offered, or was asked for, is gone."""
+    store = core.store
+    if store.find(id, at) > 0:
         return
-    offers.kinds[entry] = 0
-    if wanted and core.store.find(offers.ids, at) <= 0 and core.store.note(offers.ids, at):
-        core.graph.todo |= ASK_AGAIN
+    inbox = core.inboxes[peer]
+    entry = inbox.find(id, at)
+    if entry >= 0 and inbox.kinds[entry] > REQUESTED:
+        return
+    sends = _waiting_sends(core, id, at)
+    if entry >= 0 and inbox.kinds[entry] == REQUESTED:
+        sends = max(sends, inbox.sends[entry])
+    if sends > 0 and sends < _SENDS and _may_come(core, peer, id, at):
+        return
+    if entry >= 0:
+        inbox.kinds[entry] = 0
+    if sends > 0 and store.note(id, at):
+        core.graph.may_promote = True
         core.promote(core.now_ms)
 
 
-def ask_once(graph: "Graph", group: int, source: int) -> None:
-    """Who sends what depends on a parent that others have no more may have that, too."""
-    peer = graph.members.peer_slot(source)
-    client = graph.finder(group, graph.reader)
-    for row in range(client.dependencies(graph.reader) if peer >= 0 else 0):
-        there = client.dependency_into(graph.reader, row, graph.ids)
-        if there and graph.state(group) == STATE_GONE and graph.store.find(graph.ids, 0) <= 0:
-            graph.offers.add(graph.ids, 0, peer, OFFERED, 0)
+def _waiting_sends(core: "Core", id: bytearray, at: int) -> int:
+    """How often a parent was asked for that pending messages wait for; 0: none does."""
+    pending = core.pending
+    sends = 0
+    for row in range(pending.rows_max):
+        parent = core.graph.next_absent(row, 0) if pending.handles[row] else -1
+        while parent >= 0:
+            if equal(core.graph.ids, 0, id, at, ID_SIZE):
+                sends = max(sends, pending.sends[row])
+            parent = core.graph.next_absent(row, parent + 1)
+    return sends
+
+
+def _may_come(core: "Core", peer: int, id: bytearray, at: int) -> bool:
+    """True while another peer may have it, which is given some time for it."""
+    for other in range(len(core.inboxes)):
+        inbox = core.inboxes[other]
+        for entry in range(inbox.offers_max + 1 if other != peer else 0):
+            waits = OFFERED <= inbox.kinds[entry] <= REQUESTED
+            if waits and equal(inbox.ids, entry * ID_SIZE, id, at, ID_PREFIX_SIZE):
+                return True
+    return False

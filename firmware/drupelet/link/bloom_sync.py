@@ -8,7 +8,7 @@ delays: the next filter has another salt. 'Maybe' is never an acknowledgement; e
 
 from drupelet.base.errors import E_PEER, OK
 from drupelet.engine.members import SHARED
-from drupelet.store.reader import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED
 from drupelet.wire.bloom_available import (
     ANSWER,
     BITS_PER_ID,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drupelet.link.link import Link
-    from drupelet.node import Node
+    from drupelet.link.ports import NodePort
 
 RANGE, MODULO, PIVOT = range(3)
 # A group of more messages than so many filters hold is told in parts.
@@ -38,10 +38,10 @@ _OLD_EVERY = 4
 
 
 class BloomSync:
-    """One group over one link, which must be quiet (`link.quiet = True`): it offers nothing."""
+    """One group over one link, whose exchange must be quiet (`is_quiet`): it offers nothing."""
 
     def __init__(
-        self, node: "Node", group: int, link: "Link", draw: "Callable[[int], int]"
+        self, node: "NodePort", group: int, link: "Link", draw: "Callable[[int], int]"
     ) -> None:
         self._core = node.core
         self._group = node.core.members.group_slot(group)
@@ -91,10 +91,10 @@ class BloomSync:
         for id in ours:
             self._id[:] = id
             if same:
-                self._link.on_ack(self._id, 0)
+                self._link.exchange.on_ack(self._id, 0)
             elif not what.flags & SUM_ONLY and not what.filter.maybe(id):
                 self.lacking += 1
-                self._link.on_request(self._id, 0)
+                self._link.exchange.on_request(self._id, 0)
         self._answer_to(what, same)
         return OK
 
@@ -110,7 +110,7 @@ class BloomSync:
 
     def _messages(self) -> "list[tuple[int, bytes]]":
         """Timestamp and id of all that entered the log; what was deleted since was held, too."""
-        if self._link.sees(self._group) != SHARED:
+        if self._link.exchange.sees(self._group) != SHARED:
             return []
         store = self._core.store
         number = self._core.members.group_number(self._group)

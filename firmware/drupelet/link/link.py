@@ -1,13 +1,13 @@
 """A link: one peer over one carrier, with its profile, its epochs and its byte accounts.
 
 A frame starts with its kind (docs/SPEC.md 2): 0x40 + profile number for records, 0x50 and 0x51 for
-segments. Live links send one payload, a train of frames, per epoch. A stick has no epochs: a visit
-writes everything that the peer is not known to hold, and counts as sent only once it is committed.
+pieces of long bodies. Live links send one payload, a train of frames, per epoch. A stick has no
+epochs: see `stick_visit`.
 """
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, OK
-from drupelet.base.events import COUNT_CARRIERS, COUNT_DAMAGED
+from drupelet.base.events import COUNT_DAMAGED
 from drupelet.base.limits import (
     FRAME_HEADER_SIZE,
     FRAME_SIZE_MIN,
@@ -17,16 +17,17 @@ from drupelet.base.limits import (
     WAIT_MS_MAX,
 )
 from drupelet.base.time_ms import epochs_since
-from drupelet.engine.long_bodies import KIND_SEGMENT, KIND_STATE, SegmentExchange
-from drupelet.engine.pace import DUE_NEVER
-from drupelet.wire.registry import PROFILE_COMPACT_1, PROFILE_MVDS_1, make_codec
+from drupelet.engine.exchange import Exchange
+from drupelet.engine.long_bodies import KIND_SEGMENT, KIND_STATE, LongBodies
+from drupelet.wire.profiles import PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.wire.registry import family_of, make_codec, resends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.duty.wake_plan import WakePlan
     from drupelet.engine.core import Core
     from drupelet.engine.ports import CodecPort
     from drupelet.link.budget import Budget
+    from drupelet.link.ports import WakePlanPort
 
 BATCH = const(0)
 INTERACTIVE = const(1)
@@ -38,112 +39,137 @@ CARRIER_UDP = const(3)
 
 _KIND_RECORDS = const(0x40)
 _KIND_WAKE = const(0x52)
-_MESSAGE = const(1)  # of the four record types that have an account of their own
 # Offsets in a carrier's half of the counters (docs/SPEC.md 6).
+_IN = const(16)
 _FRAMES = const(0)
 _CARRIER_BYTES = const(1)
-_RECORD_BYTES = const(2)  # and three more, by record type: ACK, MESSAGE, OFFER, REQUEST
 _SEGMENT_BYTES = const(6)
 _LINK_BYTES = const(7)
-_RECORDS = const(8)  # likewise
 _SEGMENTS = const(12)
 _DROPPED = const(14)
 _TELEMETRY_BYTES = const(15)
-_CARRIER_SHIFT = const(5)
 # So many epochs of the peer's clock make at most one of a link: 64 times that, the longest
 # back-off, stays below half of what an epoch number tells apart.
 _EVERY_MAX = const(511)
+# `_due_epoch` where it is no epoch.
+_DUE_NEVER = const(-1)
 
 
-class Link(SegmentExchange):
-    """See `docs/DESIGN.md` 3; made by `Node.link`."""
+class Link:
+    """See docs/DESIGN.md 3; made by `Node.link`."""
 
     closed = False
     own_epoch_ms = 0  # where it is not the clock's
     own_codec: "CodecPort | None" = None  # where links do not share it
     budget: "Budget | None" = None  # bytes and airtime per epoch; may be a radio's
-    plan: "WakePlan | None" = None  # when this device and its peers are awake
+    plan: "WakePlanPort | None" = None  # when this device and its peers are awake
+    visits = False  # a stick: everything at once, no epochs
 
     def __init__(
-        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int
-    ) -> None:
-        visits = carrier == CARRIER_STICK
-        SegmentExchange.__init__(self, core, peer, visits)
+        self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
+        make_exchange: "type[Exchange]" = Exchange,
+    ) -> None:  # fmt: skip
+        self.core = core
+        self.peer = peer
+        self.profile = profile
+        self.carrier = carrier
+        self.exchange = make_exchange(
+            core, peer, carrier, family_of(profile), resends(profile), self.visits
+        )
+        self.pace = self.exchange.pace
+        self.long = self.exchange.long = LongBodies(self.exchange)
         # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
         # visit has 1 while it writes.
-        self._train = 0
-        self._way = carrier << _CARRIER_SHIFT | profile
+        self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
+        self._due_epoch = _DUE_NEVER  # when something is due again, unless there is attention
+        self._seen_changes = -1  # of the peer's outbox
         codec = make_codec(core, profile, peer)
         if profile not in core.codecs:
             self.own_codec = codec
         elif profile == PROFILE_COMPACT_1:
-            codec.begin(self)  # type: ignore[attr-defined] # bytes that this profile alone keeps
-        if not visits:
-            self._train = FRAMES_PER_EPOCH_MAX
-            if epoch_ms != core.clocks.epoch_ms(peer):
-                self.own_epoch_ms = epoch_ms
+            codec.begin(self.exchange)  # type: ignore[attr-defined] # this profile alone keeps rows
+        if not self.visits and epoch_ms != core.clocks.epoch_ms(peer):
+            self.own_epoch_ms = epoch_ms
         self.count_anew()
         self.set_mode(mode)
 
     @property
     def codec(self) -> "CodecPort":
         """What speaks the profile: its own, or what all links of the profile share."""
-        return self.own_codec or self.core.codecs[self._way & 15]
-
-    @property
-    def profile(self) -> int:
-        """The number of the wire profile."""
-        return self._way & 15
-
-    @property
-    def carrier(self) -> int:
-        """CARRIER_SERIAL, CARRIER_MQTT, CARRIER_STICK or CARRIER_UDP."""
-        return self._way >> _CARRIER_SHIFT & 7
+        return self.own_codec or self.core.codecs[self.profile]
 
     @property
     def epoch_ms(self) -> int:
         """Of a live link; 0 on a stick."""
         return 0 if self.visits else self.own_epoch_ms or self.core.clocks.epoch_ms(self.peer)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the peer's clock."""
+        return self.core.clocks.epochs[self.peer]
+
+    @property
+    def interactive(self) -> bool:
+        """True when messages are offered before they are sent."""
+        return self.exchange.interactive
+
+    @property
+    def attention(self) -> bool:
+        """True while something may be due."""
+        return self.exchange.attention
+
+    @attention.setter
+    def attention(self, is_due: bool) -> None:
+        self.exchange.attention = is_due
+        if not is_due:
+            self._due_epoch = _DUE_NEVER
+
     def count_anew(self) -> None:
         """An epoch of the peer's clock begins, which may have another length than before."""
         self._began = self.epoch
-        self.attention = True  # when something is due was counted by the clock before
+        self.exchange.attention = True  # when something is due was counted by the clock before
         if not self.visits:
             epoch_ms = self.core.clocks.epoch_ms(self.peer)
             every = (self.epoch_ms + epoch_ms - 1) // epoch_ms
-            if every != self.every:
-                self.every = every if every < _EVERY_MAX else _EVERY_MAX
+            self.pace.every = every if every < _EVERY_MAX else _EVERY_MAX
+            self.long.epoch_ms = self.epoch_ms
 
     def set_mode(self, mode: int) -> None:
         """Offer before sending (INTERACTIVE), or not (BATCH), or by what is measured (AUTO).
 
         From the next frame on. A stick is always BATCH: on it nobody answers an offer.
         """
-        if self.policy is not None:
-            self.policy = None
+        exchange = self.exchange
+        if exchange.policy is not None:
+            exchange.policy = None
         if mode == AUTO and not self.visits:
             from drupelet.link.mode_policy import Policy
 
-            self.core.again = -1
-            mode = INTERACTIVE if self.interactive else BATCH
+            exchange.again = -1
+            mode = INTERACTIVE if exchange.interactive else BATCH
             compact = self.profile == PROFILE_COMPACT_1
-            self.policy = Policy(mode, ID_PREFIX_SIZE if compact else ID_SIZE, 0)
-        self.interactive = mode == INTERACTIVE and not self.visits
+            exchange.policy = Policy(mode, ID_PREFIX_SIZE if compact else ID_SIZE, 0)
+        self._set_interactive(mode == INTERACTIVE and not self.visits)
+
+    def _set_interactive(self, is_interactive: bool) -> None:
+        if is_interactive != self.exchange.interactive:
+            self.exchange.interactive = is_interactive
+            self.exchange.attention = True
+            self.exchange.rewind()
 
     def close(self) -> None:
         """The peer was removed: nothing comes in any more, nothing is due."""
         if self.profile == PROFILE_COMPACT_1 and not self.closed:
-            self.codec.end(self)  # type: ignore[attr-defined]
+            self.codec.end(self.exchange)  # type: ignore[attr-defined]
         self.closed = True
 
     def greet(self) -> None:
         """A contact begins: its carrier came up. The back-off begins anew, and a profile that has
         a greeting says it."""
-        self.probes = 0
-        self.attention = True
+        self.pace.probes = 0
+        self.exchange.attention = True
         if self.profile == PROFILE_COMPACT_1:
-            self.codec.greet(self)  # type: ignore[attr-defined]
+            self.codec.greet(self.exchange)  # type: ignore[attr-defined]
 
     def resume(self) -> None:
         """After a deep sleep: the payload of the epoch that its clock shows has gone."""
@@ -155,43 +181,44 @@ class Link(SegmentExchange):
         """Take in one frame; OK, or a negative code (counted; what could be used was used)."""
         if self.closed:
             return E_PEER
-        core = self.core
-        core.now_ms = now_ms
-        self._count(16 + _FRAMES, 1)
+        exchange = self.exchange
+        exchange.number = 0
+        self.core.now_ms = now_ms
+        exchange.count(_IN + _FRAMES, 1)
         code = E_PEER
         if size > FRAME_HEADER_SIZE:
             self.hear(now_ms)
             kind = frame[0]
-            profile = self._way & 15
-            falls_back = profile == PROFILE_COMPACT_1 and kind == _KIND_RECORDS
+            falls_back = self.profile == PROFILE_COMPACT_1 and kind == _KIND_RECORDS
             if KIND_SEGMENT <= kind <= KIND_STATE:
-                core.window.shows_segments(self.peer)
-            if kind == _KIND_RECORDS | profile or falls_back:
-                self._count(16 + _LINK_BYTES, FRAME_HEADER_SIZE)
-                code = self.codec.parse(self, frame, FRAME_HEADER_SIZE, size)
+                self.core.note_reads_segments(self.peer)
+            if kind == _KIND_RECORDS | self.profile or falls_back:
+                exchange.count(_IN + _LINK_BYTES, FRAME_HEADER_SIZE)
+                code = self.codec.parse(exchange, frame, FRAME_HEADER_SIZE, size)
             elif kind == KIND_SEGMENT:
-                code = self.on_segment(frame, size)
-                part = _TELEMETRY_BYTES if core.telemetry else _SEGMENT_BYTES
-                self._count(16 + part, size)
-                self._count(16 + _SEGMENTS, 1)
+                code = self.long.on_segment(frame, size)
+                part = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
+                exchange.count(_IN + part, size)
+                exchange.count(_IN + _SEGMENTS, 1)
             elif kind == _KIND_WAKE and self.plan is not None:
-                self._count(16 + _LINK_BYTES, size)
-                code = self.plan.told(self.peer, frame, size, now_ms)
+                exchange.count(_IN + _LINK_BYTES, size)
+                code = self.plan.on_wake(self.peer, frame, size, now_ms)
             elif kind == KIND_STATE:
-                self._count(16 + _LINK_BYTES, size)
-                code = self.on_state(frame, size)
+                exchange.count(_IN + _LINK_BYTES, size)
+                code = self.long.on_state(frame, size)
             else:
-                self._count(16 + _DROPPED, 1)
+                exchange.count(_IN + _DROPPED, 1)
         if code == E_PEER:
-            self.bad_record()
+            exchange.bad_record()
         return code
-
-    def _count(self, kind: int, amount: int) -> None:
-        self.core.box.count(COUNT_CARRIERS + (self._way >> _CARRIER_SHIFT & 7) * 32 + kind, amount)
 
     def received(self, wire_size: int) -> None:
         """Account for what the carrier's framing made of the frame that came in."""
-        self._count(16 + _CARRIER_BYTES, wire_size)
+        self.exchange.count(_IN + _CARRIER_BYTES, wire_size)
+
+    def sent(self, wire_size: int) -> None:
+        """Account for what the carrier's framing made of the frame that went out."""
+        self.exchange.count(_CARRIER_BYTES, wire_size)
 
     def damaged(self, count: int) -> None:
         """Account for frames that the carrier found damaged."""
@@ -201,9 +228,9 @@ class Link(SegmentExchange):
         """The peer has said something: back-off is at its base again."""
         if not self.visits:
             self._tick(now_ms)
-        self.note_heard()
+        self.pace.note_heard()
         if self._due_epoch >= 0:
-            self.attention = True  # back-off is at its base again
+            self.exchange.attention = True
 
     # --- out ---
 
@@ -235,22 +262,22 @@ class Link(SegmentExchange):
                 budget.refused += 1
                 return 0
         if self._train == FRAMES_PER_EPOCH_MAX and not self.visits:
-            self.begin_payload()
-        self.begin_frame()
+            self.pace.begin_payload()
+        self.pace.begin_frame()
         size = self._next_frame(frame, limit)
-        if size:
-            if budget is not None:
-                budget.spend(size)
-            if self.visits:
-                self._train = 1
-            else:
-                self._train -= 1
-                shared = self.core.clocks.shared
-                if shared is not None:
-                    shared.paid(self.peer, self)
-            self._count(_FRAMES, 1)
-        else:
+        if not size:
             self._rest()
+            return 0
+        if budget is not None:
+            budget.spend(size)
+        if self.visits:
+            self._train = 1
+        else:
+            self._train -= 1
+            shared = self.core.clocks.shared
+            if shared is not None:
+                shared.paid(self.peer, self)
+        self.exchange.count(_FRAMES, 1)
         return size
 
     def turn(self, now_ms: int) -> None:
@@ -259,24 +286,38 @@ class Link(SegmentExchange):
         Of a live link that is not polled, as while its carrier is down: at least once in six days.
         """
         self._tick(now_ms)
-        # Not within a payload: what went because it was asked for may give up its slot, and would
+        # Not within a payload: what went because it was asked for may give up its row, and would
         # come back and go again.
         if not 0 < self._train < FRAMES_PER_EPOCH_MAX:
-            self.core.window.refill(self.peer)
-        if not self._is_shown():
-            self._look_again()
+            self.core.refill(self.peer)
+        if self.has_changes():
+            self._seen_changes = self.exchange.outbox.changes
+            self.exchange.attention = True
+            self.exchange.rewind()
+
+    def has_changes(self) -> bool:
+        """True when rows are new, or have moved, since this link looked."""
+        return self._seen_changes != self.exchange.outbox.changes
+
+    def _has_due(self) -> bool:
+        due = self._due_epoch
+        if not self.exchange.attention and due >= 0 and epochs_since(self.epoch, due) < 0x8000:
+            self.exchange.attention = True
+        return self.exchange.attention
 
     def _rest(self) -> None:
         """Nothing more is due: note when something will be."""
+        exchange = self.exchange
         if self._train < FRAMES_PER_EPOCH_MAX:
             self._train = 0
-        due = self.next_due_epochs()
-        if PROFILE_MVDS_1 <= self._way & 15 <= PROFILE_COMPACT_1:
-            wait = self.codec.wait_epochs(self)  # type: ignore[attr-defined]
+        due = self.pace.next_due_epochs()
+        if PROFILE_MVDS_1 <= self.profile <= PROFILE_COMPACT_1:
+            wait = self.codec.wait_epochs(exchange)  # type: ignore[attr-defined]
             if wait and not 0 < due < wait:
                 due = wait
-        self._due_epoch = (self.epoch + due) & 0xFFFF if due else DUE_NEVER
-        self._rewind()
+        exchange.attention = False
+        self._due_epoch = (self.epoch + due) & 0xFFFF if due else _DUE_NEVER
+        exchange.rewind()
 
     def _turn_ms(self, now_ms: int) -> int:
         """Not 0 while this epoch's one payload for the peer may be for another of its links."""
@@ -292,49 +333,47 @@ class Link(SegmentExchange):
             if not budget.may(size):
                 return 0
             budget.spend(size)
-        self._count(_LINK_BYTES, size)
-        self._count(_FRAMES, 1)
+        self.exchange.count(_LINK_BYTES, size)
+        self.exchange.count(_FRAMES, 1)
         return size
-
-    def sent(self, wire_size: int) -> None:
-        """Account for what the carrier's framing made of the frame that went out."""
-        self._count(_CARRIER_BYTES, wire_size)
 
     def _tick(self, now_ms: int) -> None:
         epoch = self.core.clocks.advance(self.peer, now_ms)
         passed = epochs_since(epoch, self._began)
-        if passed >= self.every:
-            self._began = (epoch - passed % self.every) & 0xFFFF
+        every = self.pace.every
+        if passed >= every:
+            self._has_due()  # a time that has come is not to come round as one ahead
+            self._began = (epoch - passed % every) & 0xFFFF
             self._train = FRAMES_PER_EPOCH_MAX
-            self.begin_epoch(epoch)
-            self._rewind()
-            if self.policy is not None:
-                self.interactive = self.policy.begin_epoch() == INTERACTIVE
+            self.pace.begin_epoch(epoch)
+            exchange = self.exchange
+            exchange.rewind()
+            if exchange.policy is not None:
+                self._set_interactive(exchange.policy.begin_epoch() == INTERACTIVE)
             self.core.promote(now_ms)
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
-        core = self.core
-        core.firm = False
-        self.scan()
-        size = self.state_into(frame) if self._train >= FRAMES_PER_EPOCH_MAX - 1 else 0
+        exchange = self.exchange
+        exchange.needs_barrier = False
+        size = self.long.state_into(frame) if self._train >= FRAMES_PER_EPOCH_MAX - 1 else 0
         if size:
-            self._count(_LINK_BYTES, size)
+            exchange.count(_LINK_BYTES, size)
             return size
-        frame[0] = _KIND_RECORDS | self._way & 15  # a codec that falls back writes another
+        frame[0] = _KIND_RECORDS | self.profile  # a codec that falls back writes another
         # Records first: a long message would keep acknowledgements back for epochs.
-        end = self.codec.fill(self, frame, FRAME_HEADER_SIZE, limit)
-        while end == FRAME_HEADER_SIZE and self.long_handle:
-            size = self.segment_into(frame, limit)
+        end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
+        while end == FRAME_HEADER_SIZE and self.long.handle:
+            size = self.long.segment_into(frame, limit)
             if size:
-                kind = _TELEMETRY_BYTES if core.telemetry else _SEGMENT_BYTES
-                self._count(kind, size)
-                self._count(_SEGMENTS, 1)
-                core.firm = True
+                kind = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
+                exchange.count(kind, size)
+                exchange.count(_SEGMENTS, 1)
+                exchange.needs_barrier = True
                 return self._leave(size)
-            end = self.codec.fill(self, frame, FRAME_HEADER_SIZE, limit)
+            end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
         if end == FRAME_HEADER_SIZE:
             return 0
-        self._count(_LINK_BYTES, FRAME_HEADER_SIZE)
+        exchange.count(_LINK_BYTES, FRAME_HEADER_SIZE)
         return self._leave(end)
 
     def _leave(self, size: int) -> int:
@@ -343,20 +382,7 @@ class Link(SegmentExchange):
         What we acknowledge must be; and of our own messages those that others may hold, for
         nobody gives us back what came from us.
         """
-        return size if not self.core.firm or self.core.store.barrier() == OK else 0
-
-    def count_record(self, sent: bool, kind: int, size: int) -> None:
-        """Account for a record of the profile; called after its content was written or read."""
-        base = 0 if sent else 16
-        if kind < 4:
-            telemetry = kind == _MESSAGE and self.core.telemetry
-            bytes_kind = _TELEMETRY_BYTES if telemetry else _RECORD_BYTES + kind
-            self._count(base + bytes_kind, size)
-            self._count(base + _RECORDS + kind, 1)
-            if sent and kind == _MESSAGE and self.policy is not None and self.core.again >= 0:
-                self.policy.on_sent(size, self.core.again > 0)
-        else:
-            self._count(base + _LINK_BYTES, size)
+        return size if not self.exchange.needs_barrier or self.core.store.barrier() == OK else 0
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""
@@ -374,8 +400,8 @@ class Link(SegmentExchange):
     def _due_ms(self, now_ms: int) -> int:
         clocks = self.core.clocks
         epoch = self.epoch
-        left = self.every - epochs_since(epoch, self._began)
-        if self.attention or not self._is_shown():
+        left = self.pace.every - epochs_since(epoch, self._began)
+        if self.exchange.attention or self.has_changes():
             if self._train:
                 turn_ms = self._turn_ms(now_ms)
                 if turn_ms == 0 and self.budget is not None:
@@ -383,7 +409,7 @@ class Link(SegmentExchange):
                 if turn_ms >= 0:
                     return turn_ms
                 left = 1
-        elif not self.core.graph.waits(self.peer):
+        elif not self.core.waits(self.peer):
             if self._due_epoch < 0:
                 return WAIT_MS_MAX
             left = epochs_since(self._due_epoch, epoch)

@@ -11,7 +11,6 @@ from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import (
     FRAME_SIZE_MIN,
     FRAMES_PER_EPOCH_MAX,
-    ID_SIZE,
     RECORD_HEADER_SIZE,
     TOPIC_DELAY_EPOCHS_MAX,
     TOPIC_SENDS_MAX,
@@ -19,16 +18,16 @@ from drupelet.base.limits import (
 )
 from drupelet.base.memory import copy, find
 from drupelet.base.time_ms import epochs_since
-from drupelet.engine.members import SHARED
-from drupelet.engine.slots import OWED, OWED_TWICE, PEER_ROW, PENDING, USED
-from drupelet.engine.states import ACK, DO_ACK, HOLD, QUEUED, REQUEST, step
+from drupelet.engine.inbox import OWED_TWICE
+from drupelet.engine.states import HOLD, REQUEST, TOO_LONG
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from drupelet.engine.exchange import Exchange
     from drupelet.link.link import Link
-    from drupelet.node import Node
+    from drupelet.link.ports import NodePort
 
 KIND_TOPIC = const(0x53)
 _SENDER_AT = const(1)
@@ -57,15 +56,19 @@ class Topic:
     plan = None
 
     def __init__(
-        self, node: "Node", group: int, links: "list[Link]", ids: "bytes | bytearray",
+        self, node: "NodePort", group: int, links: "list[Link]", ids: "bytes | bytearray",
         own_id: "bytes | bytearray", random_byte: "Callable[[], int]",
     ) -> None:  # fmt: skip
+        """group: number."""
         assert links and len(own_id) == _SENDER_SIZE
         assert len(ids) == _SENDER_SIZE * len(links)
-        self.core = node.core
+        core = node.core
+        self.core = core
         self.links = links
         self.attention = True
-        self.group = node.core.members.group_slot(group)
+        self.group = core.members.group_slot(group)
+        for link in links:
+            link.exchange.group_only = self.group
         self.ignored = 0  # frames of strangers, and our own that came back
         self._own_id = bytearray(own_id)
         self._ids = bytearray(ids)
@@ -75,48 +78,54 @@ class Topic:
         self._leader = links[0].peer  # by whose clock epochs are counted
         self._train = FRAMES_PER_EPOCH_MAX
         self._epoch = self._now_epoch()
-        self._long = bytearray(node.core.slots.count)  # 1: fits no frame
-        self._after = [0] * node.core.slots.count  # the epoch before which it is not sent again
+        # Messages that are not sent again before an epoch, a ring: their handles, and the epochs.
+        self._held_back = [0] * core.messages_max
+        self._until = [0] * core.messages_max
+        self._next_held_back = 0
         self._ack_epoch = -1  # when acknowledgements leave at the latest; -1: none is owed
-        self._speaker = links[0]  # whose frame is read
+        self._speaker: "Exchange" = links[0].exchange  # whose frame is read
         self._seen_changes = -1
+        self.needs_barrier = False
+        self.message_handle = 0  # what `next_message` found, and for whom first
+        self._finder: "Exchange" = links[0].exchange
         self._rewind()
-        node.links.append(self)  # type: ignore[arg-type] # it has all that is asked of it there
+        node.links.append(self)
 
     def beside(self, link: "Link") -> None:
         """What a listener is reached with here, its other live link leaves to the topic."""
         for own in self.links:
             if own.peer == link.peer:
-                link.topic = self
+                link.exchange.topic = self
 
-    def carries(self, peer: int, slot: int) -> bool:
-        """Whether a message and its acknowledgement reach a listener here: it was heard of late.
+    def carries(self, peer: int, group: int, row: int) -> bool:
+        """Whether a message (its row at the peer), or with row -1 an acknowledgement, of a group
+        reaches a listener here: it was heard of late.
 
         Not one that is too long, and not for ever: who hears us may not be heard here.
         """
-        slots = self.core.slots
-        if not self.up or slots.group(slot) != self.group or self._long[slot]:
+        if not self.up or group != self.group:
             return False
+        if row >= 0:
+            outbox = self.core.outboxes[peer]
+            if outbox.states[row] & TOO_LONG or outbox.sends[row] >= TOPIC_SENDS_MAX:
+                return False
         for link in self.links:
             if link.peer == peer:
-                few = slots.send_counts[link.cell(slot)] < TOPIC_SENDS_MAX
-                return few and not link.is_silent()
+                return not link.pace.is_silent()
         return False
 
     def _rewind(self) -> None:
-        count = self.core.slots.count
-        self._ack_left = self._message_left = count
-        self._owed_at = 0
-        self._request_link = 0
+        self._message_link = self._ack_link = self._request_link = 0
         for link in self.links:
-            link.begin_payload()
+            link.exchange.rewind()
+            link.pace.begin_payload()
 
     def remove(self, id: "bytes | bytearray") -> None:
         """Somebody listens no more."""
         row = find(self._ids, _SENDER_SIZE, len(self.links), id, 0, _SENDER_SIZE)
         if row >= 0:
-            gone = self.links.pop(row)
-            if gone.peer == self._leader and self.links:
+            removed = self.links.pop(row)
+            if removed.peer == self._leader and self.links:
                 self._follow(self.links[0].peer)
             self._ids = self._ids[: row * _SENDER_SIZE] + self._ids[(row + 1) * _SENDER_SIZE :]
 
@@ -125,7 +134,8 @@ class Topic:
         self._leader = peer
         self._epoch = self._now_epoch()
         self._ack_epoch = -1 if self._ack_epoch < 0 else self._epoch
-        self._after = [self._epoch] * len(self._after)
+        for row in range(len(self._held_back)):
+            self._held_back[row] = 0
 
     def _now_epoch(self) -> int:
         return self.core.clocks.epochs[self._leader]
@@ -137,32 +147,31 @@ class Topic:
         if size <= _HEADER_SIZE or frame[0] != KIND_TOPIC:
             self.core.malformed += 1
             return E_PEER
-        link = self._of(frame)
-        if link is None:
+        row = find(self._ids, _SENDER_SIZE, len(self.links), frame, _SENDER_AT, _SENDER_SIZE)
+        if row < 0:
             self.ignored += 1
             return OK
-        self._speaker = link
+        link = self.links[row]
+        self._speaker = link.exchange
         self.core.now_ms = now_ms
         link.hear(now_ms)
         if frame[_HEADER_SIZE - 1] != self._kind:
             return E_PEER
-        # What record codecs without state of their own ask of a link, a topic has.
-        code = self._codec.parse(self, frame, _HEADER_SIZE, size)  # type: ignore[arg-type]
+        # What record codecs without state of their own ask of an exchange, a topic has.
+        code = self._codec.parse(self, frame, _HEADER_SIZE, size)
         if code == E_PEER:
-            link.bad_record()
+            link.exchange.bad_record()
         return code
-
-    def _of(self, frame: bytearray) -> "Link | None":
-        row = find(self._ids, _SENDER_SIZE, len(self.links), frame, _SENDER_AT, _SENDER_SIZE)
-        return self.links[row] if row >= 0 else None
 
     def on_ack(self, buf: bytearray, at: int) -> None:
         """The speaker holds this message: who lacks it may ask for it."""
-        core = self.core
-        if core.slots.find(buf, at) < 0 and core.store.find(buf, at) <= 0:
+        if self.core.store.find(buf, at) <= 0:
             self._speaker.on_offer(buf, at)
         else:
             self._speaker.on_ack(buf, at)
+
+    def on_gone(self, buf: bytearray, at: int) -> None:
+        """An ACK means here that somebody holds the message, however often it is said."""
 
     def on_offer(self, buf: bytearray, at: int) -> None:
         """As on a link."""
@@ -170,17 +179,34 @@ class Topic:
 
     def on_request(self, buf: bytearray, at: int) -> None:
         """The speaker asks all: the author answers, others after a while if they hear nothing."""
-        self._speaker.on_request(buf, at)
-        owed = self.core.offers.find(buf, at, OWED, OWED_TWICE, self._speaker.peer)
-        if owed >= 0:
-            self.core.offers.kinds[owed] = 0  # an ACK means here that we hold it
-        slot = self.core.slots.find(buf, at)
-        if slot >= 0:
-            wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX if self._is_theirs(slot) else 0
-            self._not_before(slot, wait)
+        speaker = self._speaker
+        speaker.on_request(buf, at)
+        entry = speaker.inbox.find(buf, at)
+        if entry >= 0 and speaker.inbox.kinds[entry] == OWED_TWICE:
+            speaker.inbox.kinds[entry] = 0  # an ACK means here that we hold it
+        store = self.core.store
+        handle = store.find(buf, at)
+        if handle > 0 and store.load(handle) == OK:
+            wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX if store.source else 0
+            self._not_before(handle, wait)
 
-    def _not_before(self, slot: int, epochs: int) -> None:
-        self._after[slot] = (self._now_epoch() + epochs) & 0xFFFF
+    def _not_before(self, handle: int, epochs: int) -> None:
+        """Send a message no earlier than in so many epochs."""
+        row = self._next_held_back
+        for known in range(len(self._held_back)):
+            if self._held_back[known] == handle:
+                row = known
+        if row == self._next_held_back:
+            self._next_held_back = (row + 1) % len(self._held_back)
+        self._held_back[row] = handle
+        self._until[row] = (self._now_epoch() + epochs) & 0xFFFF
+
+    def _waits(self, handle: int) -> bool:
+        """Whether a message was sent of late: acknowledgements take their time here."""
+        for row in range(len(self._held_back)):
+            if self._held_back[row] == handle:
+                return 0 < epochs_since(self._until[row], self._now_epoch()) <= _ACKED_EPOCHS
+        return False
 
     def on_message(
         self, group: bytearray, group_at: int, stamp: bytearray, stamp_at: int, body: bytearray,
@@ -189,14 +215,16 @@ class Topic:
         """A message that all listeners have just been sent."""
         speaker = self._speaker
         speaker.on_message(group, group_at, stamp, stamp_at, body, at, size)
-        slot = self.core.message_slot
-        if slot < 0:
+        handle = speaker.message_handle
+        if not handle:
             return
-        self._not_before(slot, _ACKED_EPOCHS)
+        self._not_before(handle, _ACKED_EPOCHS)
         for link in self.links:
-            cell = link.cell(slot)
-            if link is not speaker and not self.core.slots.states[cell] & (HOLD | REQUEST):
-                self.core.slots.sent(cell, 1, link.epoch)
+            outbox = link.exchange.outbox
+            row = outbox.row_of(handle)
+            waits = row >= 0 and not outbox.states[row] & (HOLD | REQUEST)
+            if waits and link.exchange is not speaker:
+                outbox.note_sent(row, 1, link.epoch)
 
     # --- out ---
 
@@ -206,7 +234,7 @@ class Topic:
         for link in self.links:
             self.core.now_ms = now_ms
             link.turn(now_ms)
-            link.begin_frame()
+            link.pace.begin_frame()
             self.attention = self.attention or link.attention
             link.attention = False  # the topic's own from now on
 
@@ -222,142 +250,110 @@ class Topic:
             self._rewind()
         if not self._train or len(frame) < FRAME_SIZE_MIN:
             return 0
-        self._firm = False
+        self.needs_barrier = False
         frame[0] = KIND_TOPIC
         copy(frame, _SENDER_AT, self._own_id, 0, _SENDER_SIZE)
         frame[_HEADER_SIZE - 1] = self._kind
-        end = self._codec.fill(self, frame, _HEADER_SIZE, len(frame))  # type: ignore[arg-type]
+        end = self._codec.fill(self, frame, _HEADER_SIZE, len(frame))
         if end == _HEADER_SIZE:
             self.attention = False
             self._seen_changes = self._changes()
             return 0
         self._train -= 1
-        return 0 if self._firm and self.core.store.barrier() != OK else end
+        return 0 if self.needs_barrier and self.core.store.barrier() != OK else end
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
         """Write the next id that we owe any listener: it informs them all."""
         if at == _HEADER_SIZE + RECORD_HEADER_SIZE and not self._acks_due():
             return False  # alone in a frame they can wait for company
-        slots = self.core.slots
-        while self._ack_left:
-            slot = (slots.oldest - self._ack_left) % slots.count
-            self._ack_left -= 1
-            owed = slots.group(slot) == self.group and self._settle(slot)
-            if owed and slots.id_into(slot, buf, at):
-                self._firm = True
+        while self._ack_link < len(self.links):
+            exchange = self.links[self._ack_link].exchange
+            if exchange.take_ack(buf, at):
+                self.needs_barrier = True
+                self._settle(exchange.message_handle)
                 return True
-        offers = self.core.offers
-        while self._owed_at < offers.count:
-            entry = self._owed_at
-            self._owed_at += 1
-            if offers.kinds[entry] == OWED and self._listens(offers.peer_of(entry)):
-                copy(buf, at, offers.ids, entry * ID_SIZE, ID_SIZE)
-                offers.kinds[entry] = 0
-                self._firm = True
-                return True
+            self._ack_link += 1
         self._ack_epoch = -1
         return False
+
+    def _settle(self, handle: int) -> None:
+        """Everybody heard the acknowledgement of a message."""
+        for link in self.links:
+            inbox = link.exchange.inbox
+            for row in range(inbox.owed_count if handle else 0):
+                if inbox.owed[row] == handle:
+                    inbox.owed[row] = 0
 
     def _acks_due(self) -> bool:
         """Acknowledgements leave after a random wait, so that those of many do not collide."""
         epoch = self._now_epoch()
         if self._ack_epoch < 0:
-            if not self._owes():
+            owes = False
+            for link in self.links:
+                owes = owes or link.exchange.inbox.owes()
+            if not owes:
                 return False
             wait = self._random_byte() % TOPIC_DELAY_EPOCHS_MAX
             self._ack_epoch = (epoch + wait) & 0xFFFF
         # Not ahead: behind a long silence it is any number of epochs past.
         return not 0 < epochs_since(self._ack_epoch, epoch) < TOPIC_DELAY_EPOCHS_MAX
 
-    def _owes(self) -> bool:
-        core = self.core
-        slots = core.slots
-        for link in self.links:
-            base = link.peer * slots.count
-            for slot in range(slots.count):
-                if slots.states[base + slot] & ACK and slots.group(slot) == self.group:
-                    return True
-        offers = core.offers
-        for entry in range(offers.count):
-            if offers.kinds[entry] == OWED and self._listens(offers.peer_of(entry)):
-                return True
-        return False
-
-    def _settle(self, slot: int) -> bool:
-        """Clear what is owed for a slot to all listeners; whether anything was."""
-        core = self.core
-        owed = False
-        for link in self.links:
-            state = core.slots.states[link.peer * core.slots.count + slot]
-            if state & ACK:
-                owed = True
-                core.window.set_state(slot, link.peer, step(state, DO_ACK))
-        return owed
-
-    def _is_theirs(self, slot: int) -> bool:
-        store = self.core.store
-        return store.load(self.core.slots.handles[slot]) == OK and store.source > 0
-
-    def _listens(self, peer: int) -> bool:
-        for link in self.links:
-            if link.peer == peer:
-                return True
-        return False
-
     def take_request(self, buf: bytearray, at: int) -> bool:
         """Write the next id to ask for."""
         while self._request_link < len(self.links):
             link = self.links[self._request_link]
-            if self._is_there(link) and link.take_request(buf, at):
+            if self._is_there(link) and link.exchange.take_request(buf, at):
                 return True
             self._request_link += 1
         return False
 
     def next_message(self) -> bool:
         """Look for the next message that any listener is to be sent now."""
-        core = self.core
-        slots = core.slots
-        while self._message_left:
-            slot = (slots.oldest - self._message_left) % slots.count
-            ready = slots.flags[slot] & (USED | PENDING) == USED and not self._waits(slot)
-            if ready and slots.group(slot) == self.group:
-                for link in self.links:
-                    due = self._is_there(link) and link.message_due(slot)
-                    if due and core.store.load(slots.handles[slot]) == OK:
-                        core.message_slot = slot
-                        return True
-            self._message_left -= 1
+        while self._message_link < len(self.links):
+            link = self.links[self._message_link]
+            exchange = link.exchange
+            while self._is_there(link) and exchange.next_message():
+                if not self._waits(exchange.message_handle):
+                    self._finder = exchange
+                    self.message_handle = exchange.message_handle
+                    return True
+                exchange.pass_message()
+            self._message_link += 1
         return False
-
-    def _waits(self, slot: int) -> bool:
-        """Whether what a slot holds was sent of late: acknowledgements take their time here."""
-        return 0 < epochs_since(self._after[slot], self._now_epoch()) <= _ACKED_EPOCHS
 
     def _is_there(self, link: "Link") -> bool:
         """False for a listener that sleeps by the wake plan: it would not hear it."""
         return link.plan is None or link.plan.there(link.peer, self.core.now_ms)
 
+    @property
+    def message_group(self) -> int:
+        """See Exchange."""
+        return self.group
+
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
         """Copy bytes of the body of the message that `next_message` found."""
-        handle = self.core.slots.handles[self.core.message_slot]
-        return self.core.store.read_into(handle, offset, buf, at, size) == size
+        return self._finder.body_into(buf, at, offset, size)
 
     def put_message(self) -> None:
         """The message is in the frame: it was sent to every listener that may lack it."""
-        self._message_left -= 1
-        self._long[self.core.message_slot] = 0
-        self._firm = True
-        slot = self.core.message_slot
+        handle = self.message_handle
+        self.needs_barrier = True
+        self._finder.pass_message()
         for link in self.links:
-            state = self.core.slots.states[link.cell(slot)]
-            lacks = state & (QUEUED | REQUEST) and not state & HOLD
-            if lacks and link.sight(slot) == SHARED and self._is_there(link):
-                link.note_sent(slot)
+            outbox = link.exchange.outbox
+            row = outbox.row_of(handle)
+            if row >= 0 and outbox.is_open(row) and self._is_there(link):
+                outbox.states[row] &= ~TOO_LONG & 0xFF
+                link.exchange.note_sent(row)
 
     def too_long(self) -> None:
         """It fits no frame: a link of its own carries it in pieces."""
-        self._message_left -= 1
-        self._long[self.core.message_slot] = 1
+        self._finder.pass_message()
+        for link in self.links:
+            outbox = link.exchange.outbox
+            row = outbox.row_of(self.message_handle)
+            if row >= 0:
+                outbox.states[row] |= TOO_LONG
 
     def take_offer(self, buf: bytearray, at: int) -> bool:  # noqa: ARG002 - a codec asks
         """Nothing is offered: one send reaches all."""
@@ -369,15 +365,15 @@ class Topic:
 
     def sent(self, wire_size: int) -> None:
         """As on a link."""
-        self._speaker.sent(wire_size)
+        self.links[0].sent(wire_size)
 
     def received(self, wire_size: int) -> None:
         """As on a link."""
-        self._speaker.received(wire_size)
+        self.links[0].received(wire_size)
 
     def damaged(self, count: int) -> None:
         """As on a link."""
-        self._speaker.damaged(count)
+        self.links[0].damaged(count)
 
     # --- when ---
 
@@ -385,7 +381,7 @@ class Topic:
         """Moves whenever something new is due to some listener."""
         total = 0
         for link in self.links:
-            total += self.core.window.rows[link.peer * PEER_ROW + PEER_ROW - 1]
+            total += link.exchange.outbox.changes
         return total & 0x3FFFFFFF
 
     def wake_ms(self, now_ms: int) -> int:
@@ -393,7 +389,7 @@ class Topic:
         fresh = self.attention or self._seen_changes != self._changes()
         waits = self._ack_epoch >= 0
         for link in self.links:
-            waits = waits or (self._is_there(link) and link.next_due_epochs() > 0)
+            waits = waits or (self._is_there(link) and link.pace.next_due_epochs() > 0)
         if not fresh and not waits:
             return WAIT_MS_MAX
         return 0 if fresh and self._train else self.core.clocks.until_ms(self._leader, now_ms, 1)

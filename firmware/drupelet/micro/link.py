@@ -1,6 +1,6 @@
 """A micro member's link to one peer: what comes in, what is due, when (BSP v1 section 4).
 
-It is a `drupelet.engine.ports.LinkPort`: `wire.bsp1` reads and writes the records. Beside the rows
+It is a `RecordsPort` (`engine.ports`): `wire.bsp1` reads and writes the records. Beside the rows
 of `Micro` it keeps a few ids that have none; each peer has its own share of them.
 
     entry   id 32 | kind u8 | send count u8 | send epoch u8
@@ -11,20 +11,7 @@ from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import BACKOFF_EPOCHS_MAX, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.base.memory import copy, equal, fill, find
 from drupelet.base.time_ms import epochs_since
-from drupelet.engine.states import (
-    ACK,
-    DO_ACK,
-    DO_OFFER,
-    DO_SEND,
-    GOT_ACK,
-    GOT_MESSAGE,
-    GOT_OFFER,
-    GOT_REQUEST,
-    HOLD,
-    REQUEST,
-    step,
-)
-from drupelet.micro.member import CELL_SIZE, CELLS_AT, FRAME_SIZE, NEW_AT, TIMESTAMP_AT
+from drupelet.micro.member import CELL_SIZE, CELLS_AT, FRAME_SIZE, HOLD, NEW_AT, TIMESTAMP_AT
 from drupelet.wire import bsp1
 
 TYPE_CHECKING = False
@@ -44,9 +31,45 @@ _SILENT_EPOCHS = const(128)  # before send epochs, modulo 2^8, look new again
 
 assert 1 << _DOUBLINGS_MAX == BACKOFF_EPOCHS_MAX
 
+# What one node knows of one message at one peer (BSP v1 section 4.1): the three flags of the text
+# are a cell's state, `HOLD` and these two. Whatever a peer sends has an answer; NO is a mistake of
+# our own.
+_ACK = const(2)  # we owe the peer an acknowledgement
+_REQUEST = const(4)  # the peer asked for it since we last offered or sent it
+_FLAGS = const(7)
+_NO = const(0xFF)
+
+_GOT_ACK = const(0)
+_GOT_OFFER = const(1)
+_GOT_REQUEST = const(2)
+_GOT_MESSAGE = const(3)
+_DO_ACK = const(4)
+_DO_OFFER = const(5)
+_DO_SEND = const(6)
+_EVENTS = const(7)
+
+# A peer that asks for what it acknowledged has lost it: HOLD falls. Sending to a holder, offering
+# what was asked for and acknowledging what is not owed are mistakes of our own.
+# fmt: off
+_TABLE = bytes((
+    # ack offer request message do_ack do_offer do_send
+    1, 3, 4, 3, _NO, 0, 0,      # -
+    1, 3, 4, 3, _NO, _NO, _NO,  # H
+    3, 3, 6, 3, 0, 2, 2,        # A
+    3, 3, 6, 3, 1, _NO, _NO,    # HA
+    1, 3, 4, 3, _NO, _NO, 0,    # R
+    1, 3, 4, 3, _NO, _NO, _NO,  # HR: never entered, listed so that the table is whole
+    3, 3, 6, 3, 4, _NO, 2,      # AR
+    3, 3, 6, 3, 5, _NO, _NO,    # HAR: never entered
+))
+# fmt: on
+assert len(_TABLE) == 8 * _EVENTS
+
 
 class MicroLink:
-    """One peer over one line, as `drupelet.engine.ports.LinkPort`; mode 0 batch, 1 interactive."""
+    """One peer over one line, as a `RecordsPort`; mode 0 batch, 1 interactive."""
+
+    message_group = 0  # the only row in `group_ids`
 
     def __init__(self, node: "Micro", interactive: int) -> None:
         self.core = node
@@ -143,11 +166,14 @@ class MicroLink:
 
     def on_ack(self, buf: bytearray, at: int) -> None:
         """The peer holds this message."""
-        self._step(self.core.find(buf, at), GOT_ACK)
+        self._step(self.core.find(buf, at), _GOT_ACK)
+
+    def on_gone(self, buf: bytearray, at: int) -> None:
+        """What is gone is asked for no more when its offer is forgotten."""
 
     def on_request(self, buf: bytearray, at: int) -> None:
         """The peer asks for this message: it is due at once."""
-        cell = self._step(self.core.find(buf, at), GOT_REQUEST)
+        cell = self._step(self.core.find(buf, at), _GOT_REQUEST)
         if cell >= 0:
             self.core.table[cell + 1] = 0
         elif self.core.gone(buf, at):
@@ -155,7 +181,7 @@ class MicroLink:
 
     def on_offer(self, buf: bytearray, at: int) -> None:
         """The peer holds this message: acknowledge it, or ask for it."""
-        if self._step(self.core.find(buf, at), GOT_OFFER) < 0:
+        if self._step(self.core.find(buf, at), _GOT_OFFER) < 0:
             self._note(buf, at, _OWED if self.core.gone(buf, at) else _OFFERED)
 
     def on_message(
@@ -178,7 +204,7 @@ class MicroLink:
             self._drop(node.id, 0)
             if self._ready(body, at, size):
                 row = node.take(stamp, stamp_at, body, at, size)
-        self._step(row, GOT_MESSAGE)
+        self._step(row, _GOT_MESSAGE)
 
     def _ready(self, body: bytearray, at: int, size: int) -> bool:
         """True when all dependencies are here; the missing ones are asked for."""
@@ -203,7 +229,10 @@ class MicroLink:
             return -1
         node = self.core
         cell = row * node.stride + self._cell
-        node.table[cell] = step(node.table[cell], event)
+        state = node.table[cell]
+        after = _TABLE[(state & _FLAGS) * _EVENTS + event]
+        assert after != _NO
+        node.table[cell] = state & ~_FLAGS | after
         return cell
 
     # --- ids without a row ---
@@ -271,7 +300,7 @@ class MicroLink:
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
         """Write the next id that we owe the peer an acknowledgement for."""
-        return self._take(buf, at, DO_ACK) or self._take_entry(buf, at, True)
+        return self._take(buf, at, _DO_ACK) or self._take_entry(buf, at, True)
 
     def take_request(self, buf: bytearray, at: int) -> bool:
         """Write the next id to ask for."""
@@ -279,20 +308,20 @@ class MicroLink:
 
     def take_offer(self, buf: bytearray, at: int) -> bool:
         """Write the next id to offer."""
-        return bool(self._interactive) and self._take(buf, at, DO_OFFER)
+        return bool(self._interactive) and self._take(buf, at, _DO_OFFER)
 
     def _take(self, buf: bytearray, at: int, event: int) -> bool:
         node = self.core
         for row in range(node.rows):
             cell = row * node.stride + self._cell
             state = node.table[cell]
-            if event == DO_ACK:
-                due = state & ACK and not node.table[row * node.stride + NEW_AT]
+            if event == _DO_ACK:
+                due = state & _ACK and not node.table[row * node.stride + NEW_AT]
             else:
-                due = not state & (HOLD | REQUEST) and self._wait(node.table, cell) <= 0
+                due = not state & (HOLD | _REQUEST) and self._wait(node.table, cell) <= 0
             if due:
                 self._step(row, event)
-                if event != DO_ACK:
+                if event != _DO_ACK:
                     self._sent(node.table, cell)
                 copy(buf, at, node.table, row * node.stride, ID_SIZE)
                 return True
@@ -305,7 +334,7 @@ class MicroLink:
             at = row * node.stride
             cell = at + self._cell
             state = node.table[cell]
-            if state & HOLD or (self._interactive and not state & REQUEST):
+            if state & HOLD or (self._interactive and not state & _REQUEST):
                 continue
             if self._wait(node.table, cell) <= 0:
                 node.row = row
@@ -321,7 +350,7 @@ class MicroLink:
 
     def put_message(self) -> None:
         """That message is in the frame."""
-        self._sent(self.core.table, self._step(self.core.row, DO_SEND))
+        self._sent(self.core.table, self._step(self.core.row, _DO_SEND))
 
     def too_long(self) -> None:
         """No body is longer than a frame has room for."""

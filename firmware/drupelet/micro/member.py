@@ -11,7 +11,7 @@ again, it is acknowledged and not taken in; and it is a dependency that is met. 
 acknowledged before the client has taken it.
 
     row     id 32 | timestamp 8 | size u16 | new u8 | a cell for each peer
-    cell    state u8 (states.py) | send count u8 | send epoch u8
+    cell    state u8 (link.py) | send count u8 | send epoch u8
 """
 
 from drupelet.base.compat import const
@@ -20,8 +20,8 @@ from drupelet.base.hashes import GroupHash, MessageHash
 from drupelet.base.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.base.memory import copy, fill, find, get_u16, put_u16
 from drupelet.engine.clock import Clocks
-from drupelet.engine.states import HOLD
 
+HOLD = const(1)  # a peer is known to hold the message
 TIMESTAMP_AT = const(32)
 _SIZE_AT = const(40)
 NEW_AT = const(42)
@@ -35,8 +35,6 @@ BODY_SIZE = const(206)  # the longest body whose record fits such a frame
 
 class Micro:
     """One member of one group; `MicroLink` connects it. Only the constructors allocate."""
-
-    message_group = 0  # the row in `group_ids`: what a codec asks of the core
 
     def __init__(
         self, client_id: bytes, descriptor: bytes, peers_max: int = 4, offers_max: int = 16,

@@ -9,37 +9,35 @@ from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import ID_SIZE
 from drupelet.base.memory import copy, fill, get_u16, put_u16
 from drupelet.seal.record import (
-    FLAG_ISSUER,
-    FLAG_TAG16,
-    FLAG_WAITING,
-    NAME,
-    RECORD_EPOCH_AT,
-    RECORD_GENERATION_AT,
-    SEND,
-    finish,
-    install,
-    row_of,
-)
-from drupelet.seal.row import (
     ANEW,
     BUNDLE,
     CLOSED,
+    FLAG_ISSUER,
+    FLAG_TAG16,
+    FLAG_WAITING,
     GENERATION_AT,
     GENERATION_IN_AT,
     IN_EPOCH_AT,
     IN_OPEN,
     KID_AT,
+    NAME,
+    RECORD_EPOCH_AT,
+    RECORD_GENERATION_AT,
     RENAMED,
     RENEW,
+    SEND,
     TAG_SIZE_AT,
     WHOLE_EPOCH_AT,
+    finish,
+    install,
     put_u24,
+    row_of,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import KeyPort
-    from drupelet.seal.seal import Seal
+    from drupelet.seal.ports import SealFields
 
 REKEY = const(1)
 REVOKE = const(2)
@@ -47,7 +45,7 @@ REKEY_SIZE = const(35)
 REVOKE_SIZE = const(7)
 
 
-def take_control(seal: "Seal", buf: bytearray, at: int, size: int) -> int:
+def take_control(seal: "SealFields", buf: bytearray, at: int, size: int) -> int:
     """Obey an authentic control frame: 0, E_PEER if it makes no sense, or the key port's code."""
     kind = buf[at]
     if kind == REVOKE and size == REVOKE_SIZE:
@@ -73,7 +71,7 @@ def take_control(seal: "Seal", buf: bytearray, at: int, size: int) -> int:
     return code
 
 
-def _begin(seal: "Seal", buf: bytearray, at: int, generation: int) -> int:
+def _begin(seal: "SealFields", buf: bytearray, at: int, generation: int) -> int:
     """Make all four chains; none is sent on before all are there, for none begins twice."""
     context = seal.context
     rows = context.rows
@@ -89,14 +87,14 @@ def _begin(seal: "Seal", buf: bytearray, at: int, generation: int) -> int:
     return code
 
 
-def catch_up(seal: "Seal", generation: int) -> None:
+def catch_up(seal: "SealFields", generation: int) -> None:
     """After chains of `generation` were made: theirs was the row of the one before the last."""
     seal.flags |= RENAMED
     if get_u16(seal.context.rows, seal.at + GENERATION_IN_AT) + 1 < generation:
         seal.load()
 
 
-def newest_generation(seal: "Seal") -> int:
+def newest_generation(seal: "SealFields") -> int:
     """The highest generation of the bundles' send chains, which are written last; -1 for none."""
     record = seal.context.record
     newest = -1
@@ -133,7 +131,7 @@ def _drop_older(keys: "KeyPort", record: bytearray, row: int, generation: int) -
     return keys.drop(row)
 
 
-def _renew(seal: "Seal", generation: int) -> None:
+def _renew(seal: "SealFields", generation: int) -> None:
     """No seal of the peer's goes on with an epoch of an older generation."""
     context = seal.context
     for other in context.seals:
@@ -142,7 +140,7 @@ def _renew(seal: "Seal", generation: int) -> None:
             other.flags |= RENEW
 
 
-def turn_over(seal: "Seal", row: int, generation: int) -> int:
+def turn_over(seal: "SealFields", row: int, generation: int) -> int:
     """The peer was heard in a new generation, so it has the new root: OK, or a code.
 
     Dropping the older receive record is last: until then a cut, or a code, leaves us in the

@@ -1,16 +1,15 @@
 # host only: boards do not issue keys
 """New roots and revocations, from the host that provisioned a device (docs/SPEC.md 11.7).
 
-A REKEY is told in every epoch until the peer is heard in the new generation, a REVOKE until the
-peer has answered a fixed number of epochs in which it was told: who was away hears it later.
+A REKEY goes out in every epoch until the peer is heard in the new generation, a REVOKE until the
+peer has answered a fixed number of epochs in which it went out: who was away hears it later.
 """
 
 from drupelet.base.errors import CapacityError
 from drupelet.base.limits import SEAL_CONTROL_MS, SEAL_REVOKE_SENDS, SEAL_REVOKED_MAX
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.seal.control import REKEY, REVOKE, catch_up
-from drupelet.seal.record import FLAG_WAITING, install
-from drupelet.seal.row import RENEW, URGENT
+from drupelet.seal.record import FLAG_WAITING, RENEW, URGENT, install
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,13 +37,13 @@ class Issuer:
     def __init__(self, seal: "Seal") -> None:
         self._seal = seal
         # The first epoch of ours in which all was told and that waits for its answer; 0 none.
-        self.told = 0
-        self._told_before = 0
+        self.waiting_epoch = 0
+        self._waiting_before = 0
         self._generation = 0
         self._rekey = b""
         self._revoked: dict[bytes, int] = {}
         self._epoch = -1
-        self._told_ms = 0
+        self._queued_ms = 0
         self._queue: list[bytes] = []
 
     def rekey(self, root: bytes, generation: int) -> None:
@@ -74,7 +73,7 @@ class Issuer:
             )
         self._revoked[revoked] = sends
         self._epoch = -1
-        self.told = 0
+        self.waiting_epoch = 0
 
     def withdraw(self, revoked: bytes) -> None:
         """The device has new keys with the peer: tell no more that the old ones were revoked."""
@@ -96,28 +95,28 @@ class Issuer:
         seal = self._seal
         self.settle()
         seal.prepare()  # who seals the text hears of it if that failed
-        if seal.out_epoch != self._epoch or elapsed_ms(now_ms, self._told_ms) >= SEAL_CONTROL_MS:
+        if seal.out_epoch != self._epoch or elapsed_ms(now_ms, self._queued_ms) >= SEAL_CONTROL_MS:
             self._epoch = seal.out_epoch
-            self._told_ms = now_ms
+            self._queued_ms = now_ms
             self._queue = [] if self.rekeyed else [self._rekey]
             self._queue += [bytes((REVOKE,)) + revoked for revoked in self._revoked]
-            self._told_before = self.told
-            if not self.told and seal.out_epoch > seal.answered:
-                self.told = seal.out_epoch
+            self._waiting_before = self.waiting_epoch
+            if not self.waiting_epoch and seal.out_epoch > seal.answered:
+                self.waiting_epoch = seal.out_epoch
         return self._queue.pop(0) if self._queue else b""
 
     def take_back(self) -> None:
         """What `due` gave did not leave, as on a stick that is full: it counts as not told."""
-        self.told = self._told_before
+        self.waiting_epoch = self._waiting_before
 
     def settle(self) -> None:
         """Count what the peer has answered since it was told."""
         seal = self._seal
-        if self.told > seal.out_epoch:
-            self.told = 0  # the chain is a new one
-        elif 0 < self.told <= seal.answered:
-            self.told = 0
+        if self.waiting_epoch > seal.out_epoch:
+            self.waiting_epoch = 0  # the chain is a new one
+        elif 0 < self.waiting_epoch <= seal.answered:
+            self.waiting_epoch = 0
             self._revoked = {id: left - 1 for id, left in self._revoked.items() if left > 1}
-        if self._revoked and not self.told and seal.out_epoch <= seal.answered:
+        if self._revoked and not self.waiting_epoch and seal.out_epoch <= seal.answered:
             # An answer to this epoch may be of before: another one shows that the peer is there.
             seal.flags |= RENEW | URGENT

@@ -8,35 +8,40 @@
     7   8    salt    only with SALT
     ..       ciphertext, then a tag of 8 or 16 bytes
 
-Here is what happens to each frame; what happens once per epoch is in `seal_epoch`. A frame of a
-confirmed epoch is sealed and opened without an allocation, as long as its cipher is one of those
-that the device keeps: one per seal, two at least.
+A frame of a confirmed epoch is sealed and opened without an allocation, as long as its cipher is
+one of those that the device keeps: one per seal, two at least.
 """
 
 from drupelet.base.compat import ON_BOARD, const
-from drupelet.base.errors import E_PEER, E_STORAGE, OK
-from drupelet.base.memory import copy, equal, fill, get_u16, put_u16
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
+from drupelet.base.memory import copy, equal, fill, get_u16, get_u32, put_u16, put_u32
+from drupelet.base.time_ms import elapsed_ms
+from drupelet.seal.control import take_control, turn_over
 
 # isort: off
 # fmt: off
 from drupelet.base.limits import (
     FRAME_SIZE_MAX, SEAL_AGE_MAX, SEAL_FORGED_MAX, SEAL_FORGED_PER_SLICE, SEAL_OLD_MAX,
-    SEAL_STEPS_MAX,
+    SEAL_STEPS_MAX, SEAL_EPOCH_MAX, SEAL_JUMP, SEAL_JUMP_AFTER, SEAL_SKIP_FREE, SEAL_SKIP_MS,
 )
-from drupelet.seal.row import (
-    AGE_AT, ANEW, ANSWERED_AT, BUNDLE, CLOSED, FORGED_AT, FORGED_HERE_AT, FRAME_SIZE_AT,
-    GENERATION_AT, GENERATION_IN_AT, HEARD, IN_AT, IN_EPOCH_AT, IN_OPEN, IN_SALT_AT, ISSUER,
-    KID_AT, MUTED, OLD_SIZE, FAILED_OTHER_AT, OUT_AT, OUT_EPOCH_AT, OUT_OPEN, OUT_SALT_AT, OWES,
-    PEER_GEN_AT, PEER_LOST, RENEW, REPLAYED_AT, ROW_SIZE, SEQ_AT, SLICE_AT, STATUS_FLAGS,
-    STATUS_SEQ_AT, TAG_SIZE_AT, FAILED_AT, TOLD, UNCONFIRMED, URGENT, WINDOW, get_u24, put_u24,
+from drupelet.seal.record import (
+    AGE_AT, ANEW, ANSWERED_AT, BUNDLE, CLOSED, CLOSED_EPOCH_AT, FAILED_AT, FAILED_OTHER_AT,
+    FLAG_ISSUER, FLAG_REVOKED, FLAG_TAG16, FLAG_WAITING, FORGED_AT, FORGED_HERE_AT,
+    FRAME_SIZE_AT, GENERATION_AT, GENERATION_IN_AT, HEARD, IN_AT, IN_EPOCH_AT, IN_OPEN,
+    IN_SALT_AT, ISSUER, KID_AT, MUTED, OKM_SIZE, OLD_EPOCH, OLD_OWNER, OLD_SIZE, OUT_AT,
+    OUT_EPOCH_AT, OUT_OPEN, OUT_SALT_AT, OWES, PEER_GEN_AT, PEER_LOST, RECEIVE,
+    RECORD_EPOCH_AT, RECORD_EXTRA_AT, RECORD_GENERATION_AT, RECORD_KEY_AT, RECORD_KID_AT,
+    RENAMED, RENEW, REPLAYED_AT, ROW_SIZE, SEND, SEQ_AT, SLICE_AT, STATUS_FLAGS, STATUS_SEQ_AT,
+    TAG_SIZE_AT, STATUS_SEEN, UNCONFIRMED, URGENT, WHOLE_EPOCH_AT, WINDOW, finish, frame_key,
+    get_u24, put_u24, row_of, step,
 )
 # fmt: on
 # isort: on
 
 if not ON_BOARD:
-    from drupelet.seal.view import Named
+    from drupelet.seal.ports import SealFields
 else:
-    Named = object  # type: ignore[assignment,misc]
+    SealFields = object  # type: ignore[assignment,misc]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,11 +65,15 @@ SALTED_SIZE = const(15)
 STATUS_SIZE = const(9)
 # Bits of the status' last byte.
 _OPEN = const(1)  # the epoch seen is open here
-_TOLD = const(2)  # and its status came
+_STATUS_SEEN = const(2)  # and its status came
 _ASK = const(4)  # our own epoch is not confirmed: tell yours
 _SEEN_PARITY = const(8)  # generation & 1 of the epoch seen
 _SALT_BITS = const(0xF0)  # of the second byte of its salt; the first one begins the status
 
+_CLASS_BIT = const(3)  # of the flags: BUNDLE
+_GENERATION_NONE = const(0xFFFF)
+_KEY_SIZE = const(32)
+_WINDOW_SIZE = const(32)
 _IV = const(16)  # from key to IV
 _IV_SIZE = const(13)
 _SALT_SIZE = const(8)
@@ -82,9 +91,6 @@ class SealContext:
         steps_max: int = SEAL_STEPS_MAX, old_max: int = SEAL_OLD_MAX,
         forged_max: int = SEAL_FORGED_PER_SLICE,
     ) -> None:  # fmt: skip
-        from drupelet.seal import epochs as seal_epoch  # it imports this module, too
-
-        self.epochs = seal_epoch
         self.aead = aead
         self.random_byte = random_byte
         self.store_gen = store_gen
@@ -102,15 +108,15 @@ class SealContext:
         self.at = 0  # where `Seal.open` left the plaintext
         self.final = False  # and whether the frame was the last of a bundle
 
-    def cipher(self, place: int, made: "Cipher" = None) -> "Cipher":
-        """The cipher of the key at rows[place]. `made`: the key is new, and this is its cipher."""
+    def cipher(self, place: int, new: "Cipher" = None) -> "Cipher":
+        """The cipher of the key at rows[place]. `new`: the key is new, and this is its cipher."""
         places = self.places
         ciphers = self.ciphers
         free = self._next
         for i in range(len(places)):
             if places[i] == place:
-                if made is not None:
-                    ciphers[i] = made
+                if new is not None:
+                    ciphers[i] = new
                 return ciphers[i]
             if places[i] < 0:
                 free = i
@@ -118,7 +124,7 @@ class SealContext:
         self._next = (i + 1) % len(places)
         places[i] = -1
         ciphers[i] = None
-        ciphers[i] = self.aead.cipher(self.rows, place) if made is None else made
+        ciphers[i] = self.aead.cipher(self.rows, place) if new is None else new
         places[i] = place
         return ciphers[i]
 
@@ -130,17 +136,17 @@ class SealContext:
                 self.ciphers[i] = None
 
 
-class Seal(Named):
+class Seal(SealFields):
     """The chains of one peer and carrier class, both ways. Call `load` before anything else."""
 
-    # What few seals ever need stands here, so that the others do not pay for it.
+    # What few seals ever need is in the class, so that the others spend no RAM on it.
     skip_ms = -1  # of the last long skip; -1 none
     ahead: "bytearray | None" = None  # a chain key on the way to an epoch far ahead
     ahead_epoch = 0
     clones = unknown = 0
 
     def __init__(self, context: SealContext, keys: "KeyPort", carrier_class: int) -> None:
-        self.context = context
+        self.context: SealContext = context
         self.keys = keys
         self.at = at = len(context.rows)
         context.seals.append(self)
@@ -151,18 +157,13 @@ class Seal(Named):
             context.places.append(-1)
             context.ciphers.append(None)
 
-    def load(self) -> int:
-        """Take up the chains: OK, E_STORAGE when there are none, E_PEER when revoked."""
-        code: int = self.context.epochs.load(self)
-        return code
-
     def close(self) -> None:
         """Revoked: nothing is sealed or opened any more."""
         self.flags = CLOSED
         context = self.context
         context.forget(self.at + OUT_AT)
         context.forget(self.at + IN_AT)
-        context.epochs.old_of(self, True)
+        self._old(True)
         fill(context.rows, self.at, ROW_SIZE, 0)
 
     def count(self, what: int) -> None:
@@ -190,8 +191,7 @@ class Seal(Named):
             return E_PEER
         if self.flags & (OUT_OPEN | RENEW) == OUT_OPEN:
             return OK
-        code: int = self.context.epochs.open_send(self)
-        return code
+        return self._open_send()
 
     def room(self) -> int:
         """The most bytes of plaintext in a frame that carries its salt."""
@@ -242,7 +242,7 @@ class Seal(Named):
         return head + size + tag_size
 
     def _put_status(self, out: bytearray, at: int) -> None:
-        # Who was set back has used its epoch's number before, with another salt: tell which one.
+        # A peer that was set back used its epoch's number before: the salt says which of the two.
         rows = self.context.rows
         row = self.at
         out[at] = rows[row + IN_SALT_AT]
@@ -282,11 +282,10 @@ class Seal(Named):
             and not (flags >> 3 ^ rows[at + GENERATION_IN_AT + 1]) & 1
             and (head == HEAD_SIZE or equal(buf, HEAD_SIZE, rows, at + IN_SALT_AT, _SALT_SIZE))
         ):
-            return self.open_with(at + IN_AT, buf, head, text, now_ms)
-        got: int = self.context.epochs.open_other(self, buf, head, text, now_ms)
-        return got
+            return self._open_with(at + IN_AT, buf, head, text, now_ms)
+        return self._open_other(buf, head, text, now_ms)
 
-    def open_with(self, place: int, buf: bytearray, head: int, text: int, now_ms: int) -> int:
+    def _open_with(self, place: int, buf: bytearray, head: int, text: int, now_ms: int) -> int:
         """Open with the key at rows[place], whose window is behind it."""
         context = self.context
         rows = context.rows
@@ -294,28 +293,21 @@ class Seal(Named):
         if rows[place + WINDOW + (seq >> 3)] & 1 << (seq & 7):
             self.count(REPLAYED_AT)
             return E_PEER
-        if not self.may_try(FAILED_AT, now_ms):
+        if not self._may_try(FAILED_AT, now_ms):
             return E_PEER
         self.set_nonce(rows, place, seq)
         cipher = context.cipher(place)
         tag_size = rows[self.at + TAG_SIZE_AT]
         if not context.aead.open(cipher, context.nonce, buf, 0, head, text, tag_size):
-            self.failed(FAILED_AT)
+            self._failed(FAILED_AT)
             self.count(FORGED_HERE_AT)
             if get_u16(rows, self.at + FORGED_HERE_AT) >= SEAL_FORGED_MAX:
                 self.flags = (self.flags | MUTED | URGENT) & ~IN_OPEN
-                context.epochs.old_of(self, True)
+                self._old(True)
             return E_PEER
-        return self.take_once(place, buf, head, text)
+        return self._take(place, buf, head, text)
 
-    def take_once(self, place: int, buf: bytearray, head: int, text: int) -> int:
-        """`take`, and note that the frame came, unless what it asks for could not be kept."""
-        got = self.take(buf, head, text, place == self.at + IN_AT)
-        if got != E_STORAGE:
-            self.context.rows[place + WINDOW + (buf[6] >> 3)] |= 1 << (buf[6] & 7)
-        return got
-
-    def may_try(self, failed_at: int, now_ms: int) -> bool:
+    def _may_try(self, failed_at: int, now_ms: int) -> bool:
         """False while too many frames of this kind failed within a slice of 64 ms."""
         rows = self.context.rows
         at = self.at
@@ -325,40 +317,45 @@ class Seal(Named):
         most = self.context.forged_max
         return rows[at + failed_at] < (most if failed_at == FAILED_AT else most >> 2)
 
-    def failed(self, failed_at: int) -> None:
-        """A tag was wrong, after `may_try`: noise, or somebody tries."""
+    def _failed(self, failed_at: int) -> None:
+        """A tag was wrong, after `_may_try`: noise, or somebody tries."""
         self.context.rows[self.at + failed_at] += 1
         self.count(FORGED_AT)
 
-    def take(self, buf: bytearray, head: int, text: int, current: bool) -> int:
-        """Do what an authentic frame asks for; the size of what is for the link."""
+    def _take(self, place: int, buf: bytearray, head: int, text: int) -> int:
+        """Do what an authentic frame asks for; the size of what is for the link, or a code.
+
+        The frame counts as opened, unless what it asks for could not be kept.
+        """
         flags = buf[0]
         kind = flags & _TYPE
         context = self.context
+        rows = context.rows
         context.final = flags & FINAL != 0
         context.at = head
         self.flags |= HEARD
+        result = E_PEER
         if kind == TYPE_DATA:
             if flags & _SALT:
                 self.flags |= OWES  # the peer does not know that we have its epoch
-            return text
-        if kind == TYPE_STATUS and text >= STATUS_SIZE:
-            status_at = self.at + STATUS_SEQ_AT
-            if current and (not self.flags & TOLD or buf[6] > context.rows[status_at]):
-                context.rows[status_at] = buf[6]
-                self.flags |= TOLD
+            result = text
+        elif kind == TYPE_STATUS and text >= STATUS_SIZE:
+            newer = not self.flags & STATUS_SEEN or buf[6] > rows[self.at + STATUS_SEQ_AT]
+            if newer and place == self.at + IN_AT:
+                rows[self.at + STATUS_SEQ_AT] = buf[6]
+                self.flags |= STATUS_SEEN
                 self._take_status(buf, head)
                 if text == STATUS_SIZE and self.flags & OWES:
-                    self.flags |= URGENT  # who has nothing else to say waits for ours
+                    self.flags |= URGENT  # a peer with nothing else to say waits for ours
             context.at += STATUS_SIZE
-            return text - STATUS_SIZE
-        if kind == TYPE_CONTROL and self.flags & ISSUER:
-            from drupelet.seal.control import take_control
-
-            return take_control(self, buf, head, text)
-        if kind > TYPE_CONTROL:
+            result = text - STATUS_SIZE
+        elif kind == TYPE_CONTROL and self.flags & ISSUER:
+            result = take_control(self, buf, head, text)
+        elif kind > TYPE_CONTROL:
             self.unknown += 1  # 3 is kept for firmware, the others for nothing yet
-        return E_PEER
+        if result != E_STORAGE:
+            rows[place + WINDOW + (buf[6] >> 3)] |= 1 << (buf[6] & 7)
+        return result
 
     def _take_status(self, buf: bytearray, at: int) -> None:
         caps = buf[at + 8]
@@ -368,7 +365,7 @@ class Seal(Named):
             if not equal(rows, row + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
                 self.flags |= PEER_LOST
                 # What left before the loss speaks of what is lost: it comes too late.
-                self.context.epochs.old_of(self, True)
+                self._old(True)
             copy(rows, row + PEER_GEN_AT, buf, at + 4, 4)
         if caps & _ASK:
             self.flags |= OWES
@@ -386,7 +383,7 @@ class Seal(Named):
         same = buf[at] == rows[row + OUT_SALT_AT]
         same = same and not (caps ^ rows[row + OUT_SALT_AT + 1]) & _SALT_BITS
         if seen == ours and caps & _OPEN and same:
-            if caps & _TOLD:
+            if caps & _STATUS_SEEN:
                 self.flags &= ~(UNCONFIRMED | ANEW)
             else:
                 self.flags |= OWES
@@ -395,5 +392,268 @@ class Seal(Named):
             self.flags |= RENEW | OWES
 
     def settle(self) -> None:
-        """What the peer lost is shown to it again: take note of its store's generation."""
+        """The peer is offered again what it lost: from now on its store's generation is known."""
         self.flags &= ~PEER_LOST
+
+    # --- once per epoch ---
+    # Our epoch is durable before its first frame leaves, the peer's only after a tag was right and
+    # before anything of it is handed on (docs/SPEC.md 11.4).
+
+    def load(self) -> int:
+        """Take up the chains: OK, E_STORAGE when there are none, E_PEER when revoked."""
+        context = self.context
+        record = context.record
+        rows = context.rows
+        at = self.at
+        code = self._choose(RECEIVE)
+        if code != OK:
+            return code
+        # Whatever was open before a reboot is closed: its window is gone.
+        self.flags &= ~(OUT_OPEN | IN_OPEN | ISSUER)
+        self._old(True)
+        put_u24(rows, at + WHOLE_EPOCH_AT, 0)
+        if record[1] & FLAG_ISSUER:
+            self.flags |= ISSUER
+        rows[at + TAG_SIZE_AT] = 16 if record[1] & FLAG_TAG16 else 8
+        copy(rows, at + KID_AT, record, RECORD_KID_AT, 4)  # and the generation
+        copy(rows, at + IN_EPOCH_AT, record, RECORD_EPOCH_AT + 1, 3)
+        copy(rows, at + PEER_GEN_AT, record, RECORD_EXTRA_AT, 4)
+        put_u16(rows, at + GENERATION_AT, _GENERATION_NONE)
+        return self._load_send()
+
+    def _load_send(self) -> int:
+        code = self._choose(SEND)
+        if code == OK:
+            record = self.context.record
+            rows = self.context.rows
+            at = self.at
+            # Of the same generation the peer may have answered more since then.
+            if not equal(record, RECORD_GENERATION_AT, rows, at + GENERATION_AT, 2):
+                self.flags |= RENAMED
+                copy(rows, at + GENERATION_AT, record, RECORD_GENERATION_AT, 2)
+                copy(rows, at + ANSWERED_AT, record, RECORD_EXTRA_AT + 1, 3)
+            copy(rows, at + OUT_EPOCH_AT, record, RECORD_EPOCH_AT + 1, 3)
+        return code
+
+    def _choose(self, direction: int) -> int:
+        """Load the record in use: the older generation to receive, the newest that may to send."""
+        record = self.context.record
+        chosen = -1
+        row = 0
+        for parity in (0, 1):
+            at = row_of(self.flags >> _CLASS_BIT & 1, direction, parity)
+            if self.keys.load(at, record) != OK:
+                continue
+            if record[1] & FLAG_REVOKED:
+                return E_PEER
+            generation = get_u16(record, RECORD_GENERATION_AT)
+            if record[1] & FLAG_WAITING:
+                continue
+            if chosen < 0 or (generation < chosen) == (direction == RECEIVE):
+                chosen = generation
+                row = at
+        return E_STORAGE if chosen < 0 else self.keys.load(row, record)
+
+    def _open_send(self) -> int:
+        """Open the next epoch of ours: durable, then usable."""
+        context = self.context
+        record = context.record
+        code = self._load_send()
+        if code != OK:
+            return code
+        rows = context.rows
+        at = self.at
+        base = get_u24(rows, at + OUT_EPOCH_AT)
+        answered = get_u24(rows, at + ANSWERED_AT)
+        epoch = max(base, answered) + 1
+        unanswered = epoch - answered
+        if unanswered == SEAL_JUMP_AFTER or unanswered == SEAL_JUMP + 8 * SEAL_JUMP_AFTER:
+            epoch += SEAL_JUMP  # an older copy of ourselves may have been put back
+        if epoch > SEAL_EPOCH_MAX:
+            return E_CAPACITY
+        salt = bytearray(_SALT_SIZE)
+        for i in range(_SALT_SIZE):
+            salt[i] = context.random_byte()
+        key = step(record[RECORD_KEY_AT : RECORD_KEY_AT + _KEY_SIZE], base, epoch - base)
+        okm = frame_key(key, salt)
+        cipher = context.aead.cipher(okm, 0)
+        put_u32(record, RECORD_EPOCH_AT, epoch)
+        put_u32(record, RECORD_EXTRA_AT, answered)
+        copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
+        finish(record)
+        code = self.keys.save(
+            row_of(self.flags >> _CLASS_BIT & 1, SEND, rows[at + GENERATION_AT + 1]), record
+        )
+        fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
+        if code != OK:
+            return code
+        copy(rows, at + OUT_AT, okm, 0, OKM_SIZE)
+        copy(rows, at + OUT_SALT_AT, salt, 0, _SALT_SIZE)
+        context.cipher(at + OUT_AT, cipher)
+        put_u24(rows, at + OUT_EPOCH_AT, epoch)
+        rows[at + SEQ_AT] = 0
+        put_u16(rows, at + AGE_AT, 0)
+        self.flags = (self.flags | OUT_OPEN | OWES | UNCONFIRMED) & ~RENEW
+        return OK
+
+    def _open_other(self, buf: bytearray, head: int, text: int, now_ms: int) -> int:
+        """Open a frame that is not of the peer's current epoch."""
+        rows = self.context.rows
+        at = self.at
+        epoch = get_u24(buf, 3)
+        known = get_u24(rows, at + IN_EPOCH_AT)
+        generation = get_u16(rows, at + GENERATION_IN_AT)
+        if (buf[0] >> 3 ^ generation) & 1:
+            generation += 1
+        else:
+            old = self._old(False)
+            if old >= 0 and equal(buf, 3, rows, old + OLD_EPOCH, 3):
+                result = self._open_with(old, buf, head, text, now_ms)
+                if result != E_PEER or head == HEAD_SIZE:
+                    return result
+                # It may be under another salt: who was set back to this epoch must hear of ours.
+            if epoch < known or (epoch == known and not self.flags & IN_OPEN):
+                head = HEAD_SIZE
+        if head == HEAD_SIZE:
+            # Closed, or it takes us for one who knows its salt: an older copy of us was put back.
+            self.count(CLOSED_EPOCH_AT)
+            self.flags |= URGENT | OWES
+            return E_PEER
+        return self._follow(buf, text, epoch, generation, now_ms)
+
+    def _follow(self, buf: bytearray, text: int, epoch: int, generation: int, now_ms: int) -> int:
+        """Try an epoch that is new to us, or the current one under another salt."""
+        context = self.context
+        record = context.record
+        rows = context.rows
+        at = self.at
+        row = row_of(self.flags >> _CLASS_BIT & 1, RECEIVE, generation)
+        if not self._may_try(FAILED_OTHER_AT, now_ms) or self.keys.load(row, record) != OK:
+            return E_PEER
+        base = get_u32(record, RECORD_EPOCH_AT)
+        same = generation == get_u16(rows, at + GENERATION_IN_AT)
+        known = get_u24(rows, at + IN_EPOCH_AT) if same else base
+        again = same and epoch == known
+        if epoch <= base and not again:
+            return E_PEER
+        # While a loss is not seen to, a new root waits: its record would not tell of it.
+        if get_u16(record, RECORD_GENERATION_AT) != generation or (
+            not same and self.flags & PEER_LOST
+        ):
+            return E_PEER
+        if epoch - known > SEAL_SKIP_FREE and not self._may_skip(now_ms):
+            return E_PEER
+        key = self._key_of(epoch, base)
+        if key is None:
+            return E_PEER
+        salt = buf[HEAD_SIZE:SALTED_SIZE]
+        okm = frame_key(key, salt)
+        cipher = context.aead.cipher(okm, 0)
+        self.set_nonce(okm, 0, buf[6])
+        if not context.aead.open(
+            cipher, context.nonce, buf, 0, SALTED_SIZE, text, rows[at + TAG_SIZE_AT]
+        ):
+            self._failed(FAILED_OTHER_AT)
+            return E_PEER
+        if again:
+            self.clones += 1  # two senders in one epoch: a clone, or one that was set back
+            self.flags |= URGENT | OWES
+            return E_PEER
+        has_status = buf[0] & _TYPE == TYPE_STATUS and text >= STATUS_SIZE
+        if has_status and equal(rows, at + PEER_GEN_AT, b"\0\0\0\0", 0, 4):
+            copy(rows, at + PEER_GEN_AT, buf, SALTED_SIZE + 4, 4)  # its first status
+        code = OK if same else turn_over(self, row, generation)
+        if code == OK and not self.flags & BUNDLE:  # else once its bundle was read whole
+            code = self._keep(row, epoch, key)
+        fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
+        if code != OK:
+            return code
+        self._accept(okm, salt, cipher, epoch)
+        return self._take(at + IN_AT, buf, SALTED_SIZE, text)
+
+    def _keep(self, row: int, epoch: int, key: "bytes | bytearray") -> int:
+        """Make a receive epoch durable in the record that was loaded; a code of the key port."""
+        record = self.context.record
+        put_u32(record, RECORD_EPOCH_AT, epoch)
+        copy(record, RECORD_KEY_AT, key, 0, _KEY_SIZE)
+        if not self.flags & PEER_LOST:  # else it still says what the peer had
+            copy(record, RECORD_EXTRA_AT, self.context.rows, self.at + PEER_GEN_AT, 4)
+        finish(record)
+        return self.keys.save(row, record)
+
+    def _may_skip(self, now_ms: int) -> bool:
+        """Whether many steps may be computed now: they cost time, and the frame may be forged."""
+        if self.skip_ms >= 0 and elapsed_ms(now_ms, self.skip_ms) < SEAL_SKIP_MS:
+            return False
+        self.skip_ms = now_ms
+        return True
+
+    def _key_of(self, epoch: int, base: int) -> "bytes | bytearray | None":
+        """CK(epoch), from the record's; None: so far ahead that only some steps were taken now.
+
+        The key on the way stays in RAM, not in the record: no authentic frame has confirmed it.
+        """
+        key = self.context.record[RECORD_KEY_AT : RECORD_KEY_AT + _KEY_SIZE]
+        if self.ahead is not None and base < self.ahead_epoch <= epoch:
+            key = self.ahead
+            base = self.ahead_epoch
+        most = self.context.steps_max
+        if epoch - base <= most:
+            return step(key, base, epoch - base)
+        self.ahead = bytearray(step(key, base, most))
+        self.ahead_epoch = base + most
+        return None
+
+    def _old(self, drop: bool) -> int:
+        """Where the peer's older epoch is in `rows`; -1: nowhere. drop: it is kept no more."""
+        context = self.context
+        for i in range(context.old_max):
+            old = i * OLD_SIZE
+            if get_u24(context.rows, old + OLD_OWNER) == self.at:
+                if drop:
+                    context.forget(old)
+                    fill(context.rows, old, OLD_SIZE, 0)
+                return old
+        return -1
+
+    def _accept(self, okm: bytes, salt: bytearray, cipher: object, epoch: int) -> None:
+        """Make an authentic epoch the current one; the one before stays for stragglers."""
+        context = self.context
+        rows = context.rows
+        at = self.at
+        old = self._old(True)
+        if self.flags & IN_OPEN:
+            if old < 0:
+                old = context.old_next * OLD_SIZE
+                context.old_next = (context.old_next + 1) % context.old_max
+                context.forget(old)
+            copy(rows, old, rows, at + IN_AT, OLD_EPOCH)
+            copy(rows, old + OLD_EPOCH, rows, at + IN_EPOCH_AT, 3)
+            put_u24(rows, old + OLD_OWNER, at)
+        copy(rows, at + IN_AT, okm, 0, OKM_SIZE)
+        copy(rows, at + IN_SALT_AT, salt, 0, _SALT_SIZE)
+        fill(rows, at + IN_AT + WINDOW, _WINDOW_SIZE, 0)
+        context.cipher(at + IN_AT, cipher)
+        put_u24(rows, at + IN_EPOCH_AT, epoch)
+        put_u16(rows, at + FORGED_HERE_AT, 0)
+        self.flags = (self.flags | IN_OPEN) & ~(STATUS_SEEN | MUTED)
+        if self.ahead is not None:
+            self.ahead = None
+
+    def commit(self) -> int:
+        """Make the receive epoch of the last whole bundle durable: all that it brought is."""
+        rows = self.context.rows
+        epoch = get_u24(rows, self.at + WHOLE_EPOCH_AT)
+        if not epoch:
+            return OK
+        record = self.context.record
+        row = row_of(1, RECEIVE, rows[self.at + GENERATION_IN_AT + 1])
+        code = self.keys.load(row, record)
+        base = get_u32(record, RECORD_EPOCH_AT)
+        if code == OK and epoch > base:
+            key = step(record[RECORD_KEY_AT : RECORD_KEY_AT + _KEY_SIZE], base, epoch - base)
+            code = self._keep(row, epoch, key)
+        fill(record, RECORD_KEY_AT, _KEY_SIZE, 0)
+        if code == OK:
+            put_u24(rows, self.at + WHOLE_EPOCH_AT, 0)
+        return code

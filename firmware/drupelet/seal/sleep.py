@@ -4,7 +4,7 @@ What is exported may be imported once: the owner marks the snapshot as used befo
 leaves. It fits only the records that it was made beside, so it is never older than they are.
 
     0   seq u8           next of ours
-    1   flags u8         as in our status: bit 0 the in epoch is open, 1 told, 2 unconfirmed
+    1   flags u8         as in our status: bit 0 in epoch open, 1 a status came, 2 unconfirmed
     2   out epoch u24    and key and IV [29], salt [8]
     42  in epoch u24     and key and IV [29]
     74  seen [9]         highest number that was opened, and the 64 below it as bits
@@ -16,7 +16,7 @@ leaves. It fits only the records that it was made beside, so it is never older t
 from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, OK
 from drupelet.base.memory import copy, equal, fill
-from drupelet.seal.row import (
+from drupelet.seal.record import (
     AGE_AT,
     ANEW,
     GENERATION_AT,

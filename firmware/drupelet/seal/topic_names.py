@@ -12,13 +12,14 @@ from drupelet.base.errors import OK
 from drupelet.base.hmac256 import hmac
 from drupelet.base.memory import fill, get_u16
 from drupelet.seal.record import (
+    GENERATION_AT,
+    KID_AT,
     NAME,
     RECEIVE,
     RECORD_GENERATION_AT,
     RECORD_KEY_AT,
     row_of,
 )
-from drupelet.seal.row import GENERATION_AT, KID_AT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,20 +8,25 @@ Beside them stand parents that never came, for whoever was asked for them has th
     tag      0, or FLAG_INVALID for what was not valid; 1 for what never came
     row      id [8] | group number u8
 
-Records of the log go first: what is said here of a message that is still there does not count.
+Records of the message log go first: a message that is still there is not departed.
 """
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import GONE_HANDLE, GONE_SHARE, GONE_SPARE, ID_PREFIX_SIZE
 from drupelet.base.memory import copy, fill, find
-from drupelet.store.log import KIND_GONE, RecordLog
-from drupelet.store.segments import RECORD_EXTRA
+from drupelet.store.log import KIND_GONE, RECORD_EXTRA, Log
 
-_NEVER_CAME = const(1)
+NEVER_CAME = const(1)
 _ROW = const(9)
 _BATCH_SIZE = const(63)  # rows in a record: as many as a scratch takes
 _TRIES = const(3)  # the ring is full, the flash is, and once more
+
+# The port is only a type here: importing it would load RamFiles into a board's heap.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.base.ports import Buffer
+    from drupelet.store.ports import Owner
 
 
 class IdFilter:
@@ -46,14 +51,14 @@ class IdFilter:
         """True when a search for an unknown id begins to cost flash reads (about 1 in 20)."""
         return self.count * 6 > self._mask
 
-    def add(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> None:
+    def add(self, id: "Buffer", at: int, twist: int) -> None:
         """Note an id."""
         self.count += 1
         for i in range(at, at + 8, 2):
             bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
             self._bits[bit >> 3] |= 1 << (bit & 7)
 
-    def has(self, id: "bytes | bytearray | memoryview", at: int, twist: int) -> bool:
+    def has(self, id: "Buffer", at: int, twist: int) -> bool:
         """False: certainly not noted."""
         for i in range(at, at + 8, 2):
             bit = ((id[i] ^ twist) | id[i + 1] << 8) & self._mask
@@ -62,41 +67,44 @@ class IdFilter:
         return True
 
 
-class GoneLog(RecordLog):
-    """The ring. Its oldest segment makes room, and the ids in that are `forgotten`."""
+class DepartedIds:
+    """The ring. Its oldest segment makes room, and the ids in that are forgotten and counted."""
 
-    ending = ".IDS"
-
-    def __init__(self, log: RecordLog, filter_size: int) -> None:
-        segments = log.segments_max // GONE_SHARE + GONE_SPARE
-        RecordLog.__init__(self, log.files, log.segment_size, segments)
-        self.salt = log.salt
+    def __init__(self, store: "Owner", messages: Log, filter_size: int) -> None:
+        self._store = store
+        segments = messages.segments_max // GONE_SHARE + GONE_SPARE
+        self.log = Log(store, ".IDS", messages.segment_size, segments)
         self._filter = IdFilter(filter_size)
         self._batch = bytearray(_BATCH_SIZE)
         self._size = 0
         self._code = OK
         self._tag = 0
         self.noted = 0  # ids since the last `write_noted`
-        self.forgotten = 0
 
-    def index(self) -> None:
-        """Fill the filter from the records."""
+    def open(self, names: "list[str]") -> int:
+        """Find the ring and fill the filter from it; OK or a code of `Log.open`."""
+        code = self.log.open(names)
+        if code == OK:
+            self._fill_filter()
+            self.log.resume()
+        return code
+
+    def _fill_filter(self) -> None:
         self._filter.clear()
-        handle = self.step(0)
+        handle = self.log.step(0)
         while handle:
             for row in range(self._read(handle, 0)):
-                self._filter.add(self.scratch, row * _ROW, 0)
-            handle = self.step(handle)
+                self._filter.add(self.log.scratch, row * _ROW, 0)
+            handle = self.log.step(handle)
 
     def _read(self, handle: int, column: int) -> int:
         """Read the rows of the record that was looked at, from a column on; how many."""
-        size = min(self.length - RECORD_EXTRA, _BATCH_SIZE)
-        self.read_into(handle, 4 + column, self.scratch, 0, size - column)
+        log = self.log
+        size = min(log.length - RECORD_EXTRA, _BATCH_SIZE)
+        log.read_into(handle, 4 + column, log.scratch, 0, size - column)
         return size // _ROW
 
-    def note(
-        self, id: "bytes | bytearray | memoryview", at: int, group: int, tag: int
-    ) -> None:  # fmt: skip
+    def note(self, id: "Buffer", at: int, group: int, tag: int) -> None:
         """Keep an id; `write_noted` makes it durable."""
         if self._size == _BATCH_SIZE or tag != self._tag:
             self._write()
@@ -115,57 +123,58 @@ class GoneLog(RecordLog):
         code = self._code
         self._code = OK
         self.noted = 0
-        return code if code != OK else self.flush()
+        return code if code != OK else self.log.flush()
 
     def _write(self) -> None:
+        log = self.log
         size = self._size
         self._size = 0
         code = OK
         for _ in range(_TRIES if size else 0):
-            code = OK if self.fits(size) else self.rotate(self.segments_max)
+            code = OK if log.fits(size) else log.rotate(log.segments_max)
             if code == OK:
-                self.begin(KIND_GONE, self._tag, size)
-                self.add(self._batch, 0, size)
-                code = self.end()
+                log.begin(KIND_GONE, self._tag, size)
+                log.add(self._batch, 0, size)
+                code = log.end()
             if code != E_CAPACITY:
                 break
-            if self.count and not self.is_written(0) and self.remove(0) == OK:
+            if log.count and not log.is_held(0) and log.remove(0) == OK:
                 held = self._filter.count
-                self.index()
-                self.forgotten += held - self._filter.count
+                self._fill_filter()
+                self._store.forgotten += held - self._filter.count
         if code == E_CAPACITY:
-            self.forgotten += size // _ROW
+            self._store.forgotten += size // _ROW
         elif code != OK:
             self._code = code
         else:
             for at in range(0, size, _ROW):
                 self._filter.add(self._batch, at, 0)
 
-    def find(
-        self, id: "bytes | bytearray | memoryview", at: int, left: bytearray, tag: int = 0
-    ) -> int:  # fmt: skip
+    def find(self, id: "Buffer", at: int, left: bytearray, tag: int = 0) -> int:
         """A handle that tells tag and group of an id that is here, or 0.
 
         `left`: a bit for each number of a group whose ids do not count. `tag`: 1 for what never
         came, else all the others.
         """
-        handle = self.step(0) if self._filter.has(id, at, 0) else 0
+        log = self.log
+        handle = log.step(0) if self._filter.has(id, at, 0) else 0
         while handle:
-            rows = self._read(handle, 0) if (self.tag == _NEVER_CAME) == tag else 0
-            row = find(self.scratch, _ROW, rows, id, at, ID_PREFIX_SIZE)
-            group = self.scratch[row * _ROW + ID_PREFIX_SIZE] if row >= 0 else 0
+            rows = self._read(handle, 0) if (log.tag == NEVER_CAME) == tag else 0
+            row = find(log.scratch, _ROW, rows, id, at, ID_PREFIX_SIZE)
+            group = log.scratch[row * _ROW + ID_PREFIX_SIZE] if row >= 0 else 0
             if row >= 0 and not left[group >> 3] & 1 << (group & 7):
-                return GONE_HANDLE + (self.tag << 8) + group
-            handle = self.step(handle)
+                return GONE_HANDLE + (log.tag << 8) + group
+            handle = log.step(handle)
         return 0
 
     def has_group(self, group: int) -> bool:
         """True if an id of a group with this number is here."""
+        log = self.log
         self._batch[0] = group
-        handle = self.step(0)
+        handle = log.step(0)
         while handle:
             rows = self._read(handle, ID_PREFIX_SIZE)
-            if find(self.scratch, _ROW, rows, self._batch, 0, 1) >= 0:
+            if find(log.scratch, _ROW, rows, self._batch, 0, 1) >= 0:
                 return True
-            handle = self.step(handle)
+            handle = log.step(handle)
         return False

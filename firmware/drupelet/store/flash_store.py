@@ -1,4 +1,4 @@
-"""The board's store: messages, members and the wake state in a log of flash segments.
+"""The board's store: messages, members and the wake state in logs of flash segments.
 
     store = FlashStore(files); damaged = store.open()
     handle = store.put(...); store.barrier()            # now it survives a power cut
@@ -7,20 +7,28 @@ A message is PENDING while dependencies are missing, DELIVERED once it is in the
 only its id is kept. Whatever instant the power goes, after `open` a message is there whole or not
 at all, and in the log once. Handles are > 0 and < 2^30, rising in log order and stable.
 
-When the log is full, the oldest segment goes if everything in it is below `settled_handle`;
-members, the wake state and pending messages in it are written again first. Otherwise new data is
-refused (E_CAPACITY) and counted; the wake state still has room. Our own messages and pending ones
-are refused before what enters from peers (`OWN_SHARE`).
+When the log is full, the oldest segment goes if everything in it is below `settled_handle`.
+Otherwise new data is refused (E_CAPACITY) and counted. Our own messages and pending ones are
+refused before what enters from peers (`OWN_SHARE`). Members and the wake state are in a log of
+their own (`meta`), ids of what went in a third one (`departed_ids`), long bodies in files
+(`spool`).
+
+What is in the message log relies on the members and on the wake state that were written before
+it, and a wake state on the messages before it. So `save` flushes the message log first, and
+nothing is appended to that while a record of the meta log is not durable.
 """
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import (
     BODY_FILES_MAX,
+    BOX_SLOTS,
     CONTENT_HEADER_SIZE,
     FILTER_SIZE,
+    GONE_HANDLE,
     ID_SIZE,
     INLINE_SIZE_MAX,
+    OWN_SHARE,
     PENDING_MAX,
     SEGMENT_SIZE,
     SEGMENTS_MAX,
@@ -28,9 +36,24 @@ from drupelet.base.limits import (
     TIMESTAMP_SIZE,
     WAKE_STATE_SIZE_MAX,
 )
-from drupelet.base.memory import copy, get_u32_le, put_u16_le, put_u32_le
-from drupelet.store.index import PLACE_LAST, is_pending
+from drupelet.base.memory import (
+    copy,
+    equal,
+    fill,
+    get_u16_le,
+    get_u32_le,
+    put_u16_le,
+    put_u32_le,
+)
+from drupelet.store.departed_ids import NEVER_CAME, DepartedIds
+from drupelet.store.index import PLACE_LAST, Index, has_file, is_pending
 from drupelet.store.log import (
+    AT_BODY,
+    AT_FLAGS,
+    AT_ID,
+    AT_SIZE,
+    AT_SOURCE,
+    AT_TIMESTAMP,
     FLAG_INVALID,
     FLAG_PRIVATE,
     KIND_MESSAGE,
@@ -40,106 +63,146 @@ from drupelet.store.log import (
     KIND_PENDING_FILE,
     KIND_TOMBSTONE,
     MESSAGE_PAYLOAD,
-    RecordLog,
+    RECORD_EXTRA,
+    Log,
+    body_name,
 )
-from drupelet.store.reader import (
+from drupelet.store.meta import MEMBER_GROUP, MEMBER_PEER, Meta
+from drupelet.store.reclaim import Reclaim
+from drupelet.store.spool import PART_HEAD_SIZE, Spool, descriptor_name
+from drupelet.store.states import (
     STATE_DELETED,
+    STATE_DELIVERED,
     STATE_GONE,
     STATE_INVALID,
     STATE_PENDING,
     STATE_PRIVATE,
-    Shelf,
 )
-from drupelet.store.segments import RECORD_EXTRA, body_name
 
-_NEVER_CAME = const(1)  # a tag of `flashgone`
-_TRIES = const(4)
+_GROUPS = const(8)  # a group counts by its number modulo this
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from drupelet.base.ports import Buffer
     from drupelet.store.files import Files
 
 
-class FlashStore(Shelf):
+class FlashStore:
     """A store over a Files port. Full tables refuse and count; codes are those of `errors`."""
 
     def __init__(
         self, files: "Files", segment_size: int = SEGMENT_SIZE, segments_max: int = SEGMENTS_MAX,
         pending_max: int = PENDING_MAX, body_files_max: int = BODY_FILES_MAX,
-        filter_size: int = FILTER_SIZE, salt: int = 0,
+        filter_size: int = FILTER_SIZE, salt: int = 0, meta_size: int = SEGMENT_SIZE,
     ) -> None:  # fmt: skip
-        """`salt`: random, 0..2^32-1, of a log that is begun with this."""
+        """`salt`: random, 0..2^32-1, of a log that is begun with this.
+
+        `meta_size`: of a segment of the meta log.
+        """
         assert segments_max > SEGMENTS_SPARE + 1, "data needs two segments beside the spare ones"
-        log = RecordLog(files, segment_size, segments_max)
-        Shelf.__init__(self, files, log, pending_max, body_files_max, filter_size)
-        self._stamp = bytearray(TIMESTAMP_SIZE)
+        self.files = files
+        self.salt = bytearray(4)
         self._new_salt = salt
-        self.duplicates = 0
+        self.log = Log(self, ".LOG", segment_size, segments_max)
+        self.meta = Meta(self, meta_size)
+        self.departed = DepartedIds(self, self.log, filter_size)
+        self.index = Index(self, self.log, self.meta, pending_max, body_files_max, filter_size)
+        self.room = Reclaim(self, self.log, self.index, self.meta, self.departed)
+        self.spool = Spool(self)
+        # Flushes that made something durable; segments removed; damaged places that `open`
+        # skipped; ids of messages that made room which are not known any more.
+        self.programs = self.erases = self.damaged = self.forgotten = 0
+        # The owner's: every message before it may go; and by group number modulo 8.
+        self.settled_handle = 0
+        self.settled = [0] * _GROUPS
+        # The owner's: how many segments a group may hold, by its number modulo 8; 0 for no bound.
+        self.quotas = bytearray(_GROUPS)
+        # The black box's part is one of a ring of files: how many, and which it is now.
+        self.box_slots = BOX_SLOTS
+        self.box_slot = 0
+        self.data_max = segments_max - SEGMENTS_SPARE
+        # Of these, our own messages and those that wait for a parent leave some to what enters
+        # from peers; two segments at least: a peer needs all of one to give one of its own back.
+        kept = min(self.data_max // OWN_SHARE, OWN_SHARE)
+        self.own_max = self.data_max - kept - (kept > 0)
+        # What `load` sets.
+        self.id = bytearray(ID_SIZE)
+        self.timestamp = bytearray(TIMESTAMP_SIZE)
+        self.group = self.source = self.size = self.state = 0
+        self.edges_size = 0  # of a deleted message
+        self.missing = 0  # who is not known to have it: the bits that `entomb` noted
+        self.private = False  # it is not shared; also of one that was deleted since
+        self._body = 0
+        self._stamp = bytearray(TIMESTAMP_SIZE)
+        self._small = bytearray(4)
+        self.saved = self.meta.state  # the newest wake state
+        self.saved_size = 0
+        self.refused = self.duplicates = 0
+        # What a mechanism does alone.
+        self.unsettle = self.room.unsettle
+        self.reclaim = self.room.reclaim
+        self.bodies = self.room.bodies
+        self.dropped = self.room.dropped
+        self.part_open = self.spool.part_open
+        self.part_append = self.spool.part_append
+        self.part_size = self.spool.part_size
+        self.part_left = self.spool.part_left
+        self.part_read_into = self.spool.part_read_into
+        self.part_drop = self.spool.part_drop
+        self.descriptor_size = self.spool.descriptor_size
+        self.descriptor_read_into = self.spool.descriptor_read_into
 
     @property
     def store_gen(self) -> int:
         """A number of this log: peers of one that is begun anew offer again what they hold."""
-        return get_u32_le(self._log.salt, 0)
-
-    @property
-    def programs(self) -> int:
-        """Flushes that made something durable."""
-        return self._log.programs + self._gone.programs + self.part_programs
-
-    @property
-    def erases(self) -> int:
-        """Segments removed."""
-        return self._log.erases + self._gone.erases
-
-    @property
-    def forgotten(self) -> int:
-        """Ids of messages that made room which are not known any more."""
-        return self._gone.forgotten
-
-    @property
-    def damaged(self) -> int:
-        """Damaged places that `open` skipped: what was there is lost."""
-        return self._log.damaged + self._gone.damaged
+        return get_u32_le(self.salt, 0)
 
     def open(self) -> int:
         """Recover by one scan; the count of damaged places, or a code: then it is not to be used.
 
         E_CAPACITY for too many files, E_STORAGE when the flash does not say what it has.
         """
-        names = self._files.names()
-        if self._new_salt and not [name for name in names if name.endswith(".LOG")]:
-            for name in names:
-                if name[-4:] in (".IDS", ".SLT"):  # of a log that is gone
-                    self._files.remove(name)
-            names = self._files.names()
-        # Both have one salt; only the log begins one.
-        code = self._gone.open(names, 0)
-        if code == OK:
-            code = self._log.open(names, self._new_salt)
+        names = self._begin(self.files.names())
+        code = self.departed.open(names) or self.meta.open(names) or self.log.open(names)
+        if code == OK and self.log.is_old and not self.meta.wake:
+            from drupelet.store.migration import migrate
+
+            code = migrate(self, self.log, self.meta)
         if code != OK:
             return code
-        self._gone.index()
-        self._gone.resume()
         for name in names:
             if name.endswith(".BOD") and name[1:8].isdigit():
-                self._set_body(int(name[1:8]), 0)
-        self._untwin()
-        self._index()
-        self._log.resume()
-        self._sweep()
+                number = int(name[1:8])
+                self.index.set_row(self.index.bodies, number, 0)
+                self.index.body_newest = max(self.index.body_newest, number)
+        self.index.build()
+        self.log.resume()
+        self.index.sweep()
         self._drop_descriptors(names)
-        if self._wake and self._log.look(self._wake):
-            self.saved_size = min(self._log.length - RECORD_EXTRA, WAKE_STATE_SIZE_MAX)
-            self._log.read_into(self._wake, 4, self.saved, 0, self.saved_size)
+        self.saved_size = self.meta.state_size
         return self.damaged
+
+    def _begin(self, names: "list[str]") -> "list[str]":
+        """Take the salt from the name of its file, or begin a log with a new one; the files."""
+        begins = not [name for name in names if name.endswith(".LOG")]
+        salt = 0
+        for name in names:
+            if begins and self._new_salt and name[-4:] in (".IDS", ".SLT", ".MET"):
+                self.files.remove(name)  # of a log that is gone
+            elif name.endswith(".SLT"):
+                salt = int(name[:-4], 16)
+        if begins and not salt and self._new_salt:
+            salt = self._new_salt
+            self.files.close(self.files.open("%08X.SLT" % salt, True))
+        put_u32_le(self.salt, 0, salt)
+        return self.files.names()
 
     # --- messages in ---
 
     def put(
-        self, group: int, source: int, id: "bytes | bytearray | memoryview", id_at: int,
-        timestamp: "bytes | bytearray | memoryview", ts_at: int,
-        body: "bytes | bytearray | memoryview", at: int, size: int, state: int,
+        self, group: int, source: int, id: "Buffer", id_at: int, timestamp: "Buffer", ts_at: int,
+        body: "Buffer", at: int, size: int, state: int,
     ) -> int:  # fmt: skip
         """Take a message in, at most INLINE_SIZE_MAX bytes of body; its handle or a code.
 
@@ -151,18 +214,17 @@ class FlashStore(Shelf):
         if handle:
             return handle
         pending = state == STATE_PENDING
-        if pending and self._find_row(self._pending, 0) < 0:
+        if pending and self.index.row(self.index.pending, 0) < 0:
             return self._refuse(E_CAPACITY)
         kind = KIND_PENDING if pending else KIND_MESSAGE
+        flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
         return self._write(
-            kind, group, source, _flags(state), size, 0, id, id_at, timestamp, ts_at, body, at,
-            size,
-        )  # fmt: skip
+            kind, group, source, flags, size, 0, id, id_at, timestamp, ts_at, body, at, size
+        )
 
     def put_part(
-        self, part: int, group: int, source: int, id: "bytes | bytearray | memoryview",
-        id_at: int, state: int,
-    ) -> int:  # fmt: skip
+        self, part: int, group: int, source: int, id: "Buffer", id_at: int, state: int
+    ) -> int:
         """Take a finished part in as a message with a body file; its handle or a code.
 
         E_CAPACITY leaves the part as it is; after E_STORAGE it may be gone.
@@ -175,27 +237,41 @@ class FlashStore(Shelf):
         size = self.part_size(part) - CONTENT_HEADER_SIZE
         if size < 0:
             return E_STORAGE
-        full = pending and self._find_row(self._pending, 0) < 0
-        if full or self._free_body() < 0:
+        full = pending and self.index.row(self.index.pending, 0) < 0
+        if full or not self.room.free_body():
             return self._refuse(E_CAPACITY)
-        enters = source and not pending
-        code = self._room(MESSAGE_PAYLOAD + 4, self._data_max if enters else self._own_max, group)
+        waits = pending or not source
+        code = self._make_room(
+            MESSAGE_PAYLOAD + 4, self.own_max if waits else self.data_max, group
+        )
         if code != OK:
             return code
         self.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
-        number = self._body_newest + 1
-        code = self._finish(part, body_name(number))
+        index = self.index
+        number = index.body_newest + 1
+        code = self.spool.finish(part, body_name(number))
         if code != OK:
             return self._refuse(code)
-        self._set_body(number, PLACE_LAST)  # making room must not sweep it
+        index.body_newest = number
+        index.set_row(index.bodies, number, PLACE_LAST)  # making room must not sweep it
         kind = KIND_PENDING_FILE if pending else KIND_MESSAGE_FILE
+        put_u32_le(self._small, 0, number)
+        flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
         handle = self._write(
-            kind, group, source, _flags(state), size, 0, id, id_at, self._stamp, 0,
-            self._number(number), 0, 4,
-        )  # fmt: skip
-        self._set_body(number, handle if handle > 0 else 0)
+            kind, group, source, flags, size, 0, id, id_at, self._stamp, 0, self._small, 0, 4
+        )
+        index.set_row(index.bodies, number, max(handle, 0))
         if handle < 0:
-            self._sweep()
+            index.sweep()
+        return handle
+
+    def _known(self, id: "Buffer", at: int, state: int) -> int:
+        """Handle of a message that is here already, promoted unless it is to be pending."""
+        handle = self.find(id, at)
+        if handle:
+            self.duplicates += 1
+            if state != STATE_PENDING and self.index.row(self.index.pending, handle) >= 0:
+                return self.promote(handle, state)
         return handle
 
     def promote(self, handle: int, state: int) -> int:
@@ -205,36 +281,37 @@ class FlashStore(Shelf):
 
         The new record names the pending one, which is dead from then on.
         """
-        if self._find_row(self._pending, handle) < 0 or not self._look(handle):
+        log = self.log
+        index = self.index
+        if index.row(index.pending, handle) < 0 or not index.look(handle):
             return E_STORAGE
-        code = self._room(self._log.length - RECORD_EXTRA, self._data_max, self._log.tag)
+        kind = log.kind + KIND_MESSAGE - KIND_PENDING
+        code = self._make_room(log.length - RECORD_EXTRA, self.data_max, log.tag)
         if code != OK:
             return code
         # Making room may have moved the record.
-        row = self._find_row(self._pending, handle)
-        place = get_u32_le(self._pending, row + 4)
-        entered = self._rewrite(place, KIND_MESSAGE - KIND_PENDING, place, _flags(state))
+        place = get_u32_le(index.pending, index.row(index.pending, handle) + 4)
+        flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
+        entered = index.write_again(place, kind, place, flags, -1)
         if entered < 0:
             return self._refuse(entered)
-        self._set_row(self._pending, handle, 0)
-        self._move_body(place, entered)
+        index.set_row(index.pending, handle, 0)
+        index.move(index.bodies, place, entered)
         return entered
 
-    def note(self, id: "bytes | bytearray | memoryview", at: int) -> bool:
+    def note(self, id: "Buffer", at: int) -> bool:
         """Remember that nobody has a message any more, should it not come after all.
 
         False when there is no room for that.
         """
-        self._gone.note(id, at, 0, _NEVER_CAME)
-        return self._gone.write_noted() == OK and self.noted(id, at)
+        self.departed.note(id, at, 0, NEVER_CAME)
+        return self.departed.write_noted() == OK and self.noted(id, at)
 
-    def noted(self, id: "bytes | bytearray | memoryview", at: int) -> bool:
-        """True for a message of which `note` said that nobody has it any more."""
-        return self._gone.find(id, at, self._left, _NEVER_CAME) != 0
+    def noted(self, id: "Buffer", at: int) -> bool:
+        """True for a message that `note` keeps as one that nobody has any more."""
+        return self.departed.find(id, at, self.meta.left, NEVER_CAME) != 0
 
-    def entomb(
-        self, handle: int, edges: "bytes | bytearray | memoryview", size: int, missing: int = 0
-    ) -> int:  # fmt: skip
+    def entomb(self, handle: int, edges: "Buffer", size: int, missing: int = 0) -> int:
         """Keep the id, the place in the log and `size` bytes of edges; the body goes.
 
         `missing`: a bit (0..15) for each sharer that is not known to have the message. Until
@@ -244,31 +321,31 @@ class FlashStore(Shelf):
         code = self.load(handle)
         if code != OK or self.state in (STATE_DELETED, STATE_INVALID, STATE_GONE):
             return code
-        if missing and self._find_row(self._kept, 0) < 0:
+        if missing and self.index.row(self.index.kept, 0) < 0:
             return self._refuse(E_CAPACITY)
-        code = self._entomb(handle, FLAG_PRIVATE if self.private else 0, edges, size, missing)
-        return code if code < 0 else OK
+        flags = FLAG_PRIVATE if self.private else 0
+        return min(self._mark(KIND_TOMBSTONE, handle, flags, edges, size, missing), OK)
 
     def keep(self, handle: int, missing: int) -> int:
         """Change who is not known to have a deleted message (`next_kept`); OK or a code."""
-        row = self._find_row(self._kept, handle)
+        log = self.log
+        index = self.index
+        row = index.row(index.kept, handle)
         if row < 0:
             return OK
-        place = get_u32_le(self._kept, row + 4)
-        self._log.look(place)
-        size = self._log.length - RECORD_EXTRA
-        code = self._room(size, self._data_max, 0)
-        row = self._find_row(self._kept, handle)
+        log.look(get_u32_le(index.kept, row + 4))
+        code = self._make_room(log.length - RECORD_EXTRA, self.data_max, 0)
         if code == OK:
-            place = self._rewrite(get_u32_le(self._kept, row + 4), 0, handle, 0, missing)
-            code = min(place, OK)
-        if code == OK:
-            self._apply(place)
+            place = get_u32_le(index.kept, index.row(index.kept, handle) + 4)
+            place = index.write_again(place, KIND_TOMBSTONE, handle, 0, missing)
+            if place < 0:
+                return place
+            index.apply(place)
         return code
 
     def bury(
-        self, group: int, source: int, id: "bytes | bytearray | memoryview", id_at: int,
-        timestamp: "bytes | bytearray | memoryview", ts_at: int, handle: int,
+        self, group: int, source: int, id: "Buffer", id_at: int, timestamp: "Buffer", ts_at: int,
+        handle: int,
     ) -> int:  # fmt: skip
         """Keep only the id of a message that is not valid; its handle or a code.
 
@@ -287,24 +364,23 @@ class FlashStore(Shelf):
         elif self.state != STATE_PENDING:
             self.duplicates += 1
             return handle
-        place = self._entomb(handle, FLAG_INVALID, self.id, 0)
-        return self._stands_for(place) if place > 0 else place
+        place = self._mark(KIND_TOMBSTONE, handle, FLAG_INVALID, self.id, 0, 0)
+        return self.index.handle_of(place) if place > 0 else place
 
-    def _entomb(
-        self, handle: int, flags: int, edges: "bytes | bytearray | memoryview", size: int,
-        missing: int = 0,
-    ) -> int:  # fmt: skip
-        """Write a tombstone for the message that was loaded; its place or a code."""
-        body = self._body
+    def _mark(
+        self, kind: int, handle: int, flags: int, edges: "Buffer", size: int, missing: int
+    ) -> int:
+        """Write a tombstone or an OPENED of the message that was loaded; its place or a code."""
+        body = self._body if kind == KIND_TOMBSTONE else 0
+        put_u32_le(self._small, 0, body)
         place = self._write(
-            KIND_TOMBSTONE, self.group, self.source, flags, missing, handle, self.id, 0,
-            self.timestamp, 0, self._number(body), 0, 4, edges, size,
+            kind, self.group, self.source, flags, missing, handle, self.id, 0, self.timestamp, 0,
+            self._small, 0, 4 if kind == KIND_TOMBSTONE else 0, edges, size,
         )  # fmt: skip
-        if place < 0:
-            return place
-        self._apply(place)
-        if body:
-            self._sweep()
+        if place > 0:
+            self.index.apply(place)
+            if body:
+                self.index.sweep()
         return place
 
     def open_up(self, handle: int) -> int:
@@ -313,67 +389,278 @@ class FlashStore(Shelf):
         One that was deleted meanwhile only counts as shared.
         """
         code = self.load(handle)
-        if code != OK or not self.private:
-            return code
-        place = self._write(
-            KIND_OPENED, self.group, self.source, 0, 0, handle, self.id, 0, self.timestamp, 0,
-            self.id, 0, 0,
-        )  # fmt: skip
-        if place < 0:
-            return place
-        self._apply(place)
-        if self._look(handle):
-            self._log.pin(self._log.at)  # its segment may be one that nobody needed
-        return OK
-
-    # --- records of messages ---
+        if code == OK and self.private:
+            code = min(self._mark(KIND_OPENED, handle, 0, self.id, 0, 0), OK)
+            if code == OK and self.index.look(handle):
+                self.log.pin(self.log.at)  # its segment may be one that nobody needed
+        return code
 
     def _write(
-        self, kind: int, group: int, source: int, flags: int, size: int, ref: int,
-        id: "bytes | bytearray | memoryview", id_at: int,
-        timestamp: "bytes | bytearray | memoryview", ts_at: int,
-        body: "bytes | bytearray | memoryview", at: int, stored: int,
-        edges: "bytes | bytearray | memoryview" = b"", edges_size: int = 0,
+        self, kind: int, group: int, source: int, flags: int, size: int, ref: int, id: "Buffer",
+        id_at: int, timestamp: "Buffer", ts_at: int, body: "Buffer", at: int, stored: int,
+        edges: "Buffer" = b"", edges_size: int = 0,
     ) -> int:  # fmt: skip
-        log = self._log
+        """Append a record of a message; its place or a code."""
+        log = self.log
         payload = MESSAGE_PAYLOAD + stored + edges_size
         waits = is_pending(kind) or (not source and KIND_MESSAGE <= kind <= KIND_MESSAGE_FILE)
-        for _ in range(_TRIES):
-            code = self._room(payload, self._own_max if waits else self._data_max, group)
+        code = E_CAPACITY
+        while code == E_CAPACITY:
+            code = self._make_room(payload, self.own_max if waits else self.data_max, group)
             if code != OK:
                 return code
-            handle = log.begin(kind, group, payload)
-            small = log.scratch
-            small[0] = source
-            small[1] = flags
-            put_u16_le(small, 2, size)
-            put_u32_le(small, 4, ref)
-            log.add(small, 0, 8)
+            place = log.begin(kind, group, payload)
+            head = log.scratch
+            head[0] = source
+            head[1] = flags
+            put_u16_le(head, 2, size)
+            put_u32_le(head, 4, ref)
+            log.add(head, 0, 8)
             log.add(timestamp, ts_at, TIMESTAMP_SIZE)
             log.add(id, id_at, ID_SIZE)
             log.add(body, at, stored)
             log.add(edges, 0, edges_size)
             code = log.end()
             # The flash may be full before the log is.
-            if code != E_CAPACITY or self.reclaim() != OK:
+            if code != OK and not self._made_room(code):
+                return self._refuse(code)
+        self.index.filter.add(id, id_at, 0)
+        self.index.note_recent(id, id_at, place)
+        log.pin(place)
+        if is_pending(kind):
+            self.index.set_row(self.index.pending, place, place)
+        return place
+
+    def _make_room(self, size: int, segments: int, group: int) -> int:
+        """Have room for a payload; a refusal is counted. `group`: whose quota counts, 0: none."""
+        code = self.meta.log.flush() or self.room.room(size, segments, group)
+        return code if code == OK else self._refuse(code)
+
+    def _refuse(self, code: int) -> int:
+        self.refused += 1
+        return code
+
+    # --- messages out ---
+
+    def find(self, id: "Buffer", at: int, size: int = ID_SIZE) -> int:
+        """Handle of a message by the first `size` bytes of its id (8 to 32), in whatever state.
+
+        0 for never seen or forgotten. Of a message that went, this says all that `load` sets.
+        """
+        place = self.index.find(id, at, size)
+        if place:
+            return self.index.handle_of(place)
+        handle = self.departed.find(id, at, self.meta.left)
+        if handle:
+            copy(self.id, 0, id, at, size)
+            fill(self.id, size, ID_SIZE - size, 0)
+        return handle
+
+    def is_id(self, handle: int, id: "Buffer", at: int, size: int) -> bool:
+        """True when the id of a message begins with these bytes; what `load` set stays."""
+        return self.index.look(handle) and equal(self.log.scratch, AT_ID, id, at, size)
+
+    def id_into(self, handle: int, buf: bytearray, at: int) -> bool:
+        """Copy the id of a message; False when it is not there. What `load` set stays."""
+        there = self.index.look(handle)
+        if there:
+            copy(buf, at, self.log.scratch, AT_ID, ID_SIZE)
+        return there
+
+    def load(self, handle: int) -> int:
+        """Set id, timestamp, group, source, size and state; E_STORAGE if there is none.
+
+        Of a message that made room group and state; the id is as it was given to `find`.
+        """
+        self.edges_size = self.missing = self._body = 0
+        if handle >= GONE_HANDLE:
+            self.group = handle & 0xFF
+            self.state = STATE_INVALID if handle & FLAG_INVALID << 8 else STATE_GONE
+            self.source = self.size = 0
+            self.private = False
+            return OK
+        index = self.index
+        if not index.look(handle):
+            return E_STORAGE
+        log = self.log
+        head = log.scratch
+        kind = log.kind
+        copy(self.timestamp, 0, head, AT_TIMESTAMP, TIMESTAMP_SIZE)
+        copy(self.id, 0, head, AT_ID, ID_SIZE)
+        self.group = log.tag
+        self.source = head[AT_SOURCE]
+        self.size = get_u16_le(head, AT_SIZE)
+        self._body = get_u32_le(head, AT_BODY) if has_file(kind) else 0
+        private = head[AT_FLAGS] & FLAG_PRIVATE
+        tombstone = log.at
+        if kind != KIND_TOMBSTONE:
+            tombstone = index.later(KIND_TOMBSTONE, handle, self.id, 0)
+        self.private = private != 0 and not index.later(KIND_OPENED, handle, self.id, 0)
+        self.state = STATE_DELIVERED
+        if tombstone:
+            log.look(tombstone)
+            self.edges_size = log.length - RECORD_EXTRA - MESSAGE_PAYLOAD - 4
+            log.read_into(tombstone, 0, head, 0, AT_SIZE + 2)
+            # An older one may still say what is over.
+            kept = index.row_at(index.kept, tombstone) >= 0
+            self.missing = get_u16_le(head, AT_SIZE) if kept else 0
+            self.state = STATE_INVALID if head[AT_FLAGS] & FLAG_INVALID else STATE_DELETED
+            self.size = 0
+        elif kind == KIND_OPENED or (self._body and index.row(index.bodies, self._body) < 0):
+            self.state = STATE_DELETED  # its record went, or its body, to make room
+            self.size = 0
+        elif is_pending(kind):
+            self.state = STATE_PENDING
+            if index.row(index.pending, handle) < 0:
+                return E_STORAGE  # promoted: it has another handle now
+        elif self.private:
+            self.state = STATE_PRIVATE
+        return OK
+
+    def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Read body bytes; the count, less only at the end, or E_STORAGE.
+
+        Of a deleted message these are the bytes of its edges.
+        """
+        if not self.index.look(handle):
+            return E_STORAGE
+        log = self.log
+        head = log.scratch
+        place = log.at
+        total = get_u16_le(head, AT_SIZE)
+        body = get_u32_le(head, AT_BODY) if has_file(log.kind) else 0
+        tombstone = place
+        if log.kind != KIND_TOMBSTONE:
+            tombstone = self.index.later(KIND_TOMBSTONE, handle, head, AT_ID)
+        if tombstone:
+            place = tombstone
+            body = 0
+            offset += 4
+            log.look(tombstone)
+            total = log.length - RECORD_EXTRA - MESSAGE_PAYLOAD
+        size = min(size, total - offset)
+        if size <= 0:
+            return 0
+        if not body:
+            return log.read_into(place, AT_BODY + offset, buf, at, size)
+        if self.index.row(self.index.bodies, body) < 0:
+            return 0
+        fd = log.descriptor(-body)
+        if fd < 0:
+            return E_STORAGE
+        offset += PART_HEAD_SIZE + CONTENT_HEADER_SIZE
+        return self.files.read_into(fd, offset, buf, at, size)
+
+    def next(self, handle: int) -> int:
+        """Handle of the message after `handle` in the log (0: the first); 0 at the end.
+
+        One that was deleted keeps its place; one that is pending or invalid never had one.
+        """
+        log = self.log
+        handle = log.step(handle)
+        while handle:
+            if KIND_MESSAGE <= log.kind <= KIND_MESSAGE_FILE and not self.meta.is_left(log.tag):
                 break
+            handle = log.step(handle)
+        return handle
+
+    def next_pending(self, handle: int) -> int:
+        """Handle of the pending message after `handle` (0: the first); 0 at the end."""
+        return self.index.next_key(self.index.pending, handle)
+
+    def next_kept(self, handle: int) -> int:
+        """Handle of the deleted message after `handle` that not all are known to have."""
+        return self.index.next_key(self.index.kept, handle)
+
+    # --- members and the wake state ---
+
+    def member(self, kind: int, key: "Buffer", at: int, size: int) -> int:
+        """Number 1..254 of a group (kind 1) or a peer (kind 2), or a code; new if it was left."""
+        assert 0 < size <= ID_SIZE
+        meta = self.meta
+        number = meta.find(kind, key, at, size)
+        if number:
+            return number
+        number = meta.new_number(kind)
+        for row in range(0, len(meta.rows), 8):
+            given_up = not number and meta.rows[row + 4] == kind and meta.rows[row + 6]
+            if given_up and not self._carries(kind, meta.rows[row + 5]):
+                number = meta.rows[row + 5]
+        code = self._note_member(kind, number, key, at, size) if number else E_CAPACITY
+        return number if code == OK else self._refuse(code)
+
+    def _carries(self, kind: int, number: int) -> bool:
+        """True if a message that is here, or one that went, carries the number of a member."""
+        log = self.log
+        place = log.step(0)
+        while place:
+            carried = log.tag if log.kind >= KIND_MESSAGE else 0
+            if carried and kind == MEMBER_PEER:
+                log.read_into(place, AT_SOURCE, log.scratch, 0, 1)
+                carried = log.scratch[0]
+            if carried == number:
+                return True
+            place = log.step(place)
+        return kind == MEMBER_GROUP and self.departed.has_group(number)
+
+    def _note_member(self, kind: int, number: int, key: "Buffer", at: int, size: int) -> int:
+        code = self._begin_log() or self.meta.put_member(kind, number, key, at, size)
+        while self._made_room(code):
+            code = self.meta.put_member(kind, number, key, at, size)
+        return code
+
+    def _made_room(self, code: int) -> bool:
+        """True if a call failed because the flash is full, and it may not be any more."""
+        return code == E_CAPACITY and self.reclaim() == OK
+
+    def _begin_log(self) -> int:
+        """Begin the message log: without one what the meta log says is of a log that is gone."""
+        return OK if self.log.count else self.log.rotate(self.data_max)
+
+    def dismiss(self, kind: int, number: int) -> int:
+        """A group was left: its messages are as if they had never been here; OK or a code.
+
+        Or a peer was removed: its number is not given to another one before its messages go.
+        """
+        # Before that survives a power cut, nothing of the group may be gone.
+        code = OK
+        if self.meta.is_member(kind, number):
+            code = self._note_member(kind, number, b"", 0, 0)
+        if code == OK:
+            code = self.barrier()
+        if code == OK:
+            self.index.let_go()
+            self.room.marks = -1
+            self.index.sweep()
+            self._drop_descriptors(self.files.names())
+        return code
+
+    def descriptor_put(self, part: int, number: int) -> int:
+        """Keep a finished part (client id 32 | descriptor) as a group's; OK or a code."""
+        if self.part_size(part) < ID_SIZE:
+            return E_STORAGE
+        # A number that a power cut takes back must not have a descriptor.
+        return self.barrier() or self.spool.finish(part, descriptor_name(number))
+
+    def _drop_descriptors(self, names: "list[str]") -> None:
+        """Remove the descriptors of numbers that are no group, or none any more, if it goes."""
+        for name in names:
+            number = name[1:-4]
+            of_a_group = name.endswith(".DSC") and number.isdigit()
+            if of_a_group and not self.meta.is_member(MEMBER_GROUP, int(number)):
+                self.files.remove(name)
+
+    def save(self, state: "Buffer", size: int) -> int:
+        """Write the owner's state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""
+        assert size <= WAKE_STATE_SIZE_MAX
+        code = self._begin_log() or self.log.flush() or self.meta.save(state, size)
+        while self._made_room(code):
+            code = self.meta.save(state, size)
         if code != OK:
             return self._refuse(code)
-        self._filter.add(id, id_at, 0)
-        log.pin(handle)
-        if is_pending(kind):
-            self._set_row(self._pending, handle, handle)
-        return handle
+        self.saved_size = size
+        return OK
 
-    def _known(self, id: "bytes | bytearray | memoryview", at: int, state: int) -> int:
-        """Handle of a message that is here already, promoted unless it is to be pending."""
-        handle = self.find(id, at)
-        if handle:
-            self.duplicates += 1
-            if state != STATE_PENDING and self._find_row(self._pending, handle) >= 0:
-                return self.promote(handle, state)
-        return handle
-
-
-def _flags(state: int) -> int:
-    return FLAG_PRIVATE if state == STATE_PRIVATE else 0
+    def barrier(self) -> int:
+        """Make everything that was put before survive a power cut; free when there is nothing."""
+        return self.meta.log.flush() or self.log.flush()

@@ -1,25 +1,37 @@
-"""An append-only log of records in segment files: one writer. `flashsegments` reads them.
+"""An append-only log of records in segment files: one writer, and one scan at boot.
 
-Nothing is truncated or written over; after a torn end writing goes on in a new segment.
-docs/SPEC.md draws every record.
+A record, little-endian; a segment begins with a HEAD record:
+
+    byte  0..1     2      3     4 ..            length-4 ..
+          length   kind   tag   payload         crc32 of everything before
+
+A handle is segment number * segment size + offset: rising in log order, the same after a reboot.
+Nothing is truncated or written over. A segment that is full, or whose last append failed, is
+closed: the HEAD of the next one says how long it is, so what lies behind that does not count.
+
+The scan skips damage byte by byte to the next whole record, and a damaged segment is checked again
+whenever it is read. In a segment that is not closed only what had been flushed counts behind
+damage, as a later record says (a bit in its kind): a power cut may leave unflushed writes in any
+order. docs/SPEC.md draws every record.
+
+A log that was begun with a salt has it in the CRC of its records. So no body that somebody sent
+can be taken for records of ours where a damaged head lets the scan run into it.
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_CAPACITY, OK
-from drupelet.base.limits import GONE_HANDLE
-from drupelet.base.memory import copy, crc32_into, put_u16_le, put_u32_le
-from drupelet.store.segments import (
-    FLUSHED,
-    GIVEN_UP,
-    HEAD_SIZE,
-    KIND_HEAD,
-    MAGIC,
-    RECORD_EXTRA,
-    SEGMENT_ROW,
-    VERSION,
-    Segments,
+from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
+from drupelet.base.limits import GONE_HANDLE, SCRATCH_SIZE
+from drupelet.base.memory import (
+    copy,
+    crc32_into,
+    equal,
+    get_u16_le,
+    get_u32_le,
+    put_u16_le,
+    put_u32_le,
 )
 
+KIND_HEAD = const(1)
 KIND_WAKE = const(2)
 KIND_MEMBER = const(3)
 KIND_MESSAGE = const(4)
@@ -29,6 +41,8 @@ KIND_PENDING_FILE = const(7)
 KIND_TOMBSTONE = const(8)
 KIND_OPENED = const(9)  # a private message that is shared from here on
 KIND_GONE = const(10)  # ids of messages that went; in files of their own
+_KIND_MAX = const(15)  # so much of noise is no record before anything is read
+FLUSHED = const(0x80)  # in a kind: all before this record was flushed
 
 # Where the fields of a message record are (docs/SPEC.md).
 AT_SOURCE = const(4)
@@ -45,9 +59,280 @@ MESSAGE_PAYLOAD = const(48)  # what every payload has before the body
 FLAG_PRIVATE = const(1)  # a message that is not shared
 FLAG_INVALID = const(2)  # a tombstone of a message that is not valid
 
+RECORD_EXTRA = const(8)  # length, kind, tag and crc around a payload
+HEAD_SIZE = const(16)  # the HEAD record: magic, segment number u16, length u16 of the one before
+# 3 had members and wake states in the log and no length in HEAD, 2 no salt and no count of dropped
+# messages, 1 no flags and no OPENED.
+VERSION = const(4)
+MAGIC = b"DRPL"
+SEGMENT_ROW = const(8)  # number u32, end u16, groups u8, flags u8
+ROW_GROUPS = const(6)
+ROW_FLAGS = const(7)
+DAMAGED = const(1)  # each record is checked again when it is read
+_CLOSED = const(2)  # the end is known, and all before it was flushed
+CUT = const(4)  # the file goes on behind the end
 
-class RecordLog(Segments):
-    """The segments of a store, and the one of them that is written."""
+# The port is only a type here: importing it would load RamFiles into a board's heap.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.base.ports import Buffer
+    from drupelet.store.ports import Owner
+
+
+class Log:
+    """Segments with one name ending: one is written, beside it one is open for reading."""
+
+    def __init__(self, store: "Owner", ending: str, segment_size: int, segments_max: int) -> None:
+        assert 64 <= segment_size <= 65535
+        self._store = store
+        self.files = store.files
+        self.ending = ending
+        self.segment_size = segment_size
+        self.segments_max = segments_max
+        self.rows = bytearray(SEGMENT_ROW * segments_max)
+        self.count = self._newest = 0  # segments on flash, and the number of the newest
+        self._fd = self._reader = -1  # the newest one, if it is written, and another to read
+        self._end = self._reader_key = 0
+        self._torn = self._scanning = True  # torn: nothing may be put behind what is there
+        # The record that was looked at last; flushed: all before it was.
+        self.at = self.kind = self.tag = self.length = self._flushed = 0
+        self.failed = OK  # first failure of the record that is being written
+        # The record that was written last. Looking it up must not seek: LittleFS would have to
+        # write first what was appended.
+        self.newest = self._head_size = 0
+        self._head = bytearray(MESSAGE_HEAD_SIZE)
+        self._crc = bytearray(4)
+        self.scratch = bytearray(SCRATCH_SIZE)
+        self.dirty = False
+        self.is_old = False  # an earlier version wrote some of it
+
+    # --- recovery ---
+
+    def open(self, names: "list[str]") -> int:
+        """Find the segments; OK, E_CAPACITY for more than segments_max, or E_STORAGE. Then `step`
+        through all of them, which checks every record, and `resume`.
+        """
+        digits = [name[1:8] for name in names if name.endswith(self.ending)]
+        numbers = sorted([int(number) for number in digits if number.isdigit()])
+        if len(numbers) > self.segments_max:
+            return E_CAPACITY
+        for self._newest in numbers:
+            put_u32_le(self.rows, self.count * SEGMENT_ROW, self._newest)
+            self.count += 1
+        for index in range(self.count - 1, -1, -1):
+            if not self._read_head(index):
+                return E_STORAGE
+        return OK
+
+    def _read_head(self, index: int) -> bool:
+        """Check a HEAD, the newest first: it says how long the segment before it is.
+
+        False when the flash does not say how long this one is: what is there is not to go.
+        """
+        number = self.number(index)
+        scratch = self.scratch
+        flags = index * SEGMENT_ROW + ROW_FLAGS
+        size = self.files.size(self.name(number))
+        end = self.end_of(index)  # as the next HEAD says; 0: it does not
+        if 0 < end < size:
+            self.rows[flags] |= CUT
+        self.set_end(index, max(0, min(size, end or self.segment_size)))
+        if size <= 0:
+            return size == 0
+        handle = number * self.segment_size
+        whole = self.verify(handle, HEAD_SIZE)
+        version = self.tag & 0x3F
+        self.read_into(handle, 4, scratch, 0, 8)
+        if not whole or not equal(scratch, 0, MAGIC, 0, 4) or scratch[4] != number & 0xFF:
+            self._store.damaged += 1
+            self.rows[flags] |= DAMAGED
+            if not self._was_flushed(index, HEAD_SIZE):
+                self.set_end(index, 0)
+        elif not 0 < version <= VERSION:
+            self._store.damaged += 1
+            self.set_end(index, 0)
+        else:
+            self.is_old = self.is_old or version < VERSION
+            length = get_u16_le(scratch, 6) if version == VERSION else 0
+            closes = length or self.tag & FLUSHED  # version 3: it was flushed to its end
+            if closes and index and self.number(index - 1) == number - 1:
+                self.rows[flags - SEGMENT_ROW] |= _CLOSED
+                self.set_end(index - 1, length)
+            if number == self._newest:
+                self._torn = version != VERSION  # nothing new goes behind what is older
+        return True
+
+    def resume(self) -> None:
+        """Once all is scanned: go on in the last segment, or close it if it is not whole."""
+        self._scanning = False
+        index = self.count - 1
+        if index >= 0:
+            self._torn = self._torn or self.rows[index * SEGMENT_ROW + ROW_FLAGS] != 0
+            self.release(self._newest)
+            self._fd = self.files.open(self.name(self._newest), True)
+            self._end = self.end_of(index)
+            self.dirty = self._fd >= 0  # it may never have been flushed
+
+    def verify(self, handle: int, size_max: int) -> bool:
+        """Look at a record and check its CRC."""
+        whole = self._look(handle) and self.length <= size_max
+        end = self.length - 4
+        scratch = self.scratch
+        at = 0
+        while whole and at < end:
+            size = min(SCRATCH_SIZE, end - at)
+            whole = self.read_into(handle, at, scratch, 0, size) == size
+            crc32_into(self._crc, 0, scratch, 0, size, at == 0)
+            at += size
+        if whole:
+            self._add_salt()
+        whole = whole and self.read_into(handle, end, scratch, 0, 4) == 4
+        whole = whole and equal(scratch, 0, self._crc, 0, 4)
+        if not whole:
+            self.at = 0
+        return whole
+
+    def _add_salt(self) -> None:
+        for i in range(4 if self.at % self.segment_size else 0):  # HEAD has none
+            self._crc[i] ^= self._store.salt[i]
+
+    # --- reading ---
+
+    def name(self, number: int) -> str:
+        """Name of a segment's file."""
+        return "S%07d" % number + self.ending
+
+    def number(self, index: int) -> int:
+        """Number of a segment; index 0 is the oldest."""
+        return get_u32_le(self.rows, index * SEGMENT_ROW)
+
+    def look(self, handle: int) -> bool:
+        """Set kind, tag and length from a record; False when there is none."""
+        index = self._index(handle // self.segment_size)
+        if index < 0 or self.number(index) != handle // self.segment_size:
+            return False
+        offset = handle % self.segment_size
+        return HEAD_SIZE <= offset < self.end_of(index) and self._is_sound(index, offset)
+
+    def step(self, handle: int) -> int:
+        """Look at the record after `handle` (0: at the first); its handle, 0 at the end."""
+        number = handle // self.segment_size
+        index = self._index(number)
+        if index < 0 or self.number(index) != number:
+            return self.enter(index + 1)
+        offset = handle % self.segment_size
+        known = handle == self.at or self.look(handle)
+        return self._look_from(index, offset + self.length if known else max(offset, HEAD_SIZE))
+
+    def enter(self, index: int) -> int:
+        """Look at the first record of segment `index`, or of the next that has one."""
+        return self._look_from(index, HEAD_SIZE)
+
+    def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Read bytes of the record at `handle`, `offset` from its beginning; the count."""
+        if handle == self.newest and offset + size <= self._head_size:
+            copy(buf, at, self._head, offset, size)
+            return size
+        fd = self.descriptor(handle // self.segment_size)
+        if fd < 0:
+            return fd
+        return self.files.read_into(fd, handle % self.segment_size + offset, buf, at, size)
+
+    def descriptor(self, key: int) -> int:
+        """The open file of segment `key` or of body file `-key`; allocates when it changes."""
+        if key == self._newest and self._fd >= 0:
+            return self._fd
+        if key != self._reader_key:
+            self.release(self._reader_key)
+            name = self.name(key) if key > 0 else body_name(-key)
+            self._reader = self.files.open(name, False)
+            if self._reader < 0:
+                return self._reader
+            self._reader_key = key
+        return self._reader
+
+    def release(self, key: int) -> None:
+        """Close the file of `key` if it is open for reading."""
+        if key and key == self._reader_key:
+            self.files.close(self._reader)
+            self._reader_key = 0
+
+    # --- rows and records ---
+
+    def set_end(self, index: int, end: int) -> None:
+        """Let a segment end at an offset."""
+        put_u16_le(self.rows, index * SEGMENT_ROW + 4, end)
+
+    def end_of(self, index: int) -> int:
+        """The offset at which a segment ends."""
+        return get_u16_le(self.rows, index * SEGMENT_ROW + 4)
+
+    def _index(self, number: int) -> int:
+        """Index of the newest segment that is not newer than `number`; -1 for none."""
+        index = -1
+        if self.count:
+            index = min(number - self.number(0), self.count - 1)
+        while index >= 0 and self.number(index) > number:
+            index -= 1
+        return max(index, -1)
+
+    def _look(self, handle: int) -> bool:
+        four = self._crc  # nothing is summed up while records are looked at
+        self.at = 0
+        if self.read_into(handle, 0, four, 0, 4) != 4:
+            return False
+        self.length = get_u16_le(four, 0)
+        self._flushed = four[2] & FLUSHED
+        self.kind = four[2] & 0x7F
+        self.tag = four[3]
+        if self.length < RECORD_EXTRA or not 0 < self.kind <= _KIND_MAX:
+            return False
+        self.at = handle
+        return True
+
+    def _is_sound(self, index: int, offset: int) -> bool:
+        """Look at a record, and check it in a segment that is damaged or not scanned."""
+        handle = self.number(index) * self.segment_size + offset
+        if self._scanning or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
+            return self.verify(handle, self.end_of(index) - offset)
+        return self._look(handle)
+
+    def _look_from(self, index: int, offset: int) -> int:
+        """Look at the first record at or behind `offset`; its handle, 0 at the end."""
+        while index < self.count:
+            flags = index * SEGMENT_ROW + ROW_FLAGS
+            end = self.end_of(index)
+            begin = offset
+            while offset < end and not self._is_sound(index, offset):
+                checked = self._scanning or self.rows[flags] & DAMAGED
+                offset = offset + 1 if checked else end
+            if offset > begin and self._scanning:
+                self._store.damaged += 1
+                self.rows[flags] |= DAMAGED
+                if not self._was_flushed(index, offset):
+                    self.set_end(index, begin)
+                    offset = end
+                elif offset < end:
+                    self._is_sound(index, offset)
+            if offset < end:
+                return self.number(index) * self.segment_size + offset
+            index += 1
+            offset = HEAD_SIZE
+        return 0
+
+    def _was_flushed(self, index: int, offset: int) -> bool:
+        """True if what is at `offset`, behind damage, was durable with all before it."""
+        if self.rows[index * SEGMENT_ROW + ROW_FLAGS] & _CLOSED:
+            return True
+        end = self.end_of(index)
+        while offset < end:
+            if not self._is_sound(index, offset):
+                offset += 1
+            elif self._flushed:
+                return True
+            else:
+                offset += self.length
+        return False
 
     # --- writing ---
 
@@ -55,7 +340,7 @@ class RecordLog(Segments):
         """True when a payload of `size` goes into the segment that is written."""
         assert HEAD_SIZE + RECORD_EXTRA + size <= self.segment_size
         end = self._end + RECORD_EXTRA + size
-        return self._number != 0 and not self._torn and end <= self.segment_size
+        return self._fd >= 0 and not self._torn and end <= self.segment_size
 
     def rotate(self, segments: int) -> int:
         """Begin a segment, of which there are at most `segments` then; OK or a code."""
@@ -68,81 +353,103 @@ class RecordLog(Segments):
         fd = self.files.open(self.name(self._newest + 1), True)
         if fd < 0:
             return fd
-        if self._number:
-            self._version = VERSION | FLUSHED | (GIVEN_UP if self._torn else 0)
+        length = 0
+        if self.count and self.number(self.count - 1) == self._newest:
+            length = self.end_of(self.count - 1)
+            if self._torn and self._fd >= 0:
+                self.rows[(self.count - 1) * SEGMENT_ROW + ROW_FLAGS] |= CUT
+        if self._fd >= 0:
             # What was written last is read next.
             self._reader = self._fd
-            self._reader_key = self._number
+            self._reader_key = self._newest
         self._newest += 1
         row = self.count * SEGMENT_ROW
-        put_u32_le(self._rows, row, self._newest)
-        put_u32_le(self._rows, row + 4, 0)
+        put_u32_le(self.rows, row, self._newest)
+        put_u32_le(self.rows, row + 4, 0)
         self.count += 1
-        self._number = self._newest
         self._fd = fd
         self._end = 0
-        self._torn = True
-        scratch = self.scratch
-        put_u16_le(scratch, 0, HEAD_SIZE)
-        scratch[2] = KIND_HEAD
-        scratch[3] = self._version
-        copy(scratch, 4, MAGIC, 0, 4)
-        put_u32_le(scratch, 8, self._newest)
-        crc32_into(scratch, 12, scratch, 0, 12, True)
-        code = self.files.append(fd, scratch, 0, HEAD_SIZE)
-        if code != OK:
-            self._give_up()
-            return code
-        self._end = HEAD_SIZE
-        self.set_end(self.count - 1, HEAD_SIZE)
-        self._torn = False
-        self.dirty = True
-        return OK
+        self.begin(KIND_HEAD, VERSION, HEAD_SIZE - RECORD_EXTRA)
+        self.add(MAGIC, 0, 4)
+        put_u16_le(self.scratch, 0, self._newest & 0xFFFF)
+        put_u16_le(self.scratch, 2, length)
+        self.add(self.scratch, 0, 4)
+        return self.end()
 
-    def _give_up(self) -> None:
-        """A write failed: without a record the segment goes, or refusals would fill the flash."""
-        self.at = 0
-        if self._end <= HEAD_SIZE:
+    def abandon(self) -> None:
+        """Remove the newest segment, in which no record counts: refusals must not fill flash."""
+        if self._fd >= 0:
             self.files.close(self._fd)
-            self._number = 0
-            self.dirty = False
-            if self.remove(self.count - 1) == OK:
-                self._newest -= 1  # no record had a place there
+        self._fd = -1
+        self._torn = True
+        self.dirty = False
+        if self.remove(self.count - 1) == OK:
+            self._newest -= 1
 
     def begin(self, kind: int, tag: int, size: int) -> int:
         """Begin a record that `fits`; its handle. `add` the payload, then `end`."""
         # Until it has ended: whatever comes between, nothing is put behind half a record.
         self._torn = True
-        put_u16_le(self._four, 0, size + RECORD_EXTRA)
-        self._four[2] = kind if self.dirty else kind | FLUSHED
-        self._four[3] = tag
+        self.newest = 0
+        head = self._head
+        put_u16_le(head, 0, size + RECORD_EXTRA)
+        head[2] = kind if self.dirty else kind | FLUSHED
+        head[3] = tag
+        self._head_size = 4
         self.length = size + RECORD_EXTRA
-        self.at = self._number * self.segment_size + self._end
+        self.at = self._newest * self.segment_size + self._end
         self.kind = kind
         self.tag = tag
-        crc32_into(self._crc, 0, self._four, 0, 4, True)
-        self.failed = self.files.append(self._fd, self._four, 0, 4)
+        crc32_into(self._crc, 0, head, 0, 4, True)
+        self.failed = self.files.append(self._fd, head, 0, 4)
         return self.at
 
-    def add(self, buf: "bytes | bytearray | memoryview", at: int, size: int) -> None:
+    def add(self, buf: "Buffer", at: int, size: int) -> None:
         """Add bytes of the payload; a failure is kept for `end`."""
         if self.failed == OK and size:
             crc32_into(self._crc, 0, buf, at, size, False)
             self.failed = self.files.append(self._fd, buf, at, size)
+            kept = min(size, MESSAGE_HEAD_SIZE - self._head_size)
+            copy(self._head, self._head_size, buf, at, kept)
+            self._head_size += kept
 
     def end(self) -> int:
         """Close the record. After a failure it is as if it had never been begun."""
         if self.failed == OK:
-            self._salted()
+            self._add_salt()
             self.failed = self.files.append(self._fd, self._crc, 0, 4)
         if self.failed != OK:
-            self._give_up()
+            self.at = 0
+            if self._end <= HEAD_SIZE:
+                self.abandon()
             return self.failed
         self._torn = False
         self._end += self.length
         self.set_end(self.count - 1, self._end)
         self.dirty = True
+        self.newest = self.at
         return OK
+
+    def append_copy(self, place: int, kind: int, first: "Buffer", size: int) -> int:
+        """Append a record again as one of `kind` with other first bytes; its handle or a code.
+
+        E_STORAGE if it has rotted: it must not get a fresh CRC.
+        """
+        if not self.look(place) or not self.verify(place, self.length):
+            return E_STORAGE
+        end = self.length - 4
+        scratch = self.scratch
+        copied = self.begin(kind, self.tag, end - 4)
+        self.add(first, 0, size)
+        at = 4 + size
+        while at < end:
+            size = min(SCRATCH_SIZE, end - at)
+            if self.read_into(place, at, scratch, 0, size) != size:
+                self.failed = E_STORAGE
+            self.add(scratch, 0, size)
+            at += size
+        code = self.end()
+        return copied if code == OK else code
 
     def flush(self) -> int:
         """Make every ended record durable."""
@@ -151,27 +458,21 @@ class RecordLog(Segments):
         code = self.files.flush(self._fd)
         if code == OK:
             self.dirty = False
-            self.programs += 1
+            self._store.programs += 1
         return code
 
     # --- giving room back ---
 
-    def is_written(self, index: int) -> bool:
-        """True for the segment that takes the next record."""
-        return self.number(index) == self._number
-
-    def groups(self, index: int) -> int:
-        """Of which groups (number modulo 8, a bit each) somebody may need what is in a segment."""
-        return self._rows[index * SEGMENT_ROW + 6]
+    def is_held(self, index: int) -> bool:
+        """True for a segment that is written, or that says where the one before it ends."""
+        if index == self.count - 1 and self._fd >= 0:
+            return True
+        return index > 0 and self.rows[(index - 1) * SEGMENT_ROW + ROW_FLAGS] & CUT != 0
 
     def pin(self, handle: int) -> None:
         """Note that the record that was looked at last, a message's, may be needed."""
         row = self._index(handle // self.segment_size) * SEGMENT_ROW
-        self._rows[row + 6] |= 1 << (self.tag & 7)
-
-    def set_groups(self, index: int, groups: int) -> None:
-        """Note that."""
-        self._rows[index * SEGMENT_ROW + 6] = groups
+        self.rows[row + ROW_GROUPS] |= 1 << (self.tag & 7)
 
     def remove(self, index: int) -> int:
         """Remove a segment that is not being written."""
@@ -181,8 +482,14 @@ class RecordLog(Segments):
         if code != OK:
             return code
         self.count -= 1
-        self.erases += 1
+        self._store.erases += 1
         self.at = 0
+        self.newest = 0
         row = index * SEGMENT_ROW
-        copy(self._rows, row, self._rows, row + SEGMENT_ROW, self.count * SEGMENT_ROW - row)
+        copy(self.rows, row, self.rows, row + SEGMENT_ROW, self.count * SEGMENT_ROW - row)
         return OK
+
+
+def body_name(number: int) -> str:
+    """Name of a body file."""
+    return "B%07d.BOD" % number

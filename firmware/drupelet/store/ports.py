@@ -7,13 +7,29 @@ Every implementation of a port passes the port's contract suite in tests/.
 from typing import Protocol
 
 from drupelet.base.ports import Buffer
+from drupelet.store.files import Files
+
+
+class Owner(Protocol):
+    """What the mechanisms of a store on flash have in common: `FlashStore` has it."""
+
+    files: Files
+    salt: bytearray
+    settled_handle: int
+    settled: list[int]
+    quotas: bytearray
+    box_slot: int
+    programs: int
+    erases: int
+    damaged: int
+    forgotten: int
 
 
 class StorePort(Protocol):
-    """Where messages survive a power cut; DESIGN 7. Codes are those of `drupelet.base.errors`.
+    """Where messages survive a power cut (docs/DESIGN.md 10). Codes: `drupelet.base.errors`.
 
-    `saved`: WAKE_STATE_SIZE_MAX bytes, `saved_size` of them the wake state that `open` found. Once
-    it was taken up, and until the next `save`, codecs use the room for a message's parents.
+    `saved`: WAKE_STATE_SIZE_MAX bytes, `saved_size` of them the wake state that `open` found or
+    that was saved last. The owner makes the next one there.
     """
 
     id: bytearray

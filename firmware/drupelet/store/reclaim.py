@@ -1,56 +1,88 @@
 """Giving room back: what may go from a store when its log or its body files are full.
 
 A segment goes, the oldest first, if nobody needs a message in it: each is settled, which the owner
-says for all groups or for one, or of a group that was left. What is current in it (members, the
-wake state, pending messages, deletions that somebody may not know of) is written again first.
-A group may not hold more segments than its quota; with quotas that add up to less than the log,
-no group takes another one's room, however long its messages wait for a peer that never comes.
+says for all groups or for one, or of a group that was left. Pending messages, and deletions that
+somebody may not know of, are written again first. A group may not hold more segments than its
+quota; with quotas that add up to less than the log, no group takes another one's room, however
+long its messages wait for a peer that never comes.
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.base.limits import GONE_BATCH, ID_PREFIX_SIZE, SCRATCH_SIZE
-from drupelet.base.memory import get_u32_le, put_u16_le, put_u32_le
-from drupelet.store.index import MEMBER_COUNTED, MEMBER_GROUP, Tables, is_pending
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import GONE_BATCH, ID_PREFIX_SIZE
+from drupelet.base.memory import get_u32_le, put_u32_le
+from drupelet.store.departed_ids import DepartedIds
+from drupelet.store.index import Index, is_pending
 from drupelet.store.log import (
     AT_FLAGS,
     AT_ID,
-    AT_REF,
-    AT_SIZE,
     AT_SOURCE,
     FLAG_INVALID,
-    KIND_MEMBER,
     KIND_MESSAGE,
     KIND_MESSAGE_FILE,
     KIND_PENDING,
+    RECORD_EXTRA,
+    ROW_GROUPS,
+    SEGMENT_ROW,
+    Log,
 )
-from drupelet.store.segments import RECORD_EXTRA
+from drupelet.store.meta import MEMBER_GROUP, Meta
 
 # To take a payload in: room may have to be made for it and the spare segments, each a turn.
 _TRIES = const(8)
-_COUNTED_SIZE_MAX = const(41)  # number, key, count u32, segment u32
 
 
-class Room(Tables):
-    """Tables that can be emptied of what is settled."""
+# The port is only a type here: importing it would load RamFiles into a board's heap.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.store.ports import Owner
 
-    def barrier(self) -> int:
-        """Make everything that was put before survive a power cut; free when there is nothing."""
-        return self._log.flush()
+
+class Reclaim:
+    """Removes segments of the message log that nobody needs, and keeps ids of what was there."""
+
+    def __init__(
+        self, store: "Owner", log: Log, index: Index, meta: Meta, departed: DepartedIds
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._index = index
+        self._meta = meta
+        self._departed = departed
+        self._noted: "list[int]" = []  # segments whose ids have been noted, since the boot
+        self.marks = -1  # for what marks no segment could go
 
     def unsettle(self) -> None:
         """Nothing is settled until the owner says so again: somebody needs what nobody did."""
-        self.settled_handle = 0
-        for row in range(len(self.settled)):
-            self.settled[row] = 0
+        self._store.settled_handle = 0
+        for row in range(len(self._store.settled)):
+            self._store.settled[row] = 0
         for index in range(self._log.count):
-            self._log.set_groups(index, 0xFF)
+            self._log.rows[index * SEGMENT_ROW + ROW_GROUPS] = 0xFF
+
+    def room(self, size: int, segments: int, group: int) -> int:
+        """Have room for a payload in at most `segments`, at the cost of what is settled.
+
+        `group`: whose quota counts, 0 for none. OK or a code.
+        """
+        log = self._log
+        if group and self._store.quotas[group & 7] and not self._in_quota(size, group):
+            return E_CAPACITY
+        for _ in range(_TRIES):
+            if log.count <= segments and log.fits(size):
+                return OK
+            code = log.rotate(segments)
+            if code == E_CAPACITY:
+                code = self.reclaim()
+            if code != OK:
+                return code
+        return E_CAPACITY
 
     def reclaim(self) -> int:
         """Remove the oldest segment that nobody needs; OK, or E_CAPACITY when there is none."""
         log = self._log
-        marks = self.settled_handle >> 1
-        for mark in self.settled:
+        marks = self._store.settled_handle >> 1
+        for mark in self._store.settled:
             marks = (marks + (mark >> 1)) & 0x1FFFFFFF
         if log.count:
             marks ^= log.number(log.count - 1)
@@ -58,36 +90,33 @@ class Room(Tables):
         tried = False
         index = 0
         victim = -1
-        while index < log.count and (victim < 0 or 0 < self._gone.noted < GONE_BATCH):
+        while index < log.count and (victim < 0 or 0 < self._departed.noted < GONE_BATCH):
             # Without new marks the last search, which found nothing, still holds.
-            fresh = marks != self._marks or not log.groups(index)
-            if fresh and not log.is_written(index) and not self._needed(index):
+            fresh = marks != self.marks or not log.rows[index * SEGMENT_ROW + ROW_GROUPS]
+            if fresh and not log.is_held(index) and not self._needed(index):
                 tried = True
                 if victim < 0:
-                    # On a full flash what needs no writing goes first; a count is no reason to
-                    # stay.
-                    code = self._count_own(index)
-                    if code != E_STORAGE:
-                        code = self._rescue(index)
+                    code = self._move_current(index)
                     if code == OK:
                         victim = index
                 if victim >= 0:
-                    self._note_gone(index)
+                    self._note_ids(index)
             index += 1
         if not tried:
-            self._marks = marks
+            self.marks = marks
         if victim >= 0:
-            code = self._gone.write_noted()
+            code = self._departed.write_noted()
             if code == OK:
                 code = self._remove(victim)
             else:
                 self._noted.clear()
         return code
 
-    def _note_gone(self, index: int) -> None:
+    def _note_ids(self, index: int) -> None:
         """Note the ids of a segment, once, for when it is not there any more."""
         log = self._log
         head = log.scratch
+        left = self._meta.left
         number = log.number(index)
         if number in self._noted:
             return
@@ -95,13 +124,18 @@ class Room(Tables):
         handle = log.enter(index)
         there = True  # noted before a reboot: the first that is not ends them
         while handle and handle // log.segment_size == number:
-            kind = log.kind
-            if kind >= KIND_MESSAGE and not is_pending(kind) and not self._is_left(log.tag):
+            if self._is_entered():
                 log.read_into(handle, 0, head, 0, AT_ID + ID_PREFIX_SIZE)
-                there = there and self._gone.find(head, AT_ID, self._left) != 0
+                there = there and self._departed.find(head, AT_ID, left) != 0
                 if not there:
-                    self._gone.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
+                    self._departed.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
             handle = log.step(handle)
+
+    def _is_entered(self) -> bool:
+        """True for a record of a message that is not pending, whose group was not left."""
+        log = self._log
+        message = log.kind >= KIND_MESSAGE and not is_pending(log.kind)
+        return message and not self._meta.is_left(log.tag)
 
     def _remove(self, index: int) -> int:
         log = self._log
@@ -110,186 +144,142 @@ class Room(Tables):
         code = log.remove(index)
         if code == OK:
             self._noted.remove(number)
-            for row in range(0, len(self._bodies), 8):
-                if 0 <= get_u32_le(self._bodies, row + 4) - first < log.segment_size:
-                    put_u32_le(self._bodies, row + 4, 0)
-            self._sweep()
-            if self._filter.crowded():
-                self._index()
+            bodies = self._index.bodies
+            for row in range(0, len(bodies), 8):
+                if 0 <= get_u32_le(bodies, row + 4) - first < log.segment_size:
+                    put_u32_le(bodies, row + 4, 0)
+            self._index.sweep()
+            if self._index.filter.crowded():
+                self._index.build()
         return code
+
+    # --- who needs what ---
 
     def _needed(self, index: int) -> int:
         """The groups (a bit each) of which somebody needs a message in a segment."""
         log = self._log
         number = log.number(index)
-        noted = log.groups(index)
+        noted = log.rows[index * SEGMENT_ROW + ROW_GROUPS]
         needed = 0
         handle = log.enter(index) if noted else 0
         while needed != noted and handle and handle // log.segment_size == number:
             bit = 1 << (log.tag & 7)
-            if log.kind >= KIND_MESSAGE and not needed & bit and self._is_needed(handle):
+            if not needed & bit and self._is_entered() and self._is_needed(handle):
                 needed |= bit
             handle = log.step(handle)
-        log.set_groups(index, needed)
+        log.rows[index * SEGMENT_ROW + ROW_GROUPS] = needed
         return needed
 
     def _is_needed(self, place: int) -> bool:
         log = self._log
-        if is_pending(log.kind) or self._is_left(log.tag):
-            return False  # is written again, or goes with its group
-        if self._find_place(self._kept, place) >= 0:
-            return False  # is written again, too
-        if not self._is_settled(place):
+        if self._index.row_at(self._index.kept, place) >= 0:
+            return False  # is written again
+        if not self.is_settled(place):
             return True
         # What is about a message stays as long as that message: or it would be back.
-        ref = self._ref(place)
+        ref = self._index.ref(place)
         return ref // log.segment_size != place // log.segment_size and log.look(ref)
 
-    def _is_settled(self, place: int) -> bool:
+    def is_settled(self, place: int) -> bool:
         """True for the record that was looked at last if nobody waits for it any more."""
-        return place < max(self.settled_handle, self.settled[self._log.tag & 7])
+        return place < max(self._store.settled_handle, self._store.settled[self._log.tag & 7])
 
-    def _free_body(self) -> int:
-        """A free row; if need be, the body of the oldest settled message goes for it."""
-        row = self._find_row(self._bodies, 0)
-        if row >= 0:
-            return row
-        oldest = 0
-        for other in range(0, len(self._bodies), 8):
-            place = get_u32_le(self._bodies, other + 4)
-            free = not oldest or place < oldest
-            free = free and self._log.look(place) and self._is_settled(place)
-            if free and self._find_place(self._pending, place) < 0:
-                oldest = place
-                row = other
-        if row >= 0:
-            put_u32_le(self._bodies, row + 4, 0)
-            self._sweep()
-        return row if row >= 0 and not get_u32_le(self._bodies, row) else -1
+    def _in_quota(self, size: int, group: int) -> bool:
+        """True if a group may have the segment that a payload of it goes into."""
+        log = self._log
+        bit = 1 << (group & 7)
+        if log.fits(size) and log.rows[(log.count - 1) * SEGMENT_ROW + ROW_GROUPS] & bit:
+            return True
+        held = 0
+        for index in range(log.count):
+            if log.rows[index * SEGMENT_ROW + ROW_GROUPS] & bit and self._needed(index) & bit:
+                held += 1
+        return held < self._store.quotas[group & 7]
+
+    # --- bodies ---
+
+    def free_body(self) -> bool:
+        """Have a free row for a body file: the oldest settled message's may go for it."""
+        log = self._log
+        bodies = self._index.bodies
+        if self._index.row(bodies, 0) < 0:
+            oldest = 0
+            victim = -1
+            for row in range(0, len(bodies), 8):
+                place = get_u32_le(bodies, row + 4)
+                may_go = not oldest or place < oldest
+                may_go = may_go and log.look(place) and self.is_settled(place)
+                if may_go and self._index.row_at(self._index.pending, place) < 0:
+                    oldest = place
+                    victim = row
+            if victim >= 0:
+                put_u32_le(bodies, victim + 4, 0)
+                self._index.sweep()
+        return self._index.row(bodies, 0) >= 0
 
     def bodies(self, group: int) -> int:
         """How many body files a group's messages have, but for those that may go."""
+        log = self._log
+        bodies = self._index.bodies
         count = 0
-        for row in range(4, len(self._bodies), 8):
-            place = get_u32_le(self._bodies, row)
-            if self._log.look(place) and self._log.tag == group and not self._is_settled(place):
-                count += 1
+        for row in range(4, len(bodies), 8):
+            place = get_u32_le(bodies, row)
+            count += log.look(place) and log.tag == group and not self.is_settled(place)
         return count
 
-    def _rescue(self, index: int) -> int:
-        """Write again what is current in a segment; OK or a code."""
-        log = self._log
-        number = log.number(index)
-        handle = log.enter(index)
-        code = OK
-        while code >= 0 and handle and handle // log.segment_size == number:
-            table = self._pending if is_pending(log.kind) else self._kept
-            if handle == self._wake:
-                code = self._again(handle, 0)
-                self._wake = max(code, handle)
-            elif log.kind == KIND_MEMBER:
-                row = self._find_row(self._members, handle)
-                if row >= 0:
-                    code = self._again(handle, 0)
-                    put_u32_le(self._members, row, max(code, handle))
-            elif log.kind >= KIND_PENDING:
-                row = self._find_place(table, handle)
-                if row >= 0:
-                    code = self._again(handle, get_u32_le(table, row))
-                    put_u32_le(table, row + 4, max(code, handle))
-                    self._move_body(handle, max(code, handle))
-            handle = log.step(handle)
-        return self.barrier() if code >= 0 else code
+    # --- what outlives its segment ---
 
-    def _again(self, place: int, ref: int) -> int:
-        log = self._log
-        if not log.look(place) or not log.verify(place, log.length):
-            log.damaged += 1  # it has rotted: lost already, so it keeps nothing from going
-            return place
-        size = log.length - RECORD_EXTRA
-        if not log.fits(size):
-            code = self._rotate(log.segments_max, size)
-            if code != OK:
-                return code
-        return self._rewrite(place, 0, ref)
+    def _move_current(self, index: int) -> int:
+        """Write pending messages and kept deletions of a segment again, and count our messages.
 
-    def _rewrite(
-        self, place: int, change: int, ref: int, flags: int = 0, missing: int = -1
-    ) -> int:  # fmt: skip
-        """Write a record again under a changed kind; `ref` replaces its reference unless 0."""
-        log = self._log
-        # A record that has rotted must not get a fresh CRC.
-        if not log.look(place) or not log.verify(place, log.length):
-            return E_STORAGE
-        end = log.length - 4
-        scratch = log.scratch
-        copied = log.begin(log.kind + change, log.tag, end - 4)
-        at = 4
-        while at < end:
-            size = min(SCRATCH_SIZE, end - at)
-            if log.read_into(place, at, scratch, 0, size) != size:
-                log.failed = E_STORAGE
-            if at == 4 and ref:
-                put_u32_le(scratch, AT_REF - 4, ref)
-                scratch[AT_FLAGS - 4] |= flags
-                if missing >= 0:
-                    put_u16_le(scratch, AT_SIZE - 4, missing)
-            log.add(scratch, 0, size)
-            at += size
-        code = log.end()
-        if code == OK and log.kind >= KIND_MESSAGE:
-            log.pin(copied)
-        return copied if code == OK else code
-
-    def _room(self, size: int, segments: int, group: int) -> int:
-        """Have room for a payload, at the cost of what is settled; a refusal is counted.
-
-        `group`: whose quota counts, 0 for none.
+        OK when all that is durable, or a code.
         """
         log = self._log
-        code = OK
-        if group and self.quotas[group & 7] and not self._in_quota(size, group):
-            code = E_CAPACITY
-        turn = 0
-        while code == OK and (log.count > segments or not log.fits(size)):
-            code = self._rotate(segments, size)
-            if code == E_CAPACITY:
-                code = self.reclaim()
-            turn += 1
-            if turn > _TRIES:
-                code = E_CAPACITY
-        return code if code == OK else self._refuse(code)
+        tables = self._index
+        number = log.number(index)
+        code = self._count_own(index)
+        # The drop counter must not block reclaim: on a full flash nothing could ever go.
+        code = OK if code == E_CAPACITY else code
+        handle = log.enter(index)
+        while code == OK and handle and handle // log.segment_size == number:
+            table = tables.pending if is_pending(log.kind) else tables.kept
+            row = tables.row_at(table, handle) if log.kind >= KIND_PENDING else -1
+            if row >= 0:
+                place = self._write_again(handle, get_u32_le(table, row))
+                code = min(place, OK)
+                if code == OK:
+                    tables.move(tables.bodies, handle, place)
+                    put_u32_le(table, row + 4, place)
+            handle = log.step(handle)
+        if code == OK:
+            code = self._meta.log.flush()
+        return log.flush() if code == OK else code
 
-    def _rotate(self, segments: int, size: int) -> int:
-        """Begin a segment, with the members: no damage to another one takes them all."""
+    def _write_again(self, place: int, handle: int) -> int:
         log = self._log
-        code = log.rotate(segments)
-        for row in range(0, len(self._members), 8):
-            place = get_u32_le(self._members, row)
-            if code == OK and place and log.look(place) and log.fits(log.length + size):
-                place = self._rewrite(place, 0, 0)
-                if place > 0:
-                    put_u32_le(self._members, row, place)
-        return code
-
-    # --- how many messages of our own are gone ---
+        kind = log.kind
+        size = log.length - RECORD_EXTRA
+        code = OK if log.fits(size) else log.rotate(log.segments_max)
+        if code != OK:
+            return code
+        written = self._index.write_again(place, kind, handle, 0, -1)
+        if written < 0 and log.fits(0):
+            self._store.damaged += 1  # it has rotted: lost already, so it keeps nothing from going
+            return place
+        return written
 
     def dropped(self, group: int) -> int:
         """How many messages of our own in a group went to make room."""
         log = self._log
-        row = self._member_row(group)
-        place = get_u32_le(self._members, row)
-        if self._members[row + 5] != group or not log.look(place) or log.tag != MEMBER_COUNTED:
-            return 0
-        log.read_into(place, log.length - 12, log.scratch, 0, 8)
-        total = get_u32_le(log.scratch, 0)
-        last = get_u32_le(log.scratch, 4)
+        self._meta.read_count(group)
+        gone = self._meta.gone
         for index in range(log.count):
-            if log.number(index) == last:
-                return total - self._own(group, index)  # the power went before it did
-        return total
+            if gone and log.number(index) == self._meta.segment:
+                return gone - self._own(group, index)  # the power went before it did
+        return gone
 
     def _own(self, group: int, index: int) -> int:
+        """How many messages of our own in a group are in a segment."""
         log = self._log
         number = log.number(index)
         count = 0
@@ -303,48 +293,13 @@ class Room(Tables):
 
     def _count_own(self, index: int) -> int:
         """Count the messages of our own in a segment as gone, once; OK or a code."""
-        log = self._log
-        scratch = log.scratch
-        members = self._members
+        rows = self._meta.rows
         code = OK
-        for row in range(0, len(members), 8):
-            group = members[row + 5]
-            own = 0
-            if code == OK and members[row + 4] == MEMBER_GROUP and not members[row + 6]:
+        for row in range(0, len(rows), 8):
+            group = rows[row + 5]
+            if code == OK and rows[row + 4] == MEMBER_GROUP and not rows[row + 6]:
                 own = self._own(group, index)
-            if own and not log.fits(_COUNTED_SIZE_MAX):
-                code = self._rotate(log.segments_max, _COUNTED_SIZE_MAX)
-            total = self.dropped(group) + own
-            place = get_u32_le(members, row)
-            if code != OK or not own or not log.look(place):
-                continue
-            size = log.length - RECORD_EXTRA
-            if log.tag == MEMBER_COUNTED:
-                size -= 8
-            log.read_into(place, 4, scratch, 0, size)
-            put_u32_le(scratch, size, total)
-            put_u32_le(scratch, size + 4, log.number(index))
-            place = log.begin(KIND_MEMBER, MEMBER_COUNTED, size + 8)
-            log.add(scratch, 0, size + 8)
-            code = log.end()
-            if code == OK:
-                put_u32_le(members, row, place)
-        return code
-
-    # --- quotas ---
-
-    def _in_quota(self, size: int, group: int) -> bool:
-        """True if a group may have the segment that a payload of it goes into."""
-        log = self._log
-        bit = 1 << (group & 7)
-        if log.fits(size) and log.groups(log.count - 1) & bit:
-            return True
-        held = 0
-        for index in range(log.count):
-            if log.groups(index) & bit and self._needed(index) & bit:
-                held += 1
-        return held < self.quotas[group & 7]
-
-    def _refuse(self, code: int) -> int:
-        self.refused += 1
+                if own:
+                    number = self._log.number(index)
+                    code = self._meta.set_count(group, self.dropped(group) + own, number)
         return code

@@ -16,13 +16,11 @@ from drupelet.base.limits import (
     PART_BOX,
 )
 from drupelet.base.time_ms import elapsed_ms
-from drupelet.engine.publisher import COMPOSED_KEY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.engine.publisher import Publisher
-    from drupelet.store.ports import StorePort
     from drupelet.telemetry.black_box import BlackBox
+    from drupelet.telemetry.ports import PublisherPort, RingPort
 
 # Time between two writings of the counters: a killed device loses no more of its sums.
 _COUNTERS_MS = const(8000)
@@ -32,12 +30,15 @@ _HEAD_SIZE = CONTENT_HEADER_SIZE + 1 + BOX_HEADER_SIZE
 
 
 class Recorder:
-    """Takes blocks from a black box and publishes its segments."""
+    """Stores the blocks of a black box and publishes its segments; key: of the parts begun."""
 
-    def __init__(self, store: "StorePort", publisher: "Publisher", box: "BlackBox") -> None:
+    def __init__(
+        self, store: "RingPort", publisher: "PublisherPort", box: "BlackBox", key: bytes
+    ) -> None:
         self._flash = store
         self._publisher = publisher
         self._box = box
+        self._key = key
         self._open = False
         self._first = 0  # where in the ring the oldest segment is
         self._waiting = -1  # whole segments in it; -1: nobody has looked
@@ -106,7 +107,7 @@ class Recorder:
         size = _HEAD_SIZE + self._box.block[2] * BLOCK_SIZE
         if not self._box.starts and self._left(self._first + self._waiting - 1) == size:
             # After a deep sleep the newest one goes on, for this is the next block of it.
-            self._open = self._flash.part_open(PART_BOX, COMPOSED_KEY, 0, 0) == size
+            self._open = self._flash.part_open(PART_BOX, self._key, 0, 0) == size
             self._waiting -= 1
 
     def _publish(self, group: int, now_ms: int) -> None:
@@ -118,7 +119,7 @@ class Recorder:
         while self._waiting > 0 and code != E_CAPACITY and store.bodies(group) < BOX_MESSAGES_MAX:
             store.box_slot = self._first
             code = E_STORAGE
-            if store.part_open(PART_BOX, COMPOSED_KEY, 0, 0) >= _HEAD_SIZE + BLOCK_SIZE:
+            if store.part_open(PART_BOX, self._key, 0, 0) >= _HEAD_SIZE + BLOCK_SIZE:
                 code = self._publisher.publish_end(group, now_ms, PART_BOX)
             if code != E_CAPACITY:
                 store.barrier()  # its file has another name already

@@ -19,11 +19,11 @@ from drupelet.base.limits import (
     ID_SIZE,
     RECORD_HEADER_SIZE,
 )
-from drupelet.base.memory import copy, get_u16, put_u16
+from drupelet.base.memory import copy, equal, get_u16, put_u16
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.engine.ports import LinkPort
+    from drupelet.wire.ports import RecordsPort
 
 VERSION = const(1)
 ACK = const(0)
@@ -57,8 +57,9 @@ def put_header(buf: bytearray, at: int, kind: int, length: int) -> None:
     put_u16(buf, at + 2, length)
 
 
-def parse(link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+def parse(exchange: "RecordsPort", frame: bytearray, at: int, end: int) -> int:
     """Hand each record of a frame to the engine; OK, or E_PEER at the first malformed one."""
+    ack_at = -1  # of the ACK before: an id that comes twice in a row is gone
     while at < end:
         length = check_record(frame, at, end)
         if length < 0:
@@ -68,66 +69,69 @@ def parse(link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
         if kind == MESSAGE:
             body_at = at + CONTENT_HEADER_SIZE
             size = length - CONTENT_HEADER_SIZE
-            link.on_message(frame, at, frame, at + ID_SIZE, frame, body_at, size)
+            exchange.on_message(frame, at, frame, at + ID_SIZE, frame, body_at, size)
         elif kind <= REQUEST:
             for id_at in range(at, at + length, 32):
                 if kind == ACK:
-                    link.on_ack(frame, id_at)
+                    exchange.on_ack(frame, id_at)
+                    if ack_at >= 0 and equal(frame, ack_at, frame, id_at, ID_SIZE):
+                        exchange.on_gone(frame, id_at)
+                    ack_at = id_at
                 elif kind == OFFER:
-                    link.on_offer(frame, id_at)
+                    exchange.on_offer(frame, id_at)
                 else:
-                    link.on_request(frame, id_at)
-        link.count_record(False, kind, RECORD_HEADER_SIZE + length)
+                    exchange.on_request(frame, id_at)
+        exchange.count_record(False, kind, RECORD_HEADER_SIZE + length)
         at += length
     return OK
 
 
-def fill(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+def fill(exchange: "RecordsPort", frame: bytearray, at: int, limit: int) -> int:
     """Write what is due from `at` on; returns the end of the last record (`at`: nothing due)."""
-    at = fill_ids(link, frame, at, limit)
-    while limit - at >= RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE and link.next_message():
-        size = CONTENT_HEADER_SIZE + link.core.store.size
+    at = fill_ids(exchange, frame, at, limit)
+    while limit - at >= RECORD_HEADER_SIZE + CONTENT_HEADER_SIZE and exchange.next_message():
+        size = CONTENT_HEADER_SIZE + exchange.core.store.size
         if at + RECORD_HEADER_SIZE + size > limit:
             if FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + size <= len(frame):
                 break  # the next frame has room
-            link.too_long()
-        elif _put_message(link, frame, at, size):
+            exchange.too_long()
+        elif _put_message(exchange, frame, at, size):
             at += RECORD_HEADER_SIZE + size
-    return _fill_ids(link, frame, at, limit, OFFER)
+    return _fill_ids(exchange, frame, at, limit, OFFER)
 
 
-def fill_ids(link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+def fill_ids(exchange: "RecordsPort", frame: bytearray, at: int, limit: int) -> int:
     """Write the ACKs and REQUESTs that are due; as `fill`."""
-    at = _fill_ids(link, frame, at, limit, ACK)
-    return _fill_ids(link, frame, at, limit, REQUEST)
+    at = _fill_ids(exchange, frame, at, limit, ACK)
+    return _fill_ids(exchange, frame, at, limit, REQUEST)
 
 
-def _put_message(link: "LinkPort", frame: bytearray, at: int, size: int) -> bool:
-    core = link.core
+def _put_message(exchange: "RecordsPort", frame: bytearray, at: int, size: int) -> bool:
+    core = exchange.core
     put_header(frame, at, MESSAGE, size)
     at += RECORD_HEADER_SIZE
-    copy(frame, at, core.members.group_ids, core.message_group * ID_SIZE, ID_SIZE)
+    copy(frame, at, core.members.group_ids, exchange.message_group * ID_SIZE, ID_SIZE)
     copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
-    whole = link.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
-    link.put_message()
-    link.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
+    whole = exchange.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
+    exchange.put_message()
+    exchange.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
     return whole
 
 
-def _fill_ids(link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
+def _fill_ids(exchange: "RecordsPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
     start = end = at + RECORD_HEADER_SIZE
     while end + ID_SIZE <= limit:
         if kind == ACK:
-            taken = link.take_ack(frame, end)
+            taken = exchange.take_ack(frame, end)
         elif kind == REQUEST:
-            taken = link.take_request(frame, end)
+            taken = exchange.take_request(frame, end)
         else:
-            taken = link.take_offer(frame, end)
+            taken = exchange.take_offer(frame, end)
         if not taken:
             break
         end += ID_SIZE
     if end == start:
         return at
     put_header(frame, at, kind, end - start)
-    link.count_record(True, kind, RECORD_HEADER_SIZE + end - start)
+    exchange.count_record(True, kind, RECORD_HEADER_SIZE + end - start)
     return end

@@ -19,8 +19,8 @@ from drupelet.wire.stamps import DELTA_SIZE_MAX, STAMP_SIZE, get_stamp, put_stam
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.engine.ports import LinkPort
-    from drupelet.link.stick_visit import BundleLink
+    from drupelet.engine.exchange import Exchange
+    from drupelet.wire.ports import BundlePort
 
 KIND_PACKED = const(0x46)
 KIND_GROUP = const(0x47)
@@ -30,44 +30,43 @@ _KIND_PLAIN = const(0x40)
 class Packed:
     """The codec of a host's stick link; `packs`: its peer reads packed messages."""
 
-    def __init__(self, link: "BundleLink", packs: bool) -> None:
+    def __init__(self, link: "BundlePort", packs: bool) -> None:
         self.packs = packs
         self._group = -1  # the row of that of the frame before in this bundle
         self._stamps = bytearray(2 * STAMP_SIZE)  # of the messages in one frame
-        link.packing = self
-        link.own_codec = self
+        link.use_packing(self)
 
     def begin(self) -> None:
         """A bundle is opened, to be read or written."""
         self._group = -1
 
-    def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+    def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
         """Records; as `bsp1.parse`."""
-        return bsp1.parse(link, frame, at, end)
+        return bsp1.parse(exchange, frame, at, end)
 
-    def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due from `at` on; the end (`at`: nothing). The kind is at frame[at-1]."""
         if not self.packs:
-            return bsp1.fill(link, frame, at, limit)
-        end = bsp1.fill_ids(link, frame, at, limit)
+            return bsp1.fill(exchange, frame, at, limit)
+        end = bsp1.fill_ids(exchange, frame, at, limit)
         if end > at:
             frame[at - 1] = _KIND_PLAIN
             return end
-        core = link.core
+        core = exchange.core
         stamps = self._stamps
         stamps[:] = bytes(len(stamps))
         group = -1
-        while link.next_message():
+        while exchange.next_message():
             size = core.store.size
-            head = 0 if group >= 0 or core.message_group == self._group else ID_SIZE
+            head = 0 if group >= 0 or exchange.message_group == self._group else ID_SIZE
             need = head + varint_size(size) + DELTA_SIZE_MAX + size
             if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + need > len(frame):
-                link.too_long()
+                exchange.too_long()
                 continue
-            if end + need > limit or (group >= 0 and core.message_group != group):
+            if end + need > limit or (group >= 0 and exchange.message_group != group):
                 break  # the next frame has room
             if group < 0:
-                group = core.message_group
+                group = exchange.message_group
                 frame[at - 1] = KIND_GROUP if head else KIND_PACKED
                 if head:
                     copy(frame, at, core.members.group_ids, group * ID_SIZE, ID_SIZE)
@@ -76,20 +75,20 @@ class Packed:
             end = put_varint(frame, end, size)
             end = put_stamp(frame, end, stamps, STAMP_SIZE, core.store.timestamp, 0)
             copy(stamps, STAMP_SIZE, core.store.timestamp, 0, STAMP_SIZE)
-            if link.body_into(frame, end, 0, size):
+            if exchange.body_into(frame, end, 0, size):
                 end += size
             else:
                 end = begin  # the disk did not give it: half a message has another id
-            link.put_message()
-            link.count_record(True, MESSAGE, end - begin)
+            exchange.put_message()
+            exchange.count_record(True, MESSAGE, end - begin)
         if group >= 0:
             self._group = group
         return end
 
-    def unpack(self, link: "BundleLink", frame: bytearray, end: int) -> int:
+    def unpack(self, exchange: "Exchange", frame: bytearray, end: int) -> int:
         """Hand each packed message to the engine; OK, or E_PEER at the first malformed one."""
         at = FRAME_HEADER_SIZE
-        members = link.core.members
+        members = exchange.core.members
         if frame[0] == KIND_GROUP:
             at += ID_SIZE
             if at > end:
@@ -107,10 +106,10 @@ class Packed:
             if at < 0 or at + size > end:
                 return E_PEER
             if self._group < 0:
-                link.core.unknown += 1
+                exchange.core.unknown += 1
             else:
                 ids_at = self._group * ID_SIZE
-                link.on_message(members.group_ids, ids_at, stamps, STAMP_SIZE, frame, at, size)
+                exchange.on_message(members.group_ids, ids_at, stamps, STAMP_SIZE, frame, at, size)
             at += size
-            link.count_record(False, MESSAGE, at - begin)
+            exchange.count_record(False, MESSAGE, at - begin)
         return OK

@@ -1,33 +1,29 @@
-"""The wire profiles: their numbers, the family of each, and its codec, loaded when asked for.
+"""The codec of each wire profile and the hash of each family, loaded when they are asked for."""
 
-A profile number is the lower half of a frame's kind byte (docs/SPEC.md 2).
-"""
-
-from drupelet.base.compat import const
 from drupelet.base.hashes import MessageHash
 from drupelet.engine.members import FAMILIES, FAMILY_BSP, FAMILY_BSP_0, FAMILY_MVDS
+from drupelet.wire.profiles import (
+    PROFILE_BSP_0,
+    PROFILE_BSP_1,
+    PROFILE_COMPACT_1,
+    PROFILE_MVDS_1,
+    PROFILE_MVDS_5001,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.ports import CodecPort
 
-PROFILE_BSP_1 = const(0)
-PROFILE_MVDS_1 = const(1)
-PROFILE_MVDS_NESTED = const(2)
-PROFILE_MVDS_5001 = const(3)
-PROFILE_COMPACT_1 = const(4)
-PROFILE_BSP_0 = const(5)
-
 
 def family_of(profile: int) -> int:
     """The family whose groups a profile carries."""
-    if keeps_records(profile):
+    if resends(profile):
         return FAMILY_MVDS
     return FAMILY_BSP_0 if profile == PROFILE_BSP_0 else FAMILY_BSP
 
 
-def keeps_records(profile: int) -> bool:
+def resends(profile: int) -> bool:
     """Whether what was sent is kept, as in MVDS, until it is answered (docs/SPEC.md 3.4).
 
     A REQUEST is sent again until the message is here, a MESSAGE until it is acknowledged, at a
@@ -79,6 +75,7 @@ def bring_family(core: "Core", family: int) -> None:
         from drupelet.base.hashes_mvds import MvdsMessageHash
 
         core.use_family(family, MvdsMessageHash())
-        core.window.oversize = [0] * (2 * core.members.peers_max)
+        core.oversize = [0] * (2 * core.members.peers_max)
+        core.pending.marks = bytearray(core.pending.rows_max)
         return
     core.use_family(family, MessageHash())

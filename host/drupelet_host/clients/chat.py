@@ -13,7 +13,7 @@ from drupelet.base.hashes import MessageHash
 from drupelet.base.limits import ID_SIZE
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.node import Node
-from drupelet.store.reader import STATE_DELETED
+from drupelet.store.states import STATE_DELETED
 
 CHAT_CLIENT_ID = bytes.fromhex("2e9fc06a5b71d34896f8e2a1047bdc5390c6af1be42d785f6a93b10c87de5f24")
 PERSON_SIZE = 8

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from drupelet.base.errors import OK, CapacityError, check
 from drupelet.base.limits import BODY_SIZE_MAX, ID_SIZE, TIMESTAMP_SIZE
 from drupelet.node import Node
-from drupelet.store.reader import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED
 from drupelet_host import clock
 
 DEVICE_SIZE = 4

@@ -25,6 +25,14 @@ def explain(about: str, columns: Sequence[Column]) -> str:
     return f"{about}\n\n\b\nColumns:\n" + "\n".join(lines)
 
 
+ROOMS = (
+    Column("room", "a folder of the core", text=True),
+    Column("modules", "its modules that a board can load"),
+    Column("micro", "code lines of it in the micro set"),
+    Column("small", "code lines of it in the small set, on a plain cable"),
+    Column("full", "code lines of it in the full set"),
+    Column("may_import", "the rooms that its modules may import", "may import", text=True),
+)
 RAM = (
     Column("config", "peers/offered pool/messages that the tables are made for", text=True),
     Column("set", "the firmware set that is loaded", text=True),
@@ -53,7 +61,7 @@ RAM = (
     Column("store_state", "bytes of the flash log's tables"),
     Column("beside_state", "bytes of black box and carrier buffers"),
     Column("locked", "whether it came through under heap_lock: nothing allocated"),
-    Column("limits", "column -> its limit on 32 bits (DESIGN 5)"),
+    Column("limits", "column -> its limit on 32 bits (docs/DESIGN.md 20)"),
     Column("over", "columns beyond their limit", text=True),
 )  # fmt: skip
 
@@ -80,7 +88,7 @@ WIRE = (
     Column("visits", "backlog: visits of the stick until nothing is owed"),
     Column("duplicates", "backlog: messages that came to B more than once, copies", "twice"),
     Column("seeds", "cold: runs, each with other messages missing"),
-    Column("budget", "most bytes per message (cold: in all) that DESIGN 4 grants"),
+    Column("budget", "most bytes per message (cold: in all) that docs/DESIGN.md 20 grants"),
     Column("over", "whether the budget is broken"),
     Column("source", "measured: in this run; published: taken from elsewhere, see note",
            text=True),
@@ -155,6 +163,26 @@ INGEST = (
     Column("jvm_mb", "highest resident memory of the JVM in it; 0: there is none"),
     Column("ratio_to_numpy", "cpu_s / that of numpy in the same run", "x numpy"),
     Column("us_per_event", "microseconds of CPU for one event", "µs/event", text=True),
+)  # fmt: skip
+
+AGENT = (
+    Column("work", "stick-write: all are posted to an agent, then it visits a stick; stick-read:"
+           " the other one's visit; mqtt-live: posted to one agent while both are up;"
+           " mqtt-backlog: posted before the other one came; start: until an agent serves that has"
+           " so many",
+           text=True),
+    Column("messages", "messages, of 100 bytes each"),
+    Column("cpu_s", "CPU seconds of the agents; mqtt: of both"),
+    Column("wall_s", "seconds; mqtt: until the sender knows that all arrived"),
+    Column("messages_per_s", "messages / wall_s", "per second"),
+    Column("bytes_per_message", "stick: bytes of all files on it afterwards; mqtt: between the"
+           " sender and the broker, both directions", "B/message"),
+    Column("rss_mb", "highest resident memory of an agent since it started", "MB"),
+    Column("ratio", "cpu_s / plain_cpu_s"),
+    Column("plain_cpu_s", "CPU seconds of the plain peer in the same run, for as many messages:"
+           " paho at QoS 1, one committed INSERT per message at each end; stick: of its receiver",
+           "plain cpu_s"),
+    Column("plain_wall_s", "seconds of the plain peer", "plain wall_s"),
 )  # fmt: skip
 
 

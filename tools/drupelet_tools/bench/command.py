@@ -1,4 +1,4 @@
-"""`drupelet bench`: ram, board, wire, cpu, ingest; tables for people, JSON for programs.
+"""`drupelet bench`: ram, board, wire, cpu, agent, ingest; tables for people, JSON for programs.
 
 What the measurements need is imported when one runs: the agent alone has no compiler for boards.
 """
@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from drupelet_host.commands import path
-from drupelet_tools.bench.columns import BOARD, CPU, INGEST, RAM, WIRE, explain
+from drupelet_tools.bench.columns import AGENT, BOARD, CPU, INGEST, RAM, ROOMS, WIRE, explain
 from drupelet_tools.bench.errors import BenchError
 from drupelet_tools.pico.command import pico_cuts
 
@@ -90,6 +90,23 @@ def ram(
     )  # fmt: skip
     rows = [row for found in ram_bench.measure(plan, _progress) for row in found]
     show(ram_bench.tables(rows), rows, as_json)
+
+
+@app.command(
+    help=explain("The rooms of the core, their code lines, and how deep imports go.", ROOMS)
+)
+def rooms(as_json: AsJson = False) -> None:
+    """See `help` above."""
+    from drupelet_tools.bench import rooms as core
+    from drupelet_tools.bench.table import Table, show
+
+    rows = core.rows()
+    totals = {
+        name: sum(int(str(row[name])) for row in rows) for name in ("micro", "small", "full")
+    }
+    title = f"Rooms of the core; the longest chain of imports has {core.floors()} floors"
+    rows.append({"room": "all", "modules": 0, "may_import": "", **totals})
+    show([Table(title, ROOMS, rows)], rows, as_json)
 
 
 @app.command(help=explain("Images of firmware sets on emulated boards, as they run.", BOARD))
@@ -194,6 +211,31 @@ def cpu(
     )  # fmt: skip
     rows = [row for found in cpu_bench.measure(plan, _progress) for row in found]
     show(cpu_bench.tables(rows), rows, as_json)
+
+
+@app.command(help=explain("CPU and time of agents on this host, beside a plain program.", AGENT))
+def agent(
+    work: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="stick-write, stick-read, mqtt-live, mqtt-backlog, start; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    messages: Annotated[int, typer.Option(min=2, max=100_000, help="Of each work.")] = 10_000,
+    as_json: AsJson = False,
+) -> None:
+    """See `help` above."""
+    from drupelet_tools.bench import agent as agent_bench
+    from drupelet_tools.bench.table import show
+
+    plan = agent_bench.Plan(_pick("--work", work or (), agent_bench.WORKS, str), messages)
+    try:
+        rows = list(agent_bench.measure(plan, _progress))
+    except BenchError as error:
+        typer.echo(f"drupelet bench: {error}", err=True)
+        raise typer.Exit(1) from None
+    show(agent_bench.tables(rows), rows, as_json)
 
 
 @app.command(help=explain("Black boxes to tables by Spark, beside other engines.", INGEST))

@@ -21,7 +21,7 @@ from drupelet.link.stick_visit import BundleLink
 from drupelet.node import BATCH, CARRIER_SERIAL, CARRIER_STICK, SHARED, Node
 from drupelet.wire.compact.codec import Compact1
 from drupelet.wire.packed import Packed
-from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet.wire.sketch.recovery import Recovery
 from drupelet_host.config import PEERS_CONFIGURED_MAX
 from drupelet_host.member import GROUPS_HOST_MAX, MESSAGES_HOST_MAX, OFFERS_HOST_MAX
@@ -238,7 +238,7 @@ class Pair:
         link = self.b.connect(self.mode, self.carrier, self.now_ms)
         self.links = (self.links[0], link)
         if self.b.recovery is not None:
-            self.b.recovery.begin(link)
+            self.b.recovery.begin(link.exchange)
 
     def run(self) -> None:
         """Epochs until nothing is outstanding and nobody says anything any more.

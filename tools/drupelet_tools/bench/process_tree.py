@@ -74,6 +74,13 @@ def memory_mb(root: int, name: str = "") -> float:
     return sum(int(fields[_PAGES]) for fields in counted) * _PAGE / 2**20
 
 
+def peak_mb(pid: int) -> float:
+    """Highest resident memory of one process so far, as the system keeps it."""
+    lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
+    (size_kb,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(size_kb) / 1024
+
+
 class Peak:
     """Watches the memory of a process tree until it is told to stop."""
 

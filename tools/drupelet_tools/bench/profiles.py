@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS
-from drupelet.wire.registry import (
+from drupelet.wire.profiles import (
     PROFILE_BSP_1,
     PROFILE_COMPACT_1,
     PROFILE_MVDS_1,
@@ -17,7 +17,7 @@ START_S = 1_700_000_000
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile by its name in DESIGN 4."""
+    """A profile by its name in docs/DESIGN.md 8."""
 
     name: str
     number: int

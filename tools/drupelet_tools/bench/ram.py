@@ -9,7 +9,7 @@ from typing import Any
 from drupelet.base.events import COUNT_CARRIERS
 from drupelet.base.limits import GROUPS_MAX, SEGMENT_SIZE
 from drupelet.node import BATCH, INTERACTIVE, SHARED
-from drupelet.store.reader import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED
 from drupelet_host.broker import Broker
 from drupelet_tools.bench import board
 from drupelet_tools.bench.board import Interpreter
@@ -55,11 +55,11 @@ class Config:
         return f"{self.peers}/{self.offers}/{self.messages}"
 
 
-# DESIGN 5.
+# docs/DESIGN.md 20.
 CONFIGS = (Config(4, 16, 32, 256, 6144), Config(8, 64, 64, 1024, 14336))
-# Where a set must fit as .mpy (DESIGN 5); micro is for frozen code, its .mpy is only counted.
+# Where a set must fit as .mpy (docs/DESIGN.md 16); micro is frozen, its .mpy is only counted.
 HEAPS = {"micro": 128 * 1024, "small": 128 * 1024, "full": 256 * 1024}
-# DESIGN 5; core_state is a configuration's, largest_slab a quarter of the heap.
+# docs/DESIGN.md 20; core_state is a configuration's, largest_slab a quarter of the heap.
 LIMITS = {
     "alloc_per_record": 0, "alloc_per_epoch": 0, "alloc_hash": 192, "alloc_per_segment": 400,
     "alloc_per_connect": 1024, "alloc_per_stick_visit": 2560, "seal_per_peer": 200,

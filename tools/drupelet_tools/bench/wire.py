@@ -37,7 +37,7 @@ _ALIKE = 10
 # A topic carries prefix, receiver and sender; this prefix is as short as the anchor's topic.
 _TOPIC = b"t/42424242/41414141"
 _TOPICS = ("t", "sensors/field/device-0001/data")
-# DESIGN 4: bytes per message at so many messages, unsealed and sealed.
+# docs/DESIGN.md 20: bytes per message at so many messages, unsealed and sealed.
 _BUDGETS = {
     ("batch", False): {1: 153, 10: 111, 100: 106, 1000: 106},
     ("interactive", False): {1: 173, 10: 120, 100: 115, 1000: 114},

@@ -13,7 +13,7 @@ from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.reader import STATE_DELIVERED
+from drupelet.store.states import STATE_DELIVERED
 from drupelet_host.files import HostFiles
 from drupelet_host.log_view import LogView
 from drupelet_host.parse import split_body

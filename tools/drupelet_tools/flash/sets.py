@@ -1,4 +1,4 @@
-"""Firmware sets: which modules a board gets, by what its configuration asks for (DESIGN 13).
+"""Firmware sets (docs/DESIGN.md 16): which modules a board gets for its configuration.
 
 `sets.toml` names the modules that a set begins with and why; their imports come with them. A set
 is a closed program, unless it has `everything`: what nothing in it mentions is taken out
@@ -29,7 +29,7 @@ from drupelet_tools.flash.build import (
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.fold import collect, fold
 from drupelet_tools.flash.shake import shake
-from drupelet_tools.flash.shorten import shorten
+from drupelet_tools.flash.shorten import shorten, shorten_parameters
 
 TABLE = Path(__file__).with_name("sets.toml")
 _DIGEST_DIGITS = 32
@@ -328,6 +328,7 @@ def build_set(target: Path, arch: str, choice: Choice) -> Built:
     names: dict[str, str] = {}
     if not table()["sets"][choice.name].get("everything"):
         texts, names = shorten(built.texts)
+        texts = shorten_parameters(texts)
     for name, text in texts.items():
         path = paths[name]
         output = (target / path).with_suffix(".mpy")

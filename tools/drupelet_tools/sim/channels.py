@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from drupelet.base.errors import E_CAPACITY, OK
-from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel, Settings
-from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.channel import EVENT_GAP, EVENT_MESSAGE, Channel
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
 
 START_MS = 1_790_000_000_000

@@ -11,7 +11,7 @@ from random import Random
 
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS
 from drupelet.link.link import BATCH, CARRIER_SERIAL, INTERACTIVE
-from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet_tools.sim.device import Spec
 from drupelet_tools.sim.faults import LinkPlan, Plan, Step
 from drupelet_tools.sim.run import Result, Run, attempt, run_plan

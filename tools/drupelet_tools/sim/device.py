@@ -13,12 +13,13 @@ from drupelet.base.limits import WAKE_STATE_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.duty.snapshot import Snapshot
 from drupelet.duty.wake_plan import WakePlan
+from drupelet.engine import wake_state
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, SHARED, VISIBLE
 from drupelet.link.link import CARRIER_STICK
 from drupelet.node import Node
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.reader import STATE_DELIVERED, STATE_PENDING
+from drupelet.store.states import STATE_DELIVERED, STATE_PENDING
 from drupelet.telemetry.black_box import BlackBox
 from drupelet_tools.sim.ends import End, Group, WorldPort
 from drupelet_tools.sim.flash import PowerCutError, SimFiles
@@ -123,7 +124,7 @@ class SimNode:
         self.entered = 0
         self.frame = bytearray(1024)
         self.rtc = bytearray(WAKE_STATE_SIZE_MAX)
-        self.seen: dict[int, bytes] = {}  # ids that its slots had, by handle: for checks
+        self.seen: dict[int, bytes] = {}  # ids that its rows had, by handle: for checks
         self.rtc_size = 0
         self.slept_at_ms = 0
         self._saved_ms = 0
@@ -344,8 +345,7 @@ class SimNode:
         self._saved_ms = self.world.now_ms
         if self.box is not None and self.box.flush_counters(self.clock_ms()):
             self._empty(self.box)
-        window = self.node.core.window
-        self.saves += window.dirty
+        self.saves += wake_state.is_dirty(self.node.core)
         if self.node.save(self.clock_ms()) != OK:
             return False
         if self.store.barrier() == OK:
@@ -437,7 +437,7 @@ class SimNode:
         if self.spec.drift_ppm:
             wait_ms += wait_ms * abs(self.spec.drift_ppm) // 1_000_000 + 1
         at_ms = now + max(wait_ms, 1)
-        if self.node.core.window.dirty:
+        if wake_state.is_dirty(self.node.core):
             at_ms = min(at_ms, max(self._saved_ms + self.world.save_ms, now + 1))
         for end in self.ends:
             if end.tells:
@@ -495,7 +495,7 @@ class SimNode:
             self.barrier()
             core = node.core
             snapshot = Snapshot(self.id)
-            size = core.window.pack(snapshot.state_room(core.members.peers))
+            size = wake_state.pack(core, snapshot.state_room(core.members.peers))
             links = [end.link for end in self.ends]
             size = snapshot.write(self.rtc, core, links, self.plan, size, self.clock_ms())
             self.rtc_size = max(size, 0)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from drupelet.engine.members import FAMILY_MVDS
-from drupelet.seal.row import ANEW, URGENT
+from drupelet.engine.oversize import reads_segments
+from drupelet.seal.record import ANEW, URGENT
 from drupelet_host.aead import Aead
 from drupelet_tools.sim import readers
 from drupelet_tools.sim.carriers import Rates, Wire
@@ -100,11 +101,11 @@ class End:
 
     @property
     def owes(self) -> bool:
-        """Whether the peer is not known to hold something in a slot, or passed over and coming."""
-        window, row = self.link.core.window, self.link.peer
-        rows = window.oversize
-        comes = rows and rows[row] and rows[len(rows) // 2 + row] < 0
-        return bool(window.queued(row) or comes)
+        """Whether the peer is not known to hold something that goes to it."""
+        assert self.node.node is not None
+        core, peer = self.link.core, self.link.peer
+        comes = core.oversize and core.oversize[peer] and reads_segments(core, peer)
+        return bool(comes) or not self.node.node.is_current(self.number)
 
     def frame(self, room: bytearray) -> bytearray:
         """A buffer as long as this carrier's frames may be."""

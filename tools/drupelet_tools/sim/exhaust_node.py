@@ -7,24 +7,24 @@ millions of states of a world are made of a few thousand states of its nodes.
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from drupelet.base.limits import HEARD_EPOCHS_MAX, WAIT_MS_MAX
+from drupelet.base.limits import INBOX_OFFERS_MIN, WAIT_MS_MAX
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
+from drupelet.engine.inbox import REQUESTED
 from drupelet.engine.members import (
     FAMILY_BSP,
     FAMILY_MVDS,
     INVISIBLE,
     SHARED,
 )
-from drupelet.engine.slots import WANTED
-from drupelet.engine.states import HOLD, QUEUED
 from drupelet.link.link import CARRIER_SERIAL, Link
 from drupelet.node import Node
 from drupelet.store.ports import StorePort
-from drupelet.store.reader import STATE_DELETED, STATE_DELIVERED, STATE_GONE, STATE_INVALID
+from drupelet.store.states import STATE_DELETED, STATE_DELIVERED, STATE_GONE, STATE_INVALID
 from drupelet.wire.registry import family_of
 from drupelet_tools.sim.exhaust_probe import EPOCH_MS, NOW_MS, Fields, Probe
 from drupelet_tools.sim.exhaust_store import IN_LOG, Content, LedgerStore
 from drupelet_tools.sim.exhaust_world import World
+from drupelet_tools.sim.rows import broken_rows
 
 FRAME_SIZE = 512
 # Kinds of a step.
@@ -170,7 +170,7 @@ class Machine:
         pool = (world.pool_of_1 if self.index == 1 else 0) or world.pool
         node = Node(
             cast("StorePort", store), lambda: 0, len(self.peers), len(self.groups),
-            pool, world.offers,
+            pool, INBOX_OFFERS_MIN,
         )  # fmt: skip
         stamps = {self.post.stamp(letter) for who, letter in world.invalid if who == self.index}
         mask = 0x1F if self.post.family == FAMILY_MVDS else 0xFF
@@ -216,7 +216,7 @@ class Machine:
         durable = local.before[0] if local.before else content
         hidden = 0
         for at, link in enumerate(self.links):
-            if not any(link.sees(group) for group in range(len(self.groups))):
+            if not any(link.exchange.sees(group) for group in range(len(self.groups))):
                 hidden |= 1 << at
         return View(
             log,
@@ -232,18 +232,14 @@ class Machine:
     def _held(self, link: Link, content: Content) -> int:
         """The letters that a peer is taken to hold: they will not be sent to it again."""
         core = self.node.core
-        slots = core.slots
+        outbox = link.exchange.outbox
         held = 0
         for handle, row in content[0]:
-            slot = slots.find(row[0], 0)
-            state = slots.states[link.peer * slots.count + slot] if slot >= 0 else 0
             group = core.members.group_slot(row[1])
-            given = row[2] != 0 and row[2] == core.members.peer_numbers[link.peer]
-            if given or state & HOLD:
+            is_sent = row[3] == STATE_DELIVERED and link.exchange.sees(group) == SHARED
+            is_known = is_sent or outbox.row_of(handle) >= 0
+            if outbox.is_source(row[2], handle) or (is_known and core.holds(link.peer, handle)):
                 held |= 1 << self.post.numbers[row[0]]
-            elif row[3] == STATE_DELIVERED and link.sees(group) == SHARED and not state & QUEUED:
-                behind = handle <= core.window.cursors[link.peer]
-                held |= (1 if behind else 0) << self.post.numbers[row[0]]
         return held
 
     # --- steps ---
@@ -311,6 +307,8 @@ class Machine:
         seen, committed = self._consume(local)
         if kind in (TICK, PASS):
             committed = seen
+        elif kind == HIDE:
+            committed = local.seen  # the engine saves its wake state with it
         repeats = kind == HEAR and not core.graph.refused  # what was refused may come again
         self._look_for_nothing()
         after = self._settle(local, seen, committed)
@@ -343,7 +341,7 @@ class Machine:
         else:
             assert kind == HIDE
             link = self.links[argument]
-            hidden = not any(link.sees(group) for group in range(len(self.groups)))
+            hidden = not any(link.exchange.sees(group) for group in range(len(self.groups)))
             peer = self.node.core.members.peer_numbers[link.peer]
             for at in self.world.shared(self.index, self.peers[argument]):
                 node.share(self.numbers[at], peer, SHARED if hidden else INVISIBLE)
@@ -434,51 +432,41 @@ class Machine:
 
     def _check_tables(self) -> None:
         core = self.node.core
-        offers = core.offers
-        held = [0] * (len(self.links) + 1)
-        for entry in range(offers.count):
-            if not offers.kinds[entry]:
-                continue
-            held[offers.peer_of(entry)] += 1
-            id = bytes(offers.ids[32 * entry : 32 * entry + 32])
-            if offers.kinds[entry] <= WANTED and self.store.find(id, 0):
-                raise Violation("S5", f"asks for letter {self.post.numbers[id]} that it has")
-        if max(held) > offers.quota:
-            raise Violation("S7", f"a peer has {max(held)} offers, its quota is {offers.quota}")
-        slots = core.slots
-        waiting = core.graph.pending_count()
-        if waiting and waiting == slots.count:
-            raise Violation("S10", "every slot waits for a parent: none is left for it")
+        for inbox in core.inboxes:
+            for entry, kind in enumerate(inbox.kinds):
+                id = bytes(inbox.ids[32 * entry : 32 * entry + 32])
+                if 0 < kind <= REQUESTED and self.store.find(id, 0):
+                    raise Violation("S5", f"asks for letter {self.post.numbers[id]} that it has")
+        broken = broken_rows(core)
+        if broken:
+            raise Violation("S10", broken)
 
-    def _ages(self, link: Link) -> list[tuple[int, int]]:
-        """Of each slot: how often its message was sent to the peer, and how long to wait yet."""
-        slots = self.node.core.slots
-        found = []
-        epoch = link.epoch
-        for slot in range(slots.count):
-            cell = link.peer * slots.count + slot
-            count = slots.send_counts[cell]
-            then = slots.send_epoch(cell)
-            found.append((count, 2 - ((epoch - then) & 0xFFFF) if count else 0))
-        return found
+    def _ages(self, link: Link) -> dict[int, tuple[int, int]]:
+        """Of each open row, by handle: how often its message was sent, how long to wait yet."""
+        outbox = link.exchange.outbox
+        ages = {}
+        for row in range(outbox.count):
+            if outbox.is_open(row):
+                count = outbox.sends[row]
+                wait = 2 - ((link.epoch - outbox.epochs[row]) & 0xFFFF) if count else 0
+                ages[outbox.handles[row]] = count, wait
+        return ages
 
     def _silence(self, link: Link) -> int:
         """How long a peer that was not heard for long is to be left alone yet."""
-        count = link.probes
-        silent = (
-            link.heard_epoch < 0 or (link.epoch - link.heard_epoch) & 0xFFFF > HEARD_EPOCHS_MAX
-        )
-        if not count or not silent:
+        pace = link.pace
+        count = pace.probes
+        if not count or not pace.is_silent():
             return 0
         interval = min(1 << count, 64)
         if count > 6 and self.post.family == FAMILY_MVDS:
             interval = 8 << (count - 7) % 4  # it falls back from its bound
-        return interval - ((link.epoch - link._probe_epoch) & 0xFFFF)
+        return interval - ((link.epoch - pace._probe_epoch) & 0xFFFF)
 
-    def _check_pace(self, link: Link, before: list[tuple[int, int]], silence: int) -> None:
+    def _check_pace(self, link: Link, before: dict[int, tuple[int, int]], silence: int) -> None:
         """S8: nothing goes out before its time, and what went out has a later one."""
-        after = self._ages(link)
-        for (count, wait), (count_after, wait_after) in zip(before, after, strict=True):
+        for handle, (count_after, wait_after) in self._ages(link).items():
+            count, wait = before.get(handle, (0, 0))
             if count_after == count:
                 continue
             if count_after > count and count and (wait > 0 or silence > 0):
@@ -490,7 +478,7 @@ class Machine:
     def _check_isolation(self, link: Link, peer: int, frame: bytes) -> None:
         """S6: nothing of a group that a peer does not share is in a frame to it."""
         shown = self.world.shared(self.index, peer)
-        if not any(link.sees(group) for group in range(len(self.groups))):
+        if not any(link.exchange.sees(group) for group in range(len(self.groups))):
             shown = []
         for at, group in enumerate(self.post.groups):
             if at not in shown and group[:8] in frame:

@@ -5,15 +5,14 @@ the length of one call is named in SCRATCH; every other one is part of the state
 field of the engine is not overlooked. Epochs and times are kept as differences to now.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from drupelet.base.limits import SEND_COUNT_NONE
-from drupelet.engine.graph import _PRIVATE, ONCE
-from drupelet.engine.slots import PEER_ROW, MessageSlots
-from drupelet.engine.states import HOLD
-from drupelet.engine.window import _ROW_CHANGES
+from drupelet.base.limits import HEARD_EPOCHS_MAX
+from drupelet.engine.inbox import Inbox
+from drupelet.engine.outbox import Outbox
+from drupelet.engine.pending import Pending
 from drupelet.link.link import Link
 from drupelet.node import Node
 from drupelet.wire.compact.codec import Compact1
@@ -27,14 +26,11 @@ from drupelet.wire.compact.hello import (
     PLAIN,
 )
 from drupelet.wire.compact.numbering import _ROWS_AT
-from drupelet.wire.registry import PROFILE_COMPACT_1
 from drupelet_tools.sim.exhaust_store import LedgerStore
 
 NOW_MS = 1 << 20  # where every node's clock stands when its state is put back
 EPOCH = 1 << 10  # likewise: the epoch that it is in
 EPOCH_MS = 1000
-# A peer that was silent for longer counts as asleep (`Dues.begin_epoch`).
-_AWAKE_EPOCHS = 4
 
 # Classes without state between two calls.
 SCRATCH_CLASSES = {
@@ -43,22 +39,18 @@ SCRATCH_CLASSES = {
 }  # fmt: skip
 # Fields without state between two calls; counters that nothing decides by; what never changes.
 SCRATCH = {
-    "Core": "id delivered duplicates malformed unknown now_ms message_handle "
-    "message_slot taken telemetry again firm "
-    "scanner scan_from ack_left message_left offer_left owed_at request_at",
-    "Graph": "ids slot handle refused",
+    "Core": "id delivered duplicates malformed unknown now_ms",
+    "Graph": "ids handle refused is_ephemeral _depends_on_private _depends_on_gone",
     "Node": "event_handle event_again",
-    "OfferPool": "replaced",
+    "Pending": "marks",
     "Clocks": "epochs",  # kept by itself
-    "Link": "long_handle logged policy",
-    "Compact1": "ignored peer _contact _row _announced _hint _frame_generation _number _size _end "
+    "Exchange": "message_handle message_row row number again is_telemetry needs_barrier",
+    "Compact1": "ignored _contact _row _announced _hint _frame_generation _number _size _end "
     "_base_bytes _lone_at",
 }
-EPOCHS = {
-    "epoch", "heard_epoch", "_began", "_due_epoch", "_probe_epoch", "_newest_epoch",
-    "_last_epoch",
-}  # fmt: skip
-EPOCH_SLABS = {"send_counts", "kinds", "_slab"}
+# Scalars that are epochs end so; a list of epochs is a column of a table.
+_EPOCH = ("epoch", "_began")
+_EPOCHS = "epochs"
 # What of a contact's row is an epoch, as 16-bit numbers, and how many of these it has.
 _CONTACT_EPOCHS = (_SENT_EPOCH // 2, _WAITS_FROM // 2, _PROBE_EPOCH // 2)
 _CONTACT_NUMBERS = _ROW_SIZE // 2
@@ -66,6 +58,8 @@ _CONSTANT = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
 
 # Scalars, slabs, lists.
 Fields = tuple[tuple[Any, ...], bytes, tuple[tuple[Any, ...], ...]]
+# Which rows of a table are used; its rows; its columns.
+Table = tuple[Callable[[int], bool], int, list[bytearray | list[int]]]
 
 
 def scratch_of(owner: object) -> set[str]:
@@ -94,6 +88,24 @@ def objects_of(node: Node) -> Iterator[object]:
             waiting += reversed(list(vars(owner).values()))
 
 
+def tables_of(owner: object) -> Iterator[Table]:
+    """The tables of an object: what no row is used of is noise."""
+    columns = {
+        name: column
+        for name, column in vars(owner).items()
+        if isinstance(column, bytearray | list) and name not in scratch_of(owner)
+    }
+    if isinstance(owner, Outbox):
+        yield (lambda row: row < owner.count), owner.rows_max, list(columns.values())
+    elif isinstance(owner, Pending):
+        yield (lambda row: owner.handles[row] != 0), owner.rows_max, list(columns.values())
+    elif isinstance(owner, Inbox):
+        owed = [column for name, column in columns.items() if name.startswith("owed")]
+        entries = [column for name, column in columns.items() if not name.startswith("owed")]
+        yield (lambda row: row < owner.owed_count and owner.owed[row] != 0), owner.owed_max, owed
+        yield (lambda entry: owner.kinds[entry] != 0), owner.offers_max + 1, entries
+
+
 class Probe:
     """Takes the state out of one node and puts it back."""
 
@@ -103,48 +115,39 @@ class Probe:
         self._scalars: list[tuple[dict[str, Any], str]] = []
         self._epochs: list[tuple[dict[str, Any], str]] = []
         self._slabs: list[bytearray] = []
-        self._epoch_slabs: list[bytearray] = []
         self._lists: list[list[Any]] = []
+        self._epoch_lists: list[list[int]] = []
+        self._tables: list[Table] = []
+        self._contacts = bytearray(0)  # of `compact-1`
+        self._contacts_at = 0
         self._shapes: list[tuple[dict[str, Any], int]] = []
         self.scratch: list[tuple[object, str]] = []
-        known: set[int] = set()
         for owner in objects_of(node):
             if type(owner).__name__ not in SCRATCH_CLASSES:
                 self._shapes.append((vars(owner), len(vars(owner))))
-                self._look_at(owner, known)
+                self._look_at(owner)
+                self._tables += tables_of(owner)
 
-    def _look_at(self, owner: object, known: set[int]) -> None:
+    def _look_at(self, owner: object) -> None:
         scratch = scratch_of(owner)
         for name, value in vars(owner).items():
             if name in scratch:
                 self.scratch.append((owner, name))
+            elif isinstance(value, bytearray) and isinstance(owner, Compact1):
+                self._contacts = value
+                self._contacts_at = owner.rows_end()
             elif isinstance(value, bytearray):
-                self._add_slab(name, value, known)
-            elif isinstance(value, list):
-                self._add_list(name, value, known)
-            elif name in EPOCHS:
+                self._slabs.append(value)
+            elif isinstance(value, list) and all(isinstance(each, int) for each in value):
+                (self._epoch_lists if name == _EPOCHS else self._lists).append(value)
+            elif name.endswith(_EPOCH):
                 self._epochs.append((vars(owner), name))
             elif value is None or isinstance(value, int):
                 self._scalars.append((vars(owner), name))
             else:
-                constant = isinstance(value, (*_CONSTANT, dict, str, bytes, LedgerStore))
+                constant = isinstance(value, (*_CONSTANT, dict, list, str, bytes, LedgerStore))
                 constant = constant or type(value).__module__.startswith("drupelet")
                 assert constant, f"{type(owner).__name__}.{name} is a {type(value).__name__}"
-
-    def _add_slab(self, name: str, slab: bytearray, known: set[int]) -> None:
-        if id(slab) not in known:
-            known.add(id(slab))
-            (self._epoch_slabs if name in EPOCH_SLABS else self._slabs).append(slab)
-
-    def _add_list(self, name: str, values: list[Any], known: set[int]) -> None:
-        if id(values) in known:
-            return
-        known.add(id(values))
-        if values and isinstance(values[0], bytearray):
-            for slab in values:
-                self._add_slab(name, slab, known)
-        elif all(isinstance(value, int) for value in values):
-            self._lists.append(values)
 
     def check_shape(self) -> None:
         """Fail if an object has got fields that were not there when it was looked at."""
@@ -164,68 +167,60 @@ class Probe:
             scalars.append((fields[name] - epoch) & 0xFFFF if fields[name] >= 0 else fields[name])
         for peer in range(len(clocks.epochs) // 3):
             scalars.append((clocks.start_ms(peer) - now_ms) & 0x3FFFFFFF)
-        slabs = b"".join(self._slabs)
-        for slab in self._epoch_slabs:
-            slabs += self._shifted(slab, slab, -epoch)
-        return tuple(scalars), slabs, tuple([tuple(values) for values in self._lists])
+        slabs = b"".join(self._slabs) + self._shifted(self._contacts, -epoch)
+        lists = [tuple(values) for values in self._lists]
+        lists += [tuple([value - epoch & 0xFFFF for value in each]) for each in self._epoch_lists]
+        return tuple(scalars), slabs, tuple(lists)
 
     def _tidy(self, epoch: int) -> None:
-        core = self.node.core
-        core.graph.todo &= ~(_PRIVATE | ONCE)
-        core.scanner = None  # whoever is asked next begins its scans anew
-        slots = core.slots
-        for slot in range(slots.count):
-            if not slots.flags[slot]:
-                slots.handles[slot] = 0
-                slots.flags[slots.count + slot] = 0
-        for cell in range(len(slots.states)):
-            free = not slots.flags[cell % slots.count]
-            if free:
-                slots.states[cell] = 0
-            if free or (not is_number(slots, cell) and slots.states[cell] & HOLD):
-                slots.send_counts[cell] = 0
-            if not slots.send_counts[cell]:
-                slots.sent(cell, 0, epoch)
-        self._tidy_offers(epoch)
+        for is_used, rows, columns in self._tables:
+            for row in range(rows):
+                if not is_used(row):
+                    clear(columns, rows, row)
+        pending = self.node.core.pending
+        for row in range(pending.rows_max):
+            if not pending.sends[row]:
+                pending.epochs[row] = epoch
         for link in self.links:
-            ahead = not link._is_shown()
-            core.window.rows[link.peer * PEER_ROW + _ROW_CHANGES] = 1 if ahead else 0
-            link._way &= 0xFF
-            self._tidy_heard(link, epoch)
-            if 0 < (epoch - link._due_epoch) & 0xFFFF < 0x8000 and link._due_epoch >= 0:
-                link._due_epoch = epoch
-            if isinstance(link.codec, Compact1):
-                self._tidy_contact(link.codec, link, epoch)
+            self._tidy_link(link, epoch)
 
-    def _tidy_heard(self, link: Link, epoch: int) -> None:
-        """When a peer was heard matters against what was sent to it, and for its being awake."""
-        core = self.node.core
-        oldest = _AWAKE_EPOCHS
-        for slot in range(core.slots.count):
-            cell = link.peer * core.slots.count + slot
-            oldest = max(oldest, (epoch - core.slots.send_epoch(cell)) & 0xFFFF)
-        for entry in range(core.offers.count):
-            if core.offers.kinds[entry] and core.offers.peer_of(entry) == link.peer:
-                oldest = max(oldest, (epoch - core.offers.send_epoch(entry)) & 0xFFFF)
-        if link.heard_epoch >= 0 and (epoch - link.heard_epoch) & 0xFFFF > oldest:
-            link.heard_epoch = (epoch - oldest - 1) & 0xFFFF
-
-    def _tidy_offers(self, epoch: int) -> None:
-        offers = self.node.core.offers
-        for entry in range(offers.count):
-            kind = offers.kinds[entry]
-            if not kind:
-                offers.ids[32 * entry : 32 * entry + 32] = bytes(32)
-                offers.put(entry, 0, 0, epoch)
+    def _tidy_link(self, link: Link, epoch: int) -> None:
+        exchange = link.exchange
+        pace = exchange.pace
+        outbox = exchange.outbox
+        for row in range(outbox.rows_max):
+            if row >= outbox.count or not outbox.is_open(row):
+                outbox.sends[row] = 0
+            if not outbox.sends[row]:
+                outbox.epochs[row] = epoch
+        inbox = exchange.inbox
+        for entry in range(inbox.offers_max + 1):
+            if not inbox.kinds[entry]:
+                inbox.epochs[entry] = epoch
+        outbox.changes = 1 if link.has_changes() else 0
+        link._seen_changes = 0
+        if not exchange._asked:
+            exchange._asked_tags[:] = bytes(len(exchange._asked_tags))
+        if not pace.probes:
+            pace._probe_epoch = epoch
+        # When a peer was heard matters against what was sent to it, and for its being there.
+        thens = [then for each in self._epoch_lists for then in each]
+        oldest = max(HEARD_EPOCHS_MAX, *((epoch - then) & 0xFFFF for then in thens))
+        if pace.heard_epoch >= 0 and (epoch - pace.heard_epoch) & 0xFFFF > oldest:
+            pace.heard_epoch = (epoch - oldest - 1) & 0xFFFF
+        if 0 < (epoch - link._due_epoch) & 0xFFFF < 0x8000 and link._due_epoch >= 0:
+            link._due_epoch = epoch
+        if isinstance(link.codec, Compact1):
+            self._tidy_contact(link.codec, link, epoch)
 
     def _tidy_contact(self, codec: Compact1, link: Link, epoch: int) -> None:
-        codec.use(link)
-        codec._slab[:_ROWS_AT] = bytes(_ROWS_AT)
+        codec.use(link.exchange)
+        self._contacts[:_ROWS_AT] = bytes(_ROWS_AT)
         if not codec.has(_WAITS):
             codec._put_field(_WAITS_FROM, epoch)
         if not codec._count(_SENDS):
             codec._put_field(_SENT_EPOCH, epoch)
-        if codec.spoken(link) != PLAIN:
+        if codec.spoken(link.exchange) != PLAIN:
             codec._put_field(_PROBE_EPOCH, epoch)
 
     # --- putting back ---
@@ -233,7 +228,6 @@ class Probe:
     def put(self, fields: Fields) -> None:
         """Be in this state, at NOW_MS."""
         scalars, slabs, lists = fields
-        self.node.core.scanner = None
         at = 0
         for owner, name in self._scalars:
             owner[name] = scalars[at]
@@ -250,40 +244,26 @@ class Probe:
         for slab in self._slabs:
             slab[:] = slabs[at : at + len(slab)]
             at += len(slab)
-        for slab in self._epoch_slabs:
-            slab[:] = self._shifted(slab, slabs[at : at + len(slab)], EPOCH)
-            at += len(slab)
-        for values, content in zip(self._lists, lists, strict=True):
-            values[:] = content
+        self._contacts[:] = self._shifted(slabs[at:], EPOCH)
+        for number, values in enumerate(self._lists):
+            values[:] = lists[number]
+        for number, values in enumerate(self._epoch_lists, len(self._lists)):
+            values[:] = [value + EPOCH & 0xFFFF for value in lists[number]]
 
-    def _shifted(self, slab: bytearray, content: bytes | bytearray, by: int) -> bytes:
-        """What is to stand in a slab when all that is an epoch in it changes by as much."""
-        slots = self.node.core.slots
-        begin, end = self._epochs_in(slab)
-        made = bytearray(content[:begin])
-        for at in range((end - begin) // 2):
-            number = int.from_bytes(content[begin + 2 * at : begin + 2 * at + 2], "big")
-            is_epoch = True
-            if slab is slots.send_counts:
-                is_epoch = content[at] != SEND_COUNT_NONE
-            elif slab is not self.node.core.offers.kinds:
-                is_epoch = at % _CONTACT_NUMBERS in _CONTACT_EPOCHS
-            made += ((number + by if is_epoch else number) & 0xFFFF).to_bytes(2, "big")
-        return bytes(made + content[end:])
-
-    def _epochs_in(self, slab: bytearray) -> tuple[int, int]:
-        """From where to where a slab has epochs among its numbers of 16 bits."""
-        offers = self.node.core.offers
-        if slab is offers.kinds:
-            return 3 * offers.count, 5 * offers.count
-        if slab is self.node.core.slots.send_counts:
-            return len(slab) // 3, len(slab)
-        codec = self.node.core.codecs.get(PROFILE_COMPACT_1)
-        if isinstance(codec, Compact1) and slab is codec._slab:
-            return codec.rows_end(), len(slab)
-        return 0, len(slab)
+    def _shifted(self, contacts: bytes | bytearray, by: int) -> bytes:
+        """The rows of contacts when all that is an epoch in them changes by as much."""
+        shifted = bytearray(contacts)
+        for number in range((len(contacts) - self._contacts_at) // 2):
+            if number % _CONTACT_NUMBERS in _CONTACT_EPOCHS:
+                at = self._contacts_at + 2 * number
+                value = int.from_bytes(contacts[at : at + 2], "big") + by
+                shifted[at : at + 2] = (value & 0xFFFF).to_bytes(2, "big")
+        return bytes(shifted)
 
 
-def is_number(slots: MessageSlots, cell: int) -> bool:
-    """True when a peer's number stands in the cell's send epoch."""
-    return slots.send_counts[cell] == SEND_COUNT_NONE
+def clear(columns: list[bytearray | list[int]], rows: int, row: int) -> None:
+    """Fill a row of a table with zeros."""
+    for column in columns:
+        size = len(column) // rows
+        for at in range(row * size, (row + 1) * size):
+            column[at] = 0

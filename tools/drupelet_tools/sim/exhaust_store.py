@@ -9,7 +9,7 @@ import bisect
 
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.ports import Buffer
-from drupelet.store.reader import (
+from drupelet.store.states import (
     STATE_DELETED,
     STATE_DELIVERED,
     STATE_GONE,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from drupelet.link.link import BATCH, INTERACTIVE
-from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 
 PROFILES = {"bsp": PROFILE_BSP_1, "mvds": PROFILE_MVDS_1, "compact": PROFILE_COMPACT_1}
 MODES = {"batch": BATCH, "interactive": INTERACTIVE}
@@ -28,9 +28,10 @@ class World:
     letters: tuple[Letter, ...]
     edges: tuple[tuple[int, int], ...] = ((0, 1),)
     groups: tuple[tuple[int, ...], ...] = ((0, 1),)  # members
+    # Messages that may wait for a parent. Outboxes have rows for as many, but two at least, and
+    # inboxes the fewest offers that there may be.
     pool: int = 2
     pool_of_1: int = 0  # another one of node 1
-    offers: int = 2
     deletes: tuple[tuple[int, int], ...] = ()  # who may delete which letter
     invalid: tuple[tuple[int, int], ...] = ()  # whose client refuses which letter
     hides: tuple[tuple[int, int], ...] = ()  # who may hide all groups from whom, and show them
@@ -66,6 +67,8 @@ class World:
 
 ONE = (Letter(0),)
 CHAIN = (Letter(0), Letter(0, (0,)))
+# More than there are rows, and for a receiver more than may wait.
+LONG = (*CHAIN, Letter(0, (1,)))
 BOTH = (Letter(0), Letter(1))
 LINE = ((0, 1), (1, 2))
 STAR = ((0, 1), (0, 2))
@@ -89,14 +92,15 @@ def standard() -> list[World]:
 def _pairs(plain: World, greets: bool) -> list[World]:
     two = replace(plain, ticks=2 if greets else 4, letters=CHAIN)
     twice = replace(two, faults=1 if greets else 2)
+    long = replace(two, letters=LONG, ticks=1 if greets else 3, faults=1)
     return [
         replace(
             two, name="one", letters=ONE, deletes=((0, 0),), in_flight=1 if greets else 2,
             faults=1 if greets else 3,
         ),
         replace(twice, name="chain"),
-        replace(twice, name="chain-pool-1", pool=1, offers=1),
-        replace(twice, name="chain-to-pool-1", pool_of_1=1, offers=1),
+        replace(long, name="long", pool_of_1=1),
+        replace(long, name="long-to-few", pool=4, pool_of_1=1),
         replace(two, name="both", letters=BOTH),
         replace(two, name="deleted", deletes=((1, 0), (0, 1))),
         replace(twice, name="invalid", invalid=((1, 0),)),
@@ -111,7 +115,7 @@ def _three(plain: World, greets: bool) -> list[World]:
     few = 1 if greets else 2
     return [
         replace(three, name="line", edges=LINE),
-        replace(three, name="line-pool-1", edges=LINE, letters=CHAIN, pool=1, offers=1, ticks=few),
+        replace(three, name="line-chain", edges=LINE, letters=CHAIN, pool=1, ticks=few),
         replace(three, name="star", edges=STAR),
         replace(three, name="ring", edges=RING, ticks=1, faults=0 if greets else 1),
         replace(

@@ -20,7 +20,7 @@ from drupelet.link.link import (
     CARRIER_STICK,
     INTERACTIVE,
 )
-from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet_tools.sim.carriers import Rates
 from drupelet_tools.sim.device import Duty, Spec
 

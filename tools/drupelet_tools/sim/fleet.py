@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 
 from drupelet.base.limits import WAIT_MS_MAX
 from drupelet.link.link import AUTO, CARRIER_SERIAL
-from drupelet.wire.registry import PROFILE_COMPACT_1
+from drupelet.wire.profiles import PROFILE_COMPACT_1
 from drupelet_tools.sim.contacts import Trace, draw
 from drupelet_tools.sim.device import Spec
-from drupelet_tools.sim.swift import collect_seldom
+from drupelet_tools.sim.growing_store import collect_seldom
 from drupelet_tools.sim.world import End, Group, World
 
 BODY_SIZE = 100

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 from drupelet_tools.sim import paper_naive, paper_sds
+from drupelet_tools.sim.growing_store import collect_seldom
 from drupelet_tools.sim.paper_world import TICK_MS, Outcome, PaperWorld, Setting
-from drupelet_tools.sim.swift import collect_seldom
 
 SEEDS_SMALL = 200
 SEEDS_LARGE = 3

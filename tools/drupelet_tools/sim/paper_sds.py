@@ -52,7 +52,7 @@ class Member:
     def open(self) -> bool:
         """Whether anything is on its way out, waits, or is asked for."""
         channel = self.channel
-        counts = channel.outgoing.count, channel.incoming.count, channel.repairs.wanted.count
+        counts = channel.outbox.rows.count, channel.log.incoming.count, channel.repair.wanted.count
         return any(counts)
 
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.members import FAMILY_MVDS, SHARED
-from drupelet.link.link import BATCH, CARRIER_MQTT, INTERACTIVE
+from drupelet.link.bloom_sync import BloomSync
+from drupelet.link.link import BATCH, CARRIER_MQTT, INTERACTIVE, Link
+from drupelet.link.topic import Topic
 from drupelet.node import Node
-from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
+from drupelet_tools.sim.growing_store import GrowingStore
 from drupelet_tools.sim.presence import Presence, There
-from drupelet_tools.sim.swift import RoomyWindow, SwiftLink, SwiftStore, hasten
-from drupelet_tools.sim.swift_topic import IdBook, SwiftBloom, SwiftTopic
 
 TICK_MS = 30_000
 ONLINE = 0.1
@@ -31,6 +32,9 @@ RELAY_ONLINE = 0.9
 PROFILES = {"bsp-1": PROFILE_BSP_1, "compact-1": PROFILE_COMPACT_1, "mvds-1": PROFILE_MVDS_1}
 TOPIC_HEADER_SIZE = 5  # docs/SPEC.md 13
 _POLLS_MAX = 256
+# Messages on their way to one peer, and ids that one offers: as many as a pace grows to that is
+# doubled once a window. What there is besides waits in the log.
+ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -151,22 +155,20 @@ class Counts:
 class Person:
     """One member: a node, a link to each other member (or a topic), and when it is online."""
 
-    def __init__(self, number: int, setting: Setting, seed: int, count: int, book: IdBook) -> None:
+    def __init__(self, number: int, setting: Setting, seed: int, count: int) -> None:
         rng = random.Random(f"{seed} {number}")
         self.number = number
         self.frame = bytearray(FRAME_SIZE_MAX)
         self.box = Counts()
         self.filters = 0
         self.presence = Presence(count)
-        store = SwiftStore()
+        store = GrowingStore()
         store.reopen()
-        total = setting.people * setting.messages_each
+        rows = ROWS * (count - 1)
         self.node = Node(
-            store, lambda: rng.randrange(256), count, 1, max(total, 8), max(total, 8),
+            store, lambda: rng.randrange(256), count, 1, rows, rows,
             self.box,  # type: ignore[arg-type]  # what the engine tells one
         )  # fmt: skip
-        self.node.core.window.__class__ = RoomyWindow
-        hasten(self.node.core)
         topic, blooms = setting.protocol == "topic", setting.protocol == "bloom"
         profile = PROFILES.get(setting.protocol.removesuffix("+offers"), PROFILE_COMPACT_1)
         if topic:
@@ -177,20 +179,20 @@ class Person:
         else:
             self.group = self.node.join(READINGS_CLIENT_ID, b"paper")
         others = [other for other in range(count) if other != number]
-        self.links = {}
+        self.links: dict[int, Link] = {}
+        self.peers: dict[int, int] = {}
         for other in others:
-            peer = self.node.add_peer(_id(other))
+            peer = self.peers[other] = self.node.add_peer(_id(other))
             self.node.share(self.group, peer, SHARED)
             link = self.node.link(peer, profile, CARRIER_MQTT, TICK_MS, mode)
-            link.__class__ = SwiftLink
             self.links[other] = link
         self.node.boot(0)
         self.blooms = {}
         if blooms:
             for other, link in self.links.items():
-                link.quiet = True
-                self.blooms[other] = SwiftBloom(self.node, self.group, link, rng.randrange, book)
-        self.topic: SwiftTopic | None = None
+                link.exchange.is_quiet = True
+                self.blooms[other] = BloomSync(self.node, self.group, link, rng.randrange)
+        self.topic: Topic | None = None
         self.news = 0  # what came or was written: moves whenever a topic may have more to say
         self.calm: tuple[int, ...] = ()  # as it was when it had not
         if topic:
@@ -203,7 +205,7 @@ class Person:
         ids = b"".join(_id(other) for other in others)
         for other, link in self.links.items():
             link.plan = There(self.presence, other)  # type: ignore[assignment]
-        self.topic = SwiftTopic(
+        self.topic = Topic(
             self.node, self.group, list(self.links.values()), ids, _id(self.number),
             lambda: rng.randrange(256),
         )  # fmt: skip
@@ -229,8 +231,7 @@ class Person:
 
     def lacking(self) -> list[int]:
         """Who is not known to have everything."""
-        window = self.node.core.window
-        return [number for number, link in self.links.items() if window.queued(link.peer)]
+        return [other for other, peer in self.peers.items() if not self.node.is_current(peer)]
 
     def quiet(self) -> bool:
         """Whether everybody is known to have everything."""
@@ -248,8 +249,7 @@ class PaperWorld:
         self.setting = setting
         self.rng = random.Random(f"{seed} {setting.people} {setting.messages_each}")
         count = setting.people + setting.relay
-        book = IdBook()
-        self.people = [Person(number, setting, seed, count, book) for number in range(count)]
+        self.people = [Person(number, setting, seed, count) for number in range(count)]
         self.bytes = 0
         self._written: dict[bytes, int] = {}
         self._latencies: list[int] = []
@@ -361,7 +361,6 @@ class PaperWorld:
         state = (link.core.clocks.advance(link.peer, now_ms), one.news, len(here))
         if state == one.calm:
             return
-        topic.look(here)
         for _ in range(_POLLS_MAX):
             size = topic.poll_into(one.frame, now_ms)
             if not size:

@@ -5,7 +5,6 @@ durable is a step of the device's flash like any other.
 """
 
 from drupelet.base.errors import OK
-from drupelet.engine.resync import forget_holds
 from drupelet.link.link import CARRIER_STICK
 from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
@@ -130,6 +129,6 @@ def show_again(world: WorldPort, end: End) -> None:
     seal = end.seal
     if seal is not None and seal.peer_lost:
         world.oracle.heard(end.node.name, end.peer.name)
-        forget_holds(end.link)
+        end.link.exchange.forget_holds()
         if end.node.save():
             seal.settle()

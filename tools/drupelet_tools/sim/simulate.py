@@ -23,7 +23,7 @@ from drupelet.link.link import AUTO, BATCH, CARRIER_SERIAL, INTERACTIVE
 from drupelet.node import EVENT_MESSAGE, Node
 from drupelet.seal.record import FLAG_ISSUER, RECORD_SIZE, install
 from drupelet.seal.seal import CLASS_LIVE, Seal, SealContext
-from drupelet.wire.registry import PROFILE_BSP_1, PROFILE_COMPACT_1
+from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1
 from drupelet_host.aead import Aead
 from drupelet_host.keys import ROWS
 from drupelet_host.provision import RamKeys

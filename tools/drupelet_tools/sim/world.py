@@ -26,16 +26,15 @@ from collections.abc import Callable
 
 from drupelet.base.limits import FRAME_SIZE_MAX, PART_FLUSH_SIZE
 from drupelet.engine.members import FAMILY_BSP
-from drupelet.engine.slots import MessageSlots
-from drupelet.engine.states import HOLD
 from drupelet.link.link import BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK
-from drupelet.wire.registry import PROFILE_BSP_1
+from drupelet.wire.profiles import PROFILE_BSP_1
 from drupelet_tools.sim.carriers import BROKER_QUEUE_MAX, CLEAN, Rates, SimStick, Wire, mix
 from drupelet_tools.sim.device import SimNode, Spec
 from drupelet_tools.sim.ends import End, Group, Link, NodePort
 from drupelet_tools.sim.flash import PowerCutError
 from drupelet_tools.sim.keys import provision
 from drupelet_tools.sim.oracle import Oracle, Violation
+from drupelet_tools.sim.rows import broken_rows, held_ids
 from drupelet_tools.sim.sealing import SimCarrier, WatchedAead, show_again
 
 __all__ = ["End", "Group", "Link", "Rates", "SimStick", "Spec", "Violation", "World"]
@@ -61,17 +60,6 @@ PROGRAMS_PER_EVENT = 2
 # more when the other one's epochs are longer, and its answer; sealed 15 more each, and a status.
 IN_SYNC_SIZE_MAX = 3 * 8
 IN_SYNC_SEALED_SIZE_MAX = 3 * (8 + 15 + 9)
-
-
-def id_in(slots: MessageSlots, slot: int, seen: dict[int, bytes]) -> bytes:
-    """The id of the message in a slot. `seen`: by handle, for one whose record makes room.
-
-    Nothing for one whose record did so before anybody looked.
-    """
-    id = bytearray(32)
-    if slots.id_into(slot, id, 0):
-        seen[slots.handles[slot]] = bytes(id)
-    return seen.get(slots.handles[slot], b"")
 
 
 class World:
@@ -343,15 +331,15 @@ class World:
             end.link.receive(node.frame, size, node.clock_ms())
             return
         self.oracle.heard(node.name, end.peer.name)
-        before = self._held(end)
+        before = held_ids(end.link.core, end.link.peer, end.node.seen)
         end.link.receive(node.frame, size, node.clock_ms())
-        fresh = self._held(end) - before
+        fresh = held_ids(end.link.core, end.link.peer, end.node.seen) - before
         if fresh:
             self.oracle.learned(node.name, end.peer.name, frame, fresh)
         if self.frames % self.look_every == 0:
             self._again(end, frame)
             self.check_holds(end)
-            self.check_room(end)
+            self.check_tables(end.node)
 
     def _again(self, end: End, frame: bytes) -> None:
         """S9: the same frame once more changes nothing in the log."""
@@ -361,49 +349,33 @@ class World:
         spoken = self.oracle.arrives(node.name, end.peer.name, frame)
         if spoken is None or not all(node.finds(id) for id in spoken.messages):
             return
-        before = core.window.newest, core.delivered, node.node.pending_count()
+        before = core.graph.newest, core.delivered, node.node.pending_count()
         node.frame[: len(frame)] = frame
         end.link.receive(node.frame, len(frame), node.clock_ms())
-        after = core.window.newest, core.delivered, node.node.pending_count()
+        after = core.graph.newest, core.delivered, node.node.pending_count()
         self.oracle.checks += 1
         if before != after:
             raise Violation("S9", node.name, f"a repeated frame changed {before} to {after}")
 
-    def check_room(self, end: End) -> None:
-        """S10: however many messages wait for parents, one slot is left for who waits for none."""
-        slots = end.link.core.slots
-        waiting = end.link.core.graph.pending_count()
+    def check_tables(self, node: NodePort) -> None:
+        """S10 of a node that is on."""
+        broken = broken_rows(node.node.core) if node.node is not None else ""
         self.oracle.checks += 1
-        if waiting >= slots.count:
-            raise Violation("S10", end.node.name, f"{waiting} messages wait in {waiting} slots")
-
-    def _held(self, end: End) -> set[bytes]:
-        """The messages in slots that a node counts as held by the peer."""
-        slots = end.link.core.slots
-        row = end.link.peer * slots.count
-        return {
-            id_in(slots, slot, end.node.seen)
-            for slot, state in enumerate(slots.states[row : row + slots.count])
-            if state & HOLD and slots.flags[slot]
-        } - {b""}
+        if broken:
+            raise Violation("S10", node.name, broken)
 
     def check_holds(self, end: End) -> None:
         """S4: what a node counts as held by a peer, the peer has or has had."""
-        core = end.link.core
-        slots = core.slots
         peer = end.peer
         if peer.node is None:
             return
         view = self.oracle.views[peer.name]
         given = view.given | view.had if view.had else view.given
-        row = end.link.peer * slots.count
-        for slot in range(slots.count):
-            if slots.flags[slot] and slots.states[row + slot] & HOLD:
-                id = id_in(slots, slot, end.node.seen)
-                self.oracle.checks += 1
-                if id not in given and id in self.oracle.messages and not peer.finds(id):
-                    text = f"{id.hex()[:12]} counts as held by {peer.name}, which has it not"
-                    raise Violation("S4", end.node.name, text)
+        for id in held_ids(end.link.core, end.link.peer, end.node.seen):
+            self.oracle.checks += 1
+            if id not in given and id in self.oracle.messages and not peer.finds(id):
+                text = f"{id.hex()[:12]} counts as held by {peer.name}, which has it not"
+                raise Violation("S4", end.node.name, text)
 
     # --- the end ---
 
@@ -536,9 +508,7 @@ class World:
         files_max = spec.segments + spec.body_files + 16
         self.oracle.bounded(node.name, "files", len(names), files_max)
         self._check_programs(node)
-        slots = node.node.core.slots if node.node is not None else None
-        if slots is not None:
-            self.oracle.bounded(node.name, "slots", len(slots.states), spec.pool * spec.peers_max)
+        self.check_tables(node)
 
     def check_saves(self, node: SimNode) -> None:
         """S13: who sleeps writes its state once per wake, at most; until faults are over."""

@@ -27,7 +27,7 @@ from drupelet.base.limits import (
     BOX_HEADER_SIZE,
     CONTENT_HEADER_SIZE,
 )
-from drupelet.store.parts import PART_HEAD_SIZE
+from drupelet.store.spool import PART_HEAD_SIZE
 from drupelet_host import telemetry_files
 from drupelet_tools.telemetry import codes, energy
 from drupelet_tools.telemetry.codes import device_name

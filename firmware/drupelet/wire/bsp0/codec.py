@@ -22,7 +22,7 @@ from drupelet.base.limits import (
     ID_SIZE,
     RECORD_HEADER_SIZE,
 )
-from drupelet.base.memory import copy, get_u16, put_u16
+from drupelet.base.memory import copy, equal, get_u16, put_u16
 from drupelet.base.time_ms import epochs_since
 from drupelet.wire.bsp0.records import (
     ACK,
@@ -41,7 +41,7 @@ from drupelet.wire.bsp0.records import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import LinkPort
+    from drupelet.engine.exchange import Exchange
 
 VERSIONS_RECORD = record(VERSIONS, bytes((VERSION,)))
 _OPENING_SIZE_MAX = len(VERSIONS_RECORD) + RECORD_HEADER_SIZE + NONCE_SIZE
@@ -57,7 +57,7 @@ class Records:
 
     # --- in ---
 
-    def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+    def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
         """Hand each record to the engine; OK, or E_PEER at the first that Briar would not take."""
         while at < end:
             start = at + RECORD_HEADER_SIZE
@@ -72,14 +72,14 @@ class Records:
                     return E_PEER
                 body_at = start + CONTENT_HEADER_SIZE
                 size = length - CONTENT_HEADER_SIZE
-                link.on_message(frame, start, frame, start + ID_SIZE, frame, body_at, size)
+                exchange.on_message(frame, start, frame, start + ID_SIZE, frame, body_at, size)
             else:
-                self._known(link, kind, frame, start, start + length)
-            link.count_record(False, kind, RECORD_HEADER_SIZE + length)
+                self._known(exchange, kind, frame, start, start + length)
+            exchange.count_record(False, kind, RECORD_HEADER_SIZE + length)
             at = start + length
         return OK
 
-    def _known(self, link: "LinkPort", kind: int, frame: bytearray, at: int, end: int) -> None:
+    def _known(self, exchange: "Exchange", kind: int, frame: bytearray, at: int, end: int) -> None:
         """Follow a well-formed record that is not a MESSAGE."""
         if kind == VERSIONS:
             self.peer_versions = bytes(frame[at:end])
@@ -87,13 +87,15 @@ class Records:
             self.on_priority(bytes(frame[at:end]))
         elif kind == ACK:
             for id_at in range(at, end, ID_SIZE):
-                link.on_ack(frame, id_at)
+                exchange.on_ack(frame, id_at)
+                if id_at > at and equal(frame, id_at - ID_SIZE, frame, id_at, ID_SIZE):
+                    exchange.on_gone(frame, id_at)
         elif kind == OFFER:
             for id_at in range(at, end, ID_SIZE):
-                link.on_offer(frame, id_at)
+                exchange.on_offer(frame, id_at)
         elif kind == REQUEST:
             for id_at in range(at, end, ID_SIZE):
-                link.on_request(frame, id_at)
+                exchange.on_request(frame, id_at)
 
     def on_priority(self, nonce: bytes) -> None:
         """The peer's nonce for this link or connection."""
@@ -101,47 +103,41 @@ class Records:
 
     # --- out ---
 
-    def note_sent(self, link: "LinkPort", taken: int) -> None:
-        """An OFFER or MESSAGE of what is in slot `taken`, or a REQUEST (~entry), is written."""
-
-    def records_into(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def records_into(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due from `at` on; returns the end of the last record (`at`: none due)."""
-        at = self._ids_into(link, frame, at, limit, ACK)
-        at = self._ids_into(link, frame, at, limit, REQUEST)
-        while limit - at >= _RECORD_SIZE_MIN and link.next_message():
-            size = CONTENT_HEADER_SIZE + link.core.store.size
+        at = self._ids_into(exchange, frame, at, limit, ACK)
+        at = self._ids_into(exchange, frame, at, limit, REQUEST)
+        while limit - at >= _RECORD_SIZE_MIN and exchange.next_message():
+            size = CONTENT_HEADER_SIZE + exchange.core.store.size
             end = at + RECORD_HEADER_SIZE + size
             if end <= limit:
-                if _message_into(link, frame, at, size):
+                if _message_into(exchange, frame, at, size):
                     at = end
-                    self.note_sent(link, link.core.message_slot)
             elif _FIRST_AT_MAX + RECORD_HEADER_SIZE + size <= len(frame):
                 break  # the next frame has room, whatever opens it
             else:
-                link.too_long()
-        return self._ids_into(link, frame, at, limit, OFFER)
+                exchange.too_long()
+        return self._ids_into(exchange, frame, at, limit, OFFER)
 
     def _ids_into(
-        self, link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int
+        self, exchange: "Exchange", frame: bytearray, at: int, limit: int, kind: int
     ) -> int:  # fmt: skip
         start = end = at + RECORD_HEADER_SIZE
         limit = min(limit, start + IDS_MAX * ID_SIZE)
         while end + ID_SIZE <= limit:
             if kind == ACK:
-                taken = link.take_ack(frame, end)
+                taken = exchange.take_ack(frame, end)
             elif kind == REQUEST:
-                taken = link.take_request(frame, end)
+                taken = exchange.take_request(frame, end)
             else:
-                taken = link.take_offer(frame, end)
+                taken = exchange.take_offer(frame, end)
             if not taken:
                 break
             end += ID_SIZE
-            if kind != ACK:
-                self.note_sent(link, link.core.taken)
         if end == start:
             return at
         _header_into(frame, at, kind, end - start)
-        link.count_record(True, kind, end - at)
+        exchange.count_record(True, kind, end - at)
         return end
 
 
@@ -151,16 +147,16 @@ def _header_into(frame: bytearray, at: int, kind: int, length: int) -> None:
     put_u16(frame, at + 2, length)
 
 
-def _message_into(link: "LinkPort", frame: bytearray, at: int, size: int) -> bool:
-    core = link.core
+def _message_into(exchange: "Exchange", frame: bytearray, at: int, size: int) -> bool:
+    core = exchange.core
     assert size > CONTENT_HEADER_SIZE, "an empty body is in the log"
     _header_into(frame, at, MESSAGE, size)
     at += RECORD_HEADER_SIZE
-    copy(frame, at, core.members.group_ids, core.message_group * ID_SIZE, ID_SIZE)
+    copy(frame, at, core.members.group_ids, exchange.message_group * ID_SIZE, ID_SIZE)
     copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
-    whole = link.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
-    link.put_message()
-    link.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
+    whole = exchange.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
+    exchange.put_message()
+    exchange.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
     return whole
 
 
@@ -177,9 +173,9 @@ class FrameCodec(Records):
 
     def __init__(self, core: "Core", peer: int) -> None:
         Records.__init__(self)
-        if core.rivals is None:
-            core.rivals = Codecs()
-        self._codecs = core.rivals
+        if not isinstance(core.bsp0_codecs, Codecs):
+            core.bsp0_codecs = Codecs()
+        self._codecs = core.bsp0_codecs
         self._rivals = [self]
         self._is_placed = False
         self.nonce = self._made_up(core, peer)
@@ -193,7 +189,7 @@ class FrameCodec(Records):
         """A nonce that differs from that of our other links, and the same in every replay."""
         codecs = self._codecs
         codecs.made += 1
-        words = (core.window.boot, core.members.peer_numbers[peer], codecs.made)
+        words = (core.boot, core.members.peer_numbers[peer], codecs.made)
         seed = b"".join(word.to_bytes(4, "big") for word in words)
         return blake2b(seed, digest_size=NONCE_SIZE).digest()
 
@@ -208,42 +204,42 @@ class FrameCodec(Records):
             self.peer_nonce = nonce
             self._insists = 0
 
-    def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+    def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
         """Hand each record of a frame to the engine; OK, or E_PEER and the rest is dropped."""
-        self._place(link)
-        self._heard_epoch = link.epoch
-        code = Records.parse(self, link, frame, at, end)
-        if end - at > _OPENING_SIZE_MAX and self.is_silent(link):
+        self._place(exchange)
+        self._heard_epoch = exchange.epoch
+        code = Records.parse(self, exchange, frame, at, end)
+        if end - at > _OPENING_SIZE_MAX and self.is_silent(exchange):
             self._answers = True
-            since = epochs_since(link.epoch, self._insisted_epoch)
+            since = epochs_since(exchange.epoch, self._insisted_epoch)
             if since or self._insisted_epoch < 0:
-                goes_on = self._insisted_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * link.every
+                goes_on = self._insisted_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * exchange.every
                 self._insists = self._insists + 1 if goes_on else 1
-                self._insisted_epoch = link.epoch
+                self._insisted_epoch = exchange.epoch
         return code
 
-    def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due, behind what opens the payload; its end, or `at` for nothing due."""
-        self._place(link)
-        is_silent = self.is_silent(link)
+        self._place(exchange)
+        is_silent = self.is_silent(exchange)
         if is_silent and not self._answers:
             return at
         start = at
-        if link.visits or self._opened_epoch != link.epoch:
-            start = self._opening_into(link, frame, at)
-        end = start if is_silent else self.records_into(link, frame, start, limit)
+        if exchange.visits or self._opened_epoch != exchange.epoch:
+            start = self._opening_into(exchange, frame, at)
+        end = start if is_silent else self.records_into(exchange, frame, start, limit)
         if end == start and not is_silent:
             return at
         self._answers = False
-        self._opened_epoch = link.epoch
+        self._opened_epoch = exchange.epoch
         if start > at:
-            link.count_record(True, VERSIONS, start - at)
+            exchange.count_record(True, VERSIONS, start - at)
         return end
 
-    def _opening_into(self, link: "LinkPort", frame: bytearray, at: int) -> int:
+    def _opening_into(self, exchange: "Exchange", frame: bytearray, at: int) -> int:
         copy(frame, at, VERSIONS_RECORD, 0, len(VERSIONS_RECORD))
         at += len(VERSIONS_RECORD)
-        if link.visits or len(self._rivals) == 1:
+        if exchange.visits or len(self._rivals) == 1:
             return at
         _header_into(frame, at, PRIORITY, NONCE_SIZE)
         copy(frame, at + RECORD_HEADER_SIZE, self.nonce, 0, NONCE_SIZE)
@@ -251,25 +247,25 @@ class FrameCodec(Records):
 
     # --- several links to one peer ---
 
-    def _place(self, link: "LinkPort") -> None:
+    def _place(self, exchange: "Exchange") -> None:
         """Meet the other live links to this peer over this carrier."""
         if not self._is_placed:
             self._is_placed = True
-            if not link.visits:
-                carrier = link.carrier
-                self._rivals = self._codecs.rivals.setdefault((link.peer, carrier), [])
+            if not exchange.visits:
+                carrier = exchange.carrier
+                self._rivals = self._codecs.rivals.setdefault((exchange.peer, carrier), [])
                 self._rivals.append(self)
 
-    def is_silent(self, link: "LinkPort") -> bool:
+    def is_silent(self, exchange: "Exchange") -> bool:
         """True while a rival with a greater priority is there and the peer keeps to it, too."""
         if not self.peer_nonce or self._insists > BSP0_INSISTS_MAX:
             return False
         for rival in self._rivals:
-            if rival.priority > self.priority and rival.is_heard(link):
+            if rival.priority > self.priority and rival.is_heard(exchange):
                 return True
         return False
 
-    def is_heard(self, link: "LinkPort") -> bool:
+    def is_heard(self, exchange: "Exchange") -> bool:
         """True when the peer was heard here lately, by the clock of another link to it."""
-        since = epochs_since(link.epoch, self._heard_epoch)
-        return self._heard_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * link.every
+        since = epochs_since(exchange.epoch, self._heard_epoch)
+        return self._heard_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * exchange.every

@@ -19,16 +19,15 @@ its half, too.
 """
 
 from drupelet.base.errors import E_PEER, OK, PeerError
-from drupelet.base.limits import FRAME_HEADER_SIZE, ID_SIZE, RECORD_HEADER_SIZE
-from drupelet.engine.states import REQUEST
+from drupelet.base.limits import FRAME_HEADER_SIZE, RECORD_HEADER_SIZE
 from drupelet.wire.bsp0.codec import VERSIONS_RECORD, Records
 from drupelet.wire.bsp0.records import NONCE_SIZE, PAYLOAD_SIZE_MAX, PRIORITY, Reader, record
-from drupelet.wire.registry import PROFILE_BSP_0
+from drupelet.wire.profiles import PROFILE_BSP_0
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.engine.ports import LinkPort
-    from drupelet.link.link import Link
+    from drupelet.engine.exchange import Exchange
+    from drupelet.wire.ports import LinkPort
 
 _FRAME_KIND = 0x40 | PROFILE_BSP_0
 
@@ -40,7 +39,7 @@ class Session(Records):
     bytes when we opened the connection, none when we accepted it.
     """
 
-    def __init__(self, link: "Link", rivals: "list[Session]", nonce: bytes = b"") -> None:
+    def __init__(self, link: "LinkPort", rivals: "list[Session]", nonce: bytes = b"") -> None:
         assert link.profile == PROFILE_BSP_0 and not link.visits
         assert not isinstance(link.codec, Session) or link.codec.is_over, "two on one link"
         assert len(nonce) in (0, NONCE_SIZE)
@@ -55,11 +54,10 @@ class Session(Records):
         self._frame = bytearray(FRAME_HEADER_SIZE + RECORD_HEADER_SIZE + PAYLOAD_SIZE_MAX)
         self._opening = VERSIONS_RECORD
         self._rivals = rivals
-        self._sent: set[int | bytes] = set()  # handles; of requests ids
         rivals.append(self)
-        link.own_codec = link.session = self
-        link.begin_stream()
-        link.attention = True  # what came up while there was no connection
+        link.own_codec = self
+        link.pace.begin_stream()
+        link.exchange.forget_sends()  # and what came up while there was no connection is due
         if nonce:
             self._opening += record(PRIORITY, nonce)
             self._contest(nonce)
@@ -79,7 +77,7 @@ class Session(Records):
                 frame = bytearray((_FRAME_KIND,)) + record(reader.kind, reader.payload)
                 self.link.receive(frame, len(frame), now_ms)
         except PeerError:
-            self.link.bad_record()
+            self.link.exchange.bad_record()
             self._stop()
             return E_PEER
         return OK
@@ -104,41 +102,15 @@ class Session(Records):
         piece = self._opening
         self._opening = b""
         if piece:
-            self.link.count_record(True, PRIORITY, len(piece))
+            self.link.exchange.count_record(True, PRIORITY, len(piece))
             return piece
         size = self.link.poll_into(self._frame, now_ms)
         assert not size or self._frame[0] == _FRAME_KIND
         return bytes(self._frame[FRAME_HEADER_SIZE:size])
 
-    def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due (called by the link); its end, or `at` for nothing due."""
-        return at if self.is_written else self.records_into(link, frame, at, limit)
-
-    def note_sent(self, link: "LinkPort", taken: int) -> None:
-        """See Records; what has left the tables is forgotten, so they bound this one."""
-        core = link.core
-        self._sent.add(self._key(taken))
-        if len(self._sent) > 2 * (core.slots.count + core.offers.count):
-            entries = range(core.offers.count)
-            held: set[int | bytes] = {self._key(~entry) for entry in entries}
-            self._sent &= held.union(core.slots.handles)
-
-    def has_sent(self, place: int) -> bool:
-        """Whether what `place` holds was sent on this connection, and not asked for since.
-
-        `place`: a cell of the states, or ~ an entry of the pool, which a REQUEST is for.
-        """
-        slots = self.link.core.slots
-        if place >= 0 and slots.states[place] & REQUEST:
-            return False
-        return self._key(place % slots.count if place >= 0 else place) in self._sent
-
-    def _key(self, taken: int) -> int | bytes:
-        core = self.link.core
-        at = ~taken * ID_SIZE
-        return (
-            core.slots.handles[taken] if taken >= 0 else bytes(core.offers.ids[at : at + ID_SIZE])
-        )
+        return at if self.is_written else self.records_into(exchange, frame, at, limit)
 
     # --- several connections to one peer ---
 
@@ -156,5 +128,5 @@ class Session(Records):
             self._rivals.remove(self)
             # The link may keep us until the next connection.
             self._frame = bytearray()
-            self._sent.clear()
+            self.link.exchange.forget_sends()
             self._reader = Reader()

@@ -11,7 +11,7 @@ from drupelet.wire.compact.outlet import CompactEngine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.engine.ports import LinkPort
+    from drupelet.engine.exchange import Exchange
 
 _KIND_PLAIN = const(0x40)
 _KIND_COMPACT = const(0x44)
@@ -20,33 +20,33 @@ _KIND_COMPACT = const(0x44)
 class Compact1(CompactEngine):
     """The codec; what it cannot say to a peer in compact-1 it says in bsp-1."""
 
-    def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+    def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
         """Hand each record to the engine; OK, or E_PEER at the first malformed one."""
-        self.use(link)
+        self.use(exchange)
         if frame[at - 1] != _KIND_PLAIN:
-            return self.parse_records(link, frame, at, end)
-        code = bsp1.parse(link, frame, at, end)
+            return self.parse_records(exchange, frame, at, end)
+        code = bsp1.parse(exchange, frame, at, end)
         if code == OK:
-            self.heard_plain(link.epoch)
-            link.attention = True
+            self.heard_plain(exchange.epoch)
+            exchange.attention = True
         return code
 
-    def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due from `at` on; the end (`at`: nothing). The kind is at frame[at-1]."""
-        self.use(link)
+        self.use(exchange)
         frame[at - 1] = _KIND_COMPACT
-        if not self.plain(link.epoch, link.every):
-            return self.fill_records(link, frame, at, limit)
-        if self.probe_due(link.epoch):
-            self.probed(link.epoch)
-            return self.ask(link, frame, at)
+        if not self.plain(exchange.epoch, exchange.every):
+            return self.fill_records(exchange, frame, at, limit)
+        if self.probe_due(exchange.epoch):
+            self.probed(exchange.epoch)
+            return self.ask(exchange, frame, at)
         frame[at - 1] = _KIND_PLAIN
-        return bsp1.fill(link, frame, at, limit)
+        return bsp1.fill(exchange, frame, at, limit)
 
-    def wait_epochs(self, link: "LinkPort") -> int:
+    def wait_epochs(self, exchange: "Exchange") -> int:
         """Epochs after which it wants to be asked, though nothing is due; 0: never of itself."""
-        self.use(link)
-        sketch = self.sketch_of(link)
-        if sketch is not None and sketch.holds(link):
+        self.use(exchange)
+        sketch = self.sketch_of(exchange)
+        if sketch is not None and sketch.holds(exchange):
             return 1
-        return self.wait(link.epoch, link.every)
+        return self.wait(exchange.epoch, exchange.every)

@@ -16,14 +16,13 @@ from drupelet.base.limits import (
 from drupelet.base.memory import fill, get_u16, put_u16
 from drupelet.base.time_ms import epochs_since
 from drupelet.engine.members import SHARED
-from drupelet.engine.slots import PENDING
-from drupelet.engine.states import HOLD, QUEUED
 from drupelet.wire.compact.numbering import Numbering
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import LinkPort, SketchPort
+    from drupelet.engine.exchange import Exchange
+    from drupelet.wire.ports import SketchPort
 
 UNKNOWN = const(0)  # not heard yet: spoken to in compact-1
 COMPACT = const(1)
@@ -69,7 +68,7 @@ class Contact(Numbering):
         Numbering.__init__(self, core)
         self._contact = 0
 
-    def begin(self, link: "LinkPort") -> None:
+    def begin(self, exchange: "Exchange") -> None:
         """A link is made; its row is one whose link was closed, or a new one."""
         first = self._contact = self.rows_end()
         while self._contact < len(self._slab) and self._count(_SPEAKS) != _CLOSED:
@@ -77,43 +76,43 @@ class Contact(Numbering):
         if self._contact == len(self._slab):
             self._slab += bytes(_ROW_SIZE)
         fill(self._slab, self._contact, _ROW_SIZE, 0)
-        link.codec_row = (self._contact - first) // _ROW_SIZE
-        core = link.core
-        self.meet(link.peer, core.members.peer_numbers[link.peer])
-        self.greet(link)
+        exchange.codec_row = (self._contact - first) // _ROW_SIZE
+        core = exchange.core
+        self.meet(exchange.peer, core.members.peer_numbers[exchange.peer])
+        self.greet(exchange)
 
-    def end(self, link: "LinkPort") -> None:
+    def end(self, exchange: "Exchange") -> None:
         """A link was closed."""
-        self.use(link)
+        self.use(exchange)
         self._put_count(_SPEAKS, _CLOSED)
         if self.sketches is not None:
-            self.sketches.pop(link.codec_row, None)
+            self.sketches.pop(exchange.codec_row, None)
 
-    def use(self, link: "LinkPort") -> None:
-        """What follows is about this link."""
-        self._contact = self.rows_end() + link.codec_row * _ROW_SIZE
-        self.turn_to(link.peer)
+    def use(self, exchange: "Exchange") -> None:
+        """What follows is about this exchange."""
+        self._contact = self.rows_end() + exchange.codec_row * _ROW_SIZE
+        self.turn_to(exchange.peer)
 
-    def greet(self, link: "LinkPort") -> None:
+    def greet(self, exchange: "Exchange") -> None:
         """A new contact: say HELLO when nothing else is due."""
-        self.use(link)
+        self.use(exchange)
         self.mark(GREETING, True)
         self.mark(IN_SYNC, False)
         self._put_count(_SENDS, 0)
 
-    def spoken(self, link: "LinkPort") -> int:
+    def spoken(self, exchange: "Exchange") -> int:
         """UNKNOWN, COMPACT or PLAIN."""
-        self.use(link)
+        self.use(exchange)
         return self._count(_SPEAKS)
 
-    def peer_store_gen(self, link: "LinkPort") -> int:
+    def peer_store_gen(self, exchange: "Exchange") -> int:
         """The number of the peer's store; -1: not told yet."""
-        self.use(link)
+        self.use(exchange)
         return self._field(_STORE) if self.has(_HEARD_STORE) else -1
 
-    def sketch_of(self, link: "LinkPort") -> "SketchPort | None":
+    def sketch_of(self, exchange: "Exchange") -> "SketchPort | None":
         """What reconciles many ids with the other end of a link, on a host."""
-        return self.sketches.get(link.codec_row) if self.sketches is not None else None
+        return self.sketches.get(exchange.codec_row) if self.sketches is not None else None
 
     def has(self, flag: int) -> bool:
         """Whether a flag is set."""
@@ -240,24 +239,20 @@ class Contact(Numbering):
         return max(self._ask_wait(epoch, every), 1)
 
 
-def outstanding_into(link: "LinkPort", out: bytearray) -> bool:
+def outstanding_into(exchange: "Exchange", out: bytearray) -> bool:
     """XOR the first 8 bytes of every id that the peer is not known to hold; False: there is none.
 
-    What waits on flash beyond the slots is outstanding, too, but not in the sum.
+    What waits on flash behind the rows is outstanding, too, but not in the sum.
     """
-    slots = link.core.slots
-    window = link.core.window
-    id = window.ids  # scratch
+    core = exchange.core
+    outbox = core.outboxes[exchange.peer]
+    id = core.graph.ids  # scratch
     fill(out, 0, SUM_SIZE, 0)
-    some = window.cursors[link.peer] != window.newest
-    base = link.peer * slots.count
-    for slot in range(slots.count):
-        state = slots.states[base + slot]
-        if state & (QUEUED | HOLD) != QUEUED or slots.flags[slot] & PENDING:
-            continue
-        if link.sight(slot) == SHARED:
+    some = outbox.cursor != core.graph.newest
+    for row in range(outbox.count):
+        if outbox.is_open(row) and exchange.sees(outbox.groups[row]) == SHARED:
             some = True
-            if slots.id_into(slot, id, 0):
+            if core.store.id_into(outbox.handles[row], id, 0):
                 for index in range(SUM_SIZE):
                     out[index] ^= id[index]
     return some

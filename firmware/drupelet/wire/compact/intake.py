@@ -10,8 +10,7 @@ from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import BODY_SIZE_MAX, COMPACT_COVER_SIZE, COMPACT_GROUPS_MAX, ID_SIZE
 from drupelet.base.memory import equal, fill, get_u16
-from drupelet.engine.slots import OFFERED
-from drupelet.engine.states import HOLD, INDEXED, QUEUED
+from drupelet.engine.states import INDEXED
 from drupelet.wire.compact.hello import (
     FULL,
     FULL_ASKED,
@@ -35,7 +34,7 @@ from drupelet.wire.stamps import STAMP_SIZE, get_stamp
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import LinkPort
+    from drupelet.engine.exchange import Exchange
 
 ACK = const(0)
 MESSAGE = const(1)
@@ -83,51 +82,56 @@ class CompactReader(Contact):
         # Of the frame that is being read or written.
         self._frame_generation = -1
         self._number = self._size = self._end = 0
+        self._ack_at = -1  # of the whole id before: one that comes twice in a row is gone
 
-    def parse_records(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+    def parse_records(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
         """Hand each record to the engine; OK, or E_PEER at the first malformed one."""
         fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
         self._frame_generation = -1
         self._number = self._size = 0
         self._end = end
+        self._hint = exchange.number = 0
+        self._ack_at = -1
         while at < end:
             start = at
             kind = frame[at] >> 5
-            at = self._record(link, frame, at + 1, kind, frame[at] & 31)
+            at = self._record(exchange, frame, at + 1, kind, frame[at] & 31)
             if at < 0:
                 return E_PEER
-            link.count_record(False, kind, at - start)
+            exchange.count_record(False, kind, at - start)
         self.heard()
         return OK
 
-    def _record(self, link: "LinkPort", frame: bytearray, at: int, kind: int, flags: int) -> int:
+    def _record(
+        self, exchange: "Exchange", frame: bytearray, at: int, kind: int, flags: int
+    ) -> int:
         """One record whose first byte was read; the position behind it, or E_PEER."""
         if kind == ACK or kind == REQUEST:  # noqa: SIM109 - a tuple is code
-            return self._set(link, frame, at, kind, flags)
+            return self._set(exchange, frame, at, kind, flags)
         if kind == MESSAGE:
-            return self._message(link, frame, at, flags)
+            return self._message(exchange, frame, at, flags)
         if kind == OFFER:
-            return self._offer(link, frame, at, flags)
+            return self._offer(exchange, frame, at, flags)
         if kind == BASE:
-            return self._base(link, frame, at, flags)
+            return self._base(exchange, frame, at, flags)
         if kind == GROUP:
             if not self._number or flags >= COMPACT_GROUPS_MAX:
                 return E_PEER
             if at + ID_SIZE > self._end:
                 return E_PEER
-            self.announced(flags, link.core.members.group_of(frame, at))
+            self.announced(flags, exchange.core.members.group_of(frame, at))
             return at + ID_SIZE
         if kind == HELLO:
-            return self._hello(link, frame, at, flags)
-        return self._extended(link, frame, at, flags)
+            return self._hello(exchange, frame, at, flags)
+        return self._extended(exchange, frame, at, flags)
 
     # --- sets: ACK and REQUEST ---
 
-    def _set(self, link: "LinkPort", frame: bytearray, at: int, kind: int, flags: int) -> int:
+    def _set(self, exchange: "Exchange", frame: bytearray, at: int, kind: int, flags: int) -> int:
         form = flags & 3
         count = flags >> 2
         if form >= FORM_IDS:
-            return self._whole_ids(link, frame, at, kind, form, count)
+            return self._whole_ids(exchange, frame, at, kind, form, count)
         if self._end - at < 2 or (form == FORM_BITS and count):
             return E_PEER
         generation = get_u16(frame, at)
@@ -153,72 +157,72 @@ class CompactReader(Contact):
         if self._end - at < FOLD_SIZE or (bits_at < 0 and first + count > NUMBER_MAX + 1):
             return E_PEER
         if generation == self.generation():
-            self._apply(link, frame, first, count, bits_at, at, kind)
+            self._apply(exchange, frame, first, count, bits_at, at, kind)
         else:
             self.ignored += 1
             if not self.has(GREETING):
-                self.greet(link)  # segments name none: it would not hear of the present one
-                link.attention = True
+                self.greet(exchange)  # segments name none: it would not hear of the present one
+                exchange.attention = True
         return at + FOLD_SIZE
 
     def _apply(
-        self, link: "LinkPort", frame: bytearray, first: int, count: int, bits_at: int,
+        self, exchange: "Exchange", frame: bytearray, first: int, count: int, bits_at: int,
         fold_at: int, kind: int,
     ) -> None:  # fmt: skip
         """A set of our own numbers counts if every message is here and their ids fold right."""
-        slots = link.core.slots
+        outbox = self._outbox
+        store = exchange.core.store
         begin_set(self._slab)
         folds_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
         for offset in range(count):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
-                slot = self.slot_of(first + offset)
-                if slot < 0 or not slots.id_into(slot, self._slab, 0):
+                row = self.row_of(first + offset)
+                if row < 0 or not store.id_into(outbox.handles[row], self._slab, 0):
                     self.ignored += 1
                     return
                 fold_in(self._slab, folds_at)
         if not folds_to(self._slab, frame, fold_at):
             self.ignored += 1
-            self.ask_whole_ids(link)
+            self.ask_whole_ids(exchange)
             return
         for offset in range(count):
             if bits_at < 0 or frame[bits_at + (offset >> 3)] & 1 << (offset & 7):
-                slot = self.slot_of(first + offset)
-                if slot >= 0:  # else it went with one before it
-                    self._answer(link, slot, kind)
-
-    def _answer(self, link: "LinkPort", slot: int, kind: int) -> None:
-        if kind == REQUEST:
-            link.requested(slot)
-            return
-        slots = link.core.slots
-        if slots.states[link.peer * slots.count + slot] & INDEXED:
-            self.confirm(slots.group(slot))
-        link.acked(slot)
+                row = self.row_of(first + offset)
+                if row < 0:
+                    continue  # it went with one before it
+                if kind == REQUEST:
+                    exchange.requested(row)
+                    continue
+                if outbox.states[row] & INDEXED:
+                    self.confirm(outbox.groups[row])
+                exchange.acked(row)
 
     def _whole_ids(
-        self, link: "LinkPort", frame: bytearray, at: int, kind: int, form: int, count: int
+        self, exchange: "Exchange", frame: bytearray, at: int, kind: int, form: int, count: int
     ) -> int:
         size = ID_SIZE if form == FORM_IDS else PREFIX_SIZE
         if not count or at + count * size > self._end:
             return E_PEER
         if form == FORM_PREFIXES and kind == ACK:
             return E_PEER
-        slots = link.core.slots
         for _ in range(count):
             if form == FORM_PREFIXES:
-                slot = slots.find_prefix(frame, at, PREFIX_SIZE)
-                if slot >= 0:
-                    link.requested(slot)
+                row = self._outbox.find(frame, at, PREFIX_SIZE)
+                if row >= 0:
+                    exchange.requested(row)
             elif kind == REQUEST:
-                link.on_request(frame, at)
+                exchange.on_request(frame, at)
             else:
-                link.on_ack(frame, at)
+                exchange.on_ack(frame, at)
+                if self._ack_at >= 0 and equal(frame, self._ack_at, frame, at, size):
+                    exchange.on_gone(frame, at)
+                self._ack_at = at
             at += size
         return at
 
     # --- numbered records ---
 
-    def _base(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
+    def _base(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
         if flags:
             self._number += flags
             return at if self._number > flags else E_PEER
@@ -227,7 +231,7 @@ class CompactReader(Contact):
         generation = get_u16(frame, at)
         if self._frame_generation >= 0 and generation != self._frame_generation:
             return E_PEER
-        self._hear(link, generation)
+        self._hear(exchange, generation)
         behind = skip_varint(frame, at + 2, self._end)
         number = get_varint(frame, at + 2, behind) if behind > 0 else 0
         if number <= 0 or number > NUMBER_MAX:
@@ -235,38 +239,30 @@ class CompactReader(Contact):
         self._number = number
         return behind
 
-    def _hear(self, link: "LinkPort", generation: int) -> None:  # noqa: ARG002
+    def _hear(self, exchange: "Exchange", generation: int) -> None:  # noqa: ARG002
         self._frame_generation = generation
         if self.hear(generation):
             self.mark(FULL, False)
 
-    def _offer(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
+    def _offer(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
         count = flags >> 1
         size = ID_SIZE if flags & OFFER_FULL else PREFIX_SIZE
         if not count or at + count * size > self._end or not self._number:
             return E_PEER
         if self._number + count - 1 > NUMBER_MAX:
             return E_PEER
-        slots = link.core.slots
         for _ in range(count):
-            slot = slots.find_prefix(frame, at, size)
-            if slot >= 0 and link.sight(slot):
-                link.offered(slot)
-                slots.note_number(link.peer, slot, self._number)
-            else:
-                if self.whole_id(link, frame, at, size):
-                    link.on_offer(self._slab, 0)
-                else:
-                    link.core.offers.add(self._slab, 0, link.peer, OFFERED, link.epoch)
-                    link.attention = True
-                self.note_number(link, self._slab, self._number)
+            self.whole_id(exchange, frame, at, size)
+            exchange.number = self._number
+            exchange.on_offer(self._slab, 0)
             at += size
             self._number += 1
+        exchange.number = 0
         return at
 
-    def _message(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
+    def _message(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
         if flags & MESSAGE_BASED == MESSAGE_BASED:
-            at = self._base(link, frame, at, 0)
+            at = self._base(exchange, frame, at, 0)
         number = self._number
         if at < 0 or not number or number > NUMBER_MAX:
             return E_PEER
@@ -287,28 +283,28 @@ class CompactReader(Contact):
             return E_PEER
         self._number = number + 1
         if self.knows(index):
-            self._take(link, frame, at, index, number)
+            self._take(exchange, frame, at, index, number)
         else:
             self.wonder(index)
-            link.attention = True
+            exchange.attention = True
         return at + self._size
 
-    def _take(self, link: "LinkPort", frame: bytearray, at: int, index: int, number: int) -> None:
-        core = link.core
+    def _take(
+        self, exchange: "Exchange", frame: bytearray, at: int, index: int, number: int
+    ) -> None:
+        core = exchange.core
         row = self.group_row(index)
-        if row < 0 or not link.sees(row):
+        if row < 0 or not exchange.sees(row):
             core.unknown += 1
             return
         ids = core.members.group_ids
-        link.on_message(ids, row * ID_SIZE, self._slab, STAMP_AT, frame, at, self._size)
-        if core.message_slot >= 0:
-            core.slots.note_number(link.peer, core.message_slot, number)
-        else:
-            self.note_number(link, core.id, number)
+        exchange.number = number
+        exchange.on_message(ids, row * ID_SIZE, self._slab, STAMP_AT, frame, at, self._size)
+        exchange.number = 0
 
     # --- contacts ---
 
-    def _hello(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
+    def _hello(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
         asks = flags & HELLO_ASK != 0
         size = 4 if asks and flags & HELLO_ANSWER else 2
         size += 2 + (SUM_SIZE if flags & HELLO_SUM else 0)
@@ -319,51 +315,40 @@ class CompactReader(Contact):
             generation = get_u16(frame, at)
             if self._frame_generation >= 0 and generation != self._frame_generation:
                 return E_PEER
-            self._hear(link, generation)
+            self._hear(exchange, generation)
             at += 2
             self.heard_ask(generation)
-            link.attention = True
+            exchange.attention = True
         if flags & HELLO_ANSWER:
             if get_u16(frame, at) == self.generation():
                 self.mark(GREETING, False)  # it has read our HELLO
             at += 2
-        self._hear_store(link, get_u16(frame, at))
-        some = outstanding_into(link, self._slab)
+        self._hear_store(exchange, get_u16(frame, at))
+        some = outstanding_into(exchange, self._slab)
         same = some == (flags & HELLO_SUM != 0)
         self.mark(IN_SYNC, same and (not some or equal(self._slab, 0, frame, at + 2, SUM_SIZE)))
         return behind
 
-    def _hear_store(self, link: "LinkPort", store_gen: int) -> None:
+    def _hear_store(self, exchange: "Exchange", store_gen: int) -> None:
         """A peer with another store has lost what it told to hold: it is shown all again."""
         if self.heard_store(store_gen):
-            self.forget_holds(link)
-            sketch = self.sketch_of(link)
+            exchange.forget_holds()
+            sketch = self.sketch_of(exchange)
             if sketch is not None:
-                sketch.peer_lost(link)
+                sketch.peer_lost(exchange)
 
-    def ask_whole_ids(self, link: "LinkPort") -> None:
+    def ask_whole_ids(self, exchange: "Exchange") -> None:
         """We found two ids with the same prefix: the peer should know."""
         self.mark(FULL_ASKED, not self.has(FULL))
-        self._use_whole_ids(link)
+        self._use_whole_ids(exchange)
 
-    def _use_whole_ids(self, link: "LinkPort") -> None:
+    def _use_whole_ids(self, exchange: "Exchange") -> None:
         """Two ids have the same prefix: what was told by prefixes may be wrong."""
         if not self.has(FULL):
             self.mark(FULL, True)
-            self.forget_holds(link)
+            exchange.forget_holds()
 
-    def forget_holds(self, link: "LinkPort") -> None:
-        """Show the peer all that it shares again, as if it held nothing."""
-        core = link.core
-        base = link.peer * core.slots.count
-        for slot in range(core.slots.count):
-            state = core.slots.states[base + slot]
-            core.window.set_state(slot, link.peer, state & ~(HOLD | QUEUED))
-        core.window.lose(link.peer)
-        core.window.show_all(link.peer)
-        core.window.dirty = link.attention = True
-
-    def _extended(self, link: "LinkPort", frame: bytearray, at: int, flags: int) -> int:
+    def _extended(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
         if flags or at >= self._end:
             return E_PEER
         kind = frame[at]
@@ -377,9 +362,9 @@ class CompactReader(Contact):
             if get_u16(frame, behind) == self.generation():
                 self.doubt(frame[behind + 2])
         elif kind == EXTENDED_FULL:
-            self._use_whole_ids(link)
+            self._use_whole_ids(exchange)
         elif kind == EXTENDED_SKETCH:
-            sketch = self.sketch_of(link)
-            if sketch is not None and not sketch.take(link, frame, behind, size):
+            sketch = self.sketch_of(exchange)
+            if sketch is not None and not sketch.take(exchange, frame, behind, size):
                 return E_PEER
         return behind + size

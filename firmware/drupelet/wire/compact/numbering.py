@@ -1,13 +1,11 @@
 """Link numbers of `compact-1`: what stands for a 32-byte id between two nodes (docs/SPEC.md 3.5).
 
-A node numbers what it offers or sends, from 1 on, for all its peers alike. A number means one
-message for as long as a generation lasts, and no number is given twice in it; generations are a
-peer's own. A set of numbers that the peer names comes with the generation and a fold of the ids,
-so that a set of an older generation, or of what is not here any more, does nothing.
+A node numbers what it offers or sends to a peer, from 1 on. A number means one message for as long
+as a generation lasts, and no number is given twice in it; generations are a peer's own. A set of
+numbers that the peer names comes with the generation and a fold of the ids, so that a set of an
+older generation, or of what is not here any more, does nothing.
 
-Ours are a column of the message slots, 2 bytes each. A peer's number for a message that it holds
-stands in the cell's send epoch, which is of no use there; that of an offer stands beside the pool.
-0 is none.
+Ours are a column of the peer's outbox, the peer's are columns of its inbox. 0 is none.
 """
 
 from drupelet.base.compat import const
@@ -20,13 +18,11 @@ from drupelet.base.limits import (
     ID_SIZE,
 )
 from drupelet.base.memory import copy, equal, fill, find, get_u16, put_u16
-from drupelet.engine.slots import OFFERED, OWED, OWED_BUNDLING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import LinkPort
-    from drupelet.engine.slots import OfferPool
+    from drupelet.engine.exchange import Exchange
 
 NUMBER_MAX = const(0x7FFF)
 # More numbers than one frame can use: 1,024 B of messages of 3 B, with a body of 1, are 341.
@@ -65,11 +61,10 @@ class Numbering:
 
     def __init__(self, core: "Core") -> None:
         members = core.members
-        slots = core.slots
-        slots.numbers = bytearray(2 * slots.count)
-        core.offers.kinds += bytes(2 * core.offers.count)
+        core.numbered = True
+        core.allocate()
         self._core = core
-        self._next = 1
+        self._outbox = core.outboxes[0]  # of the peer that `turn_to` was called for
         self._hint = 0
         self._announced = 0  # indices in the frame that is being written
         self._row_size = _OURS + 2 * members.groups_max()
@@ -96,6 +91,7 @@ class Numbering:
     def turn_to(self, peer: int) -> None:
         """What follows is about the peer of this row."""
         self._row = _ROWS_AT + peer * self._row_size
+        self._outbox = self._core.outboxes[peer]
 
     def _has(self, set_at: int, index: int) -> bool:
         return get_u16(self._slab, self._row + set_at) & 1 << index != 0
@@ -112,22 +108,17 @@ class Numbering:
         return get_u16(self._slab, self._row)
 
     def begin_frame(self) -> None:
-        """Begin a new generation if group indices run out; one with every peer, if numbers do."""
+        """Begin a new generation if group indices or numbers run out."""
         self._announced = 0
-        if self._slab[self._row + _USED] > COMPACT_GROUPS_MAX:
+        indices_run_out = self._slab[self._row + _USED] > COMPACT_GROUPS_MAX
+        if indices_run_out or self._outbox.next_number > NUMBER_MAX - _FRAME_NUMBERS:
             self.restart()
-        if self._next > NUMBER_MAX - _FRAME_NUMBERS:
-            self._next = 1
-            numbers = self._core.slots.numbers
-            fill(numbers, 0, len(numbers), 0)
-            row = self._row
-            for peer in range(self._core.members.peers_max):
-                self.turn_to(peer)
-                self.restart()
-            self._row = row
 
     def restart(self) -> None:
         """A new generation: nothing that was said of the old one counts any more."""
+        outbox = self._outbox
+        outbox.next_number = 1
+        fill(outbox.numbers, 0, len(outbox.numbers), 0)
         clocks = self._core.clocks
         clocks.generation = (clocks.generation + 1) & 0xFFFF
         put_u16(self._slab, self._row, clocks.generation)
@@ -140,30 +131,30 @@ class Numbering:
         for at in range(self._row + column, self._row + self._row_size, 2):
             self._slab[at] = 0
 
-    def assign(self, slot: int) -> int:
-        """Our number for the message in a slot: the one that it has, else the next one."""
-        numbers = self._core.slots.numbers
-        number = get_u16(numbers, slot * 2)
+    def assign(self, row: int) -> int:
+        """Our number for the message in a row: the one that it has, else the next one."""
+        outbox = self._outbox
+        number = get_u16(outbox.numbers, row * 2)
         if not number:
-            number = self._next
+            number = outbox.next_number
             assert number <= NUMBER_MAX
-            self._next = number + 1
-            put_u16(numbers, slot * 2, number)
+            outbox.next_number = number + 1
+            put_u16(outbox.numbers, row * 2, number)
         return number
 
-    def slot_of(self, number: int) -> int:
-        """The slot that has this number of ours, or -1."""
-        numbers = self._core.slots.numbers
-        slot = self._hint
-        count = len(numbers) >> 1
-        if get_u16(numbers, slot * 2) != number:
+    def row_of(self, number: int) -> int:
+        """The row that has this number of ours, or -1."""
+        numbers = self._outbox.numbers
+        count = self._outbox.count
+        row = self._hint
+        if row >= count or get_u16(numbers, row * 2) != number:
             put_u16(self._slab, 0, number)
-            slot = find(numbers, 2, count, self._slab, 0, 2)
-            if slot < 0:
+            row = find(numbers, 2, count, self._slab, 0, 2)
+            if row < 0:
                 return -1
-        # Numbers are given in the order of the slots: the next one asked for is most likely there.
-        self._hint = slot + 1 if slot + 1 < count else 0
-        return slot
+        # Numbers are given in the order of the rows: the next one asked for is most likely there.
+        self._hint = row + 1
+        return row
 
     def index_of(self, group: int) -> int:
         """The index of a group (row) in this generation; -1: the next frame begins a new one."""
@@ -183,7 +174,7 @@ class Numbering:
         Our own index of it has a meaning to the peer, and is not given again.
         """
         rows = self._slab
-        for peer in range(self._core.members.peers_max):
+        for peer in range(len(self._core.outboxes)):
             self.turn_to(peer)
             rows[self._row + _OURS + 2 * group] = rows[self._row + _THEIRS + 2 * group] = 0
             for index in range(COMPACT_GROUPS_MAX):
@@ -229,56 +220,21 @@ class Numbering:
         put_u16(rows, self._row + _PEER_GENERATION, generation)
         rows[self._row + _UNKNOWN] = 0
         self._drop_indices(_THEIRS)
-        peer = (self._row - _ROWS_AT) // self._row_size
-        self._core.slots.forget_numbers(peer)
-        offers = self._core.offers
-        for entry in range(offers.count):
-            if offers.peer_of(entry) == peer:
-                self.note_entry(entry, 0)
+        self._core.inboxes[(self._row - _ROWS_AT) // self._row_size].forget_numbers()
         return True
 
-    def note_entry(self, entry: int, number: int) -> None:
-        """The peer's number for the id in an entry of the offered pool."""
-        offers = self._core.offers
-        put_u16(offers.kinds, 5 * offers.count + entry * 2, number)
-
-    def of_entry(self, entry: int) -> int:
-        """The peer's number for the id in an entry of the offered pool, or 0."""
-        offers = self._core.offers
-        return get_u16(offers.kinds, 5 * offers.count + entry * 2)
-
-    def note_number(self, link: "LinkPort", id: bytearray, number: int) -> None:
-        """The peer's number for an id without a slot: in its pool entry, if it has one."""
-        entry = link.core.offers.find(id, 0, OFFERED, OWED_BUNDLING, link.peer)
-        if entry >= 0:
-            self.note_entry(entry, number)
-
-    def whole_id(self, link: "LinkPort", frame: bytearray, at: int, size: int) -> bool:
-        """Put an offered id into the scratch: as our log has it, or followed by zeros.
-
-        False: our log has dropped it, and an ACK needs more than the prefix: it is asked for.
-        """
-        store = link.core.store
+    def whole_id(self, exchange: "Exchange", frame: bytearray, at: int, size: int) -> None:
+        """Put an offered id into the scratch: as our log has it, or followed by zeros."""
+        store = exchange.core.store
         fill(self._slab, 0, ID_SIZE, 0)
         copy(self._slab, 0, frame, at, size)
         handle = store.find(frame, at, ID_PREFIX_SIZE) if size == ID_PREFIX_SIZE else 0
-        if handle >= GONE_HANDLE:
-            return self._owed_id(link.core.offers, frame, at)
-        known = handle > 0 and store.load(handle) == OK
-        row = link.core.members.group_slot(store.group) if known else -1
-        if row >= 0 and link.sees(row):
-            copy(self._slab, 0, store.id, 0, ID_SIZE)
-        return True
-
-    def _owed_id(self, offers: "OfferPool", frame: bytearray, at: int) -> bool:
-        """The same, of a message that came whole and is acknowledged now."""
-        for entry in range(offers.count):
-            id_at = entry * ID_SIZE
-            owed = offers.kinds[entry] >= OWED
-            if owed and equal(offers.ids, id_at, frame, at, ID_PREFIX_SIZE):
-                copy(self._slab, 0, offers.ids, id_at, ID_SIZE)
-                return True
-        return False
+        if 0 < handle < GONE_HANDLE and store.load(handle) == OK:
+            group = exchange.core.members.group_slot(store.group)
+            if group >= 0 and exchange.sees(group):
+                copy(self._slab, 0, store.id, 0, ID_SIZE)
+        elif handle >= GONE_HANDLE:
+            exchange.inbox.complete_id(self._slab, 0)
 
     def announced(self, index: int, group: int) -> None:
         """The peer's group of this index is this one of ours (row), or none (-1)."""

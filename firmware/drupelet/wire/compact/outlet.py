@@ -57,7 +57,7 @@ from drupelet.wire.stamps import STAMP_SIZE, put_stamp
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import LinkPort
+    from drupelet.engine.exchange import Exchange
 
 # Type, generation, number, size of the bits, fold; the bits come in between.
 _SET_SIZE = const(11)
@@ -83,43 +83,45 @@ class CompactEngine(CompactReader):
         self._base_bytes = 0  # of the frame
         self._lone_at = -1  # the BASE of a message that may be the frame's last and only one
 
-    def fill_records(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def fill_records(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         begin = at
         self.begin_frame()
         fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
         self._number = self._size = self._base_bytes = 0
         self._lone_at = -1
-        asks = self.asks(link.epoch, link.every)
+        asks = self.asks(exchange.epoch, exchange.every)
         if asks or self.has(ANSWERING):
-            at = self._put_hello(link, frame, at, asks)
+            at = self._put_hello(exchange, frame, at, asks)
         first = at
-        at = self._fill_set(link, frame, at, limit, ACK)
-        at = self._fill_set(link, frame, at, limit, REQUEST)
-        at = self._fill_notes(link, frame, at, limit)
-        sketch = self.sketch_of(link)
+        at = self._fill_set(exchange, frame, at, limit, ACK)
+        at = self._fill_set(exchange, frame, at, limit, REQUEST)
+        at = self._fill_notes(exchange, frame, at, limit)
+        sketch = self.sketch_of(exchange)
         if sketch is not None:
-            at = self._fill_sketch(link, frame, at, limit)
-        if sketch is None or not sketch.holds(link):
-            at = self._fill_messages(link, frame, at, limit)
-            at = self._fill_offers(link, frame, at, limit)
+            at = self._fill_sketch(exchange, frame, at, limit)
+        if sketch is None or not sketch.holds(exchange):
+            at = self._fill_messages(exchange, frame, at, limit)
+            at = self._fill_offers(exchange, frame, at, limit)
         if self._lone_at >= 0:
             at = self._shorten(frame, at)
         if self._base_bytes:
-            link.count_record(True, BASE, self._base_bytes)
+            exchange.count_record(True, BASE, self._base_bytes)
         if at == first and not self.may_go_alone():
             return begin
         if first > begin:
             self.mark(ANSWERING, False)
-            link.count_record(True, HELLO, first - begin)
+            exchange.count_record(True, HELLO, first - begin)
         if asks:
-            self.asked_now(link.epoch)
+            self.asked_now(exchange.epoch)
         if asks or self._number:
-            self.sent(link.epoch)
+            self.sent(exchange.epoch)
         return at
 
     # --- sets: ACK and REQUEST ---
 
-    def _fill_set(self, link: "LinkPort", frame: bytearray, at: int, limit: int, kind: int) -> int:
+    def _fill_set(
+        self, exchange: "Exchange", frame: bytearray, at: int, limit: int, kind: int
+    ) -> int:
         """Write all ids that are due, as sets of the peer's numbers where it gave them some."""
         fold_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
         count = first = last = origin = size = 0  # of the set that is open, if there is a count
@@ -127,15 +129,15 @@ class CompactEngine(CompactReader):
         while True:
             open_size = _SET_SIZE + size if count else 0
             # The next id may need a record of its own behind the open set.
-            if limit - at - open_size < _WHOLE_SIZE or not self._take_id(link, kind):
+            if limit - at - open_size < _WHOLE_SIZE or not self._take_id(exchange, kind):
                 break
-            number = self._number_of(link)
+            number = exchange.number
             if count and not (number and 0 <= number - origin < size * 8):
-                at = self._put_set(link, frame, at, kind, origin, first, last, count)
+                at = self._put_set(exchange, frame, at, kind, origin, first, last, count)
                 count = 0
             if not number:
                 begin = at
-                at = self._put_whole(link, frame, at, kind, whole_at)
+                at = self._put_whole(exchange, frame, at, kind, whole_at)
                 if at - begin & 1:  # an id, and the type in front of it
                     whole_at = begin
                 continue
@@ -149,22 +151,17 @@ class CompactEngine(CompactReader):
                 count += 1
                 first = min(first, number)
                 last = max(last, number)
-        return self._put_set(link, frame, at, kind, origin, first, last, count) if count else at
+        return (
+            self._put_set(exchange, frame, at, kind, origin, first, last, count) if count else at
+        )
 
-    def _take_id(self, link: "LinkPort", kind: int) -> bool:
+    def _take_id(self, exchange: "Exchange", kind: int) -> bool:
         if kind == ACK:
-            return link.take_ack(self._slab, 0)
-        return link.take_request(self._slab, 0, True)
-
-    def _number_of(self, link: "LinkPort") -> int:
-        """The peer's number for what was taken, or 0."""
-        taken = link.core.taken
-        if taken < 0:
-            return self.of_entry(~taken)
-        return link.core.slots.number_of(link.peer, taken)
+            return exchange.take_ack(self._slab, 0)
+        return exchange.take_request(self._slab, 0, True)
 
     def _put_set(
-        self, link: "LinkPort", frame: bytearray, at: int, kind: int, origin: int, first: int,
+        self, exchange: "Exchange", frame: bytearray, at: int, kind: int, origin: int, first: int,
         last: int, count: int,
     ) -> int:  # fmt: skip
         begin = at
@@ -183,7 +180,7 @@ class CompactEngine(CompactReader):
             at = self._put_span(frame, begin, first, span)
         copy(frame, at, self._slab, BITS_AT + COMPACT_COVER_SIZE, FOLD_SIZE)
         at += FOLD_SIZE
-        link.count_record(True, kind, at - begin)
+        exchange.count_record(True, kind, at - begin)
         return at
 
     @staticmethod
@@ -196,7 +193,7 @@ class CompactEngine(CompactReader):
         return put_varint(frame, at, span)
 
     def _put_whole(
-        self, link: "LinkPort", frame: bytearray, at: int, kind: int, start: int
+        self, exchange: "Exchange", frame: bytearray, at: int, kind: int, start: int
     ) -> int:  # fmt: skip
         """Write an id that has no number, into the record at `start` if that goes on.
 
@@ -214,7 +211,7 @@ class CompactEngine(CompactReader):
         else:
             frame[at] = head | 4
             at += 1
-            link.count_record(True, kind, 1)
+            exchange.count_record(True, kind, 1)
         copy(frame, at, self._slab, 0, size)
         return at + size
 
@@ -249,35 +246,35 @@ class CompactEngine(CompactReader):
         self._base_bytes -= cut
         return end - cut
 
-    def _fill_messages(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
-        core = link.core
-        while limit - at > _BASE_SIZE_MAX and link.next_message():
+    def _fill_messages(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
+        core = exchange.core
+        while limit - at > _BASE_SIZE_MAX and exchange.next_message():
             size = core.store.size
-            index = self.index_of(core.message_group)
+            index = self.index_of(exchange.message_group)
             if index < 0:
                 break
-            number = self.assign(core.message_slot)
+            number = self.assign(exchange.message_row)
             total = self._base_size(number) + 1 + size
             total += 0 if self.is_announced(index) else _GROUP_SIZE
             total += 1 if index >= GROUP_IN_BYTE else 0
             total += 0 if size == self._size else varint_size(size)
             total += put_stamp(self._slab, 8, self._slab, STAMP_AT, core.store.timestamp, 0) - 8
             if size > INLINE_SIZE_MAX or FRAME_HEADER_SIZE + total > len(frame):
-                link.too_long()
+                exchange.too_long()
             elif at + total > limit:
                 break  # the next frame has room
-            elif not link.body_into(frame, at + total - size, 0, size):
-                link.put_message()  # the flash did not give it: half a message has another id
+            elif not exchange.body_into(frame, at + total - size, 0, size):
+                exchange.put_message()  # the flash did not give it: half a message has another id
             else:
-                self._put_message(link, frame, at, index, number)
+                self._put_message(exchange, frame, at, index, number)
                 at += total
         return at
 
     def _put_message(
-        self, link: "LinkPort", frame: bytearray, at: int, index: int, number: int
+        self, exchange: "Exchange", frame: bytearray, at: int, index: int, number: int
     ) -> None:
         """Write what stands before a body that is in its place already."""
-        core = link.core
+        core = exchange.core
         size = core.store.size
         known = self.is_announced(index) and index < GROUP_IN_BYTE
         self._lone_at = at if known and not self._number else -1
@@ -285,8 +282,8 @@ class CompactEngine(CompactReader):
         if not self.is_announced(index):
             self.announce(index)
             frame[at] = GROUP << 5 | index
-            copy(frame, at + 1, core.members.group_ids, core.message_group * ID_SIZE, ID_SIZE)
-            link.count_record(True, GROUP, _GROUP_SIZE)
+            copy(frame, at + 1, core.members.group_ids, exchange.message_group * ID_SIZE, ID_SIZE)
+            exchange.count_record(True, GROUP, _GROUP_SIZE)
             at += _GROUP_SIZE
         begin = at
         short = index if index < GROUP_IN_BYTE else GROUP_IN_BYTE
@@ -303,21 +300,19 @@ class CompactEngine(CompactReader):
         at = put_stamp(frame, at, self._slab, STAMP_AT, core.store.timestamp, 0)
         copy(self._slab, STAMP_AT, core.store.timestamp, 0, STAMP_SIZE)
         self._number = number + 1
-        slots = core.slots
-        slots.states[link.peer * slots.count + core.message_slot] |= INDEXED
-        link.put_message()
-        link.count_record(True, MESSAGE, at + size - begin)
+        self._outbox.states[exchange.message_row] |= INDEXED
+        exchange.put_message()
+        exchange.count_record(True, MESSAGE, at + size - begin)
 
-    def _fill_offers(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
-        slots = link.core.slots
+    def _fill_offers(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
+        outbox = self._outbox
         record_at = -1
         count = 0
-        while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and link.take_offer(self._slab, 0):
-            slot = link.core.taken
-            full = self.has(FULL) or slots.find_prefix(self._slab, 0, PREFIX_SIZE) != slot
+        while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and exchange.take_offer(self._slab, 0):
+            row = exchange.row
+            full = self.has(FULL) or outbox.find(self._slab, 0, PREFIX_SIZE) != row
             head = OFFER << 5 | (OFFER_FULL if full else 0)
-            number = self.assign(slot)
-            slots.states[link.peer * slots.count + slot] &= ~INDEXED & 0xFF
+            number = self.assign(row)
             self._lone_at = -1
             follows = record_at >= 0 and number == self._number and count < _OFFERS_MAX
             before = at
@@ -334,20 +329,20 @@ class CompactEngine(CompactReader):
             copy(frame, at, self._slab, 0, size)
             at += size
             self._number = number + 1
-            link.count_record(True, OFFER, at - before)
+            exchange.count_record(True, OFFER, at - before)
         return at
 
     # --- contacts ---
 
-    def ask(self, link: "LinkPort", frame: bytearray, at: int) -> int:
+    def ask(self, exchange: "Exchange", frame: bytearray, at: int) -> int:
         """Write a HELLO alone; the position behind it."""
         self.mark(GREETING, True)
-        end = self._put_hello(link, frame, at, True)
-        link.count_record(True, HELLO, end - at)
+        end = self._put_hello(exchange, frame, at, True)
+        exchange.count_record(True, HELLO, end - at)
         return end
 
-    def _put_hello(self, link: "LinkPort", frame: bytearray, at: int, asks: bool) -> int:
-        some = outstanding_into(link, self._slab)
+    def _put_hello(self, exchange: "Exchange", frame: bytearray, at: int, asks: bool) -> int:
+        some = outstanding_into(exchange, self._slab)
         begin = at
         frame[at] = HELLO << 5 | (HELLO_SUM if some else 0)
         at += 1
@@ -366,7 +361,7 @@ class CompactEngine(CompactReader):
             at += SUM_SIZE
         return at
 
-    def _fill_notes(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def _fill_notes(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """What the peer should know: an index that we do not know, a prefix of two ids."""
         unknown = self.wondered() if limit - at >= _UNKNOWN_SIZE else -1
         if unknown >= 0:
@@ -375,23 +370,23 @@ class CompactEngine(CompactReader):
             frame[at + 2] = 3
             put_u16(frame, at + 3, self.peer_generation())
             frame[at + 5] = unknown
-            link.count_record(True, EXTENDED, _UNKNOWN_SIZE)
+            exchange.count_record(True, EXTENDED, _UNKNOWN_SIZE)
             at += _UNKNOWN_SIZE
         if self.has(FULL_ASKED) and limit - at >= _FULL_SIZE:
             self.mark(FULL_ASKED, False)
             frame[at] = EXTENDED << 5
             frame[at + 1] = EXTENDED_FULL
             frame[at + 2] = 0
-            link.count_record(True, EXTENDED, _FULL_SIZE)
+            exchange.count_record(True, EXTENDED, _FULL_SIZE)
             at += _FULL_SIZE
         return at
 
-    def _fill_sketch(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def _fill_sketch(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """A record of SKETCH bytes, if the host has some for the peer."""
-        sketch = self.sketch_of(link)
+        sketch = self.sketch_of(exchange)
         if sketch is None or limit - at <= _SKETCH_HEAD_SIZE:
             return at
-        end = sketch.put_into(link, frame, at + _SKETCH_HEAD_SIZE, limit)
+        end = sketch.put_into(exchange, frame, at + _SKETCH_HEAD_SIZE, limit)
         size = end - at - _SKETCH_HEAD_SIZE
         if size <= 0:
             return at
@@ -400,5 +395,5 @@ class CompactEngine(CompactReader):
         # The size in two bytes, whatever it is: it is known only now.
         frame[at + 2] = size & 0x7F | 0x80
         frame[at + 3] = size >> 7
-        link.count_record(True, EXTENDED, end - at)
+        exchange.count_record(True, EXTENDED, end - at)
         return end

@@ -7,8 +7,8 @@ the message's metadata; `mvds-nested` has none and leaves them out.
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, OK
-from drupelet.base.limits import DEPENDENCIES_MAX, FRAME_SIZE_MAX, ID_SIZE, WAKE_STATE_SIZE_MAX
-from drupelet.base.memory import copy, find
+from drupelet.base.limits import DEPENDENCIES_MAX, FRAME_SIZE_MAX, ID_SIZE
+from drupelet.base.memory import copy, equal, fill, find
 from drupelet.engine import oversize
 from drupelet.engine.members import HEAD_EPHEMERAL, HEAD_PARENTS
 from drupelet.wire.mvds.payload import (
@@ -24,15 +24,12 @@ from drupelet.wire.mvds.payload import (
     REQUEST,
     Payload,
 )
-from drupelet.wire.registry import PROFILE_MVDS_1, PROFILE_MVDS_NESTED
+from drupelet.wire.profiles import PROFILE_MVDS_1, PROFILE_MVDS_NESTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.engine.ports import LinkPort
+    from drupelet.engine.exchange import Exchange
 
-# A message's parents pass through the store's `saved`, which is of no use between boot and the
-# next save.
-assert DEPENDENCIES_MAX * ID_SIZE <= WAKE_STATE_SIZE_MAX
 
 # How a link counts records.
 _COUNT_ACK = const(0)
@@ -52,43 +49,49 @@ class MvdsCodec(Payload):
         elif profile == PROFILE_MVDS_NESTED:
             table = MVDS_NESTED
         Payload.__init__(self, table)
+        self._parents = bytearray(DEPENDENCIES_MAX * ID_SIZE)  # of the message in hand
+        self._last_ack = bytearray(ID_SIZE)  # an id that comes twice in a row is gone
 
     # --- in ---
 
-    def parse(self, link: "LinkPort", frame: bytearray, at: int, end: int) -> int:
+    def parse(self, exchange: "Exchange", frame: bytearray, at: int, end: int) -> int:
         """Hand each record of a payload to the engine; OK, or E_PEER where it is malformed."""
         self.open(frame, at, end)
+        fill(self._last_ack, 0, ID_SIZE, 0)
         seen = False  # the group of the group offer that is being read
         what = self.next()
         while what > 0:
             kind = _COUNT_OFFER
             if what == ACK:
                 kind = _COUNT_ACK
-                oversize.acknowledged(link, frame, self.at)
-                link.on_ack(frame, self.at)
+                oversize.acknowledged(exchange.core, exchange.peer, frame, self.at)
+                exchange.on_ack(frame, self.at)
+                if equal(self._last_ack, 0, frame, self.at, ID_SIZE):
+                    exchange.on_gone(frame, self.at)
+                copy(self._last_ack, 0, frame, self.at, ID_SIZE)
             elif what == REQUEST:
                 kind = _COUNT_REQUEST
-                link.on_request(frame, self.at)
+                exchange.on_request(frame, self.at)
             elif what == MESSAGE:
                 kind = _COUNT_MESSAGE
-                self._take(link, frame)
+                self._take(exchange, frame)
             elif what == GROUP:
-                seen = self.group_size == ID_SIZE and link.sees_id(frame, self.group_at)
+                seen = self.group_size == ID_SIZE and exchange.sees_id(frame, self.group_at)
             elif what == OFFER or seen:
-                link.on_offer(frame, self.at)
+                exchange.on_offer(frame, self.at)
             if what != GROUP:
-                link.count_record(False, kind, self.end - at)
+                exchange.count_record(False, kind, self.end - at)
                 at = self.end
             what = self.next()
         return OK if what == OK else E_PEER
 
-    def _take(self, link: "LinkPort", frame: bytearray) -> None:
+    def _take(self, exchange: "Exchange", frame: bytearray) -> None:
         """Bring a message into its stored form, in place: head and body are no longer than it."""
-        core = link.core
+        core = exchange.core
         if self.group_size != ID_SIZE:
             core.unknown += 1
             return
-        parents = core.store.saved
+        parents = self._parents
         start = self.at
         count = 0
         at = self.next_parent()
@@ -109,77 +112,76 @@ class MvdsCodec(Payload):
         copy(frame, start + 1 + count * ID_SIZE, frame, self.body_at, size)
         frame[start] = head
         copy(frame, start + 1, parents, 0, count * ID_SIZE)
-        link.on_message(ids, 0, ids, ID_SIZE, frame, start, 1 + count * ID_SIZE + size)
+        exchange.on_message(ids, 0, ids, ID_SIZE, frame, start, 1 + count * ID_SIZE + size)
 
     # --- out ---
 
-    def fill(self, link: "LinkPort", frame: bytearray, at: int, limit: int) -> int:
+    def fill(self, exchange: "Exchange", frame: bytearray, at: int, limit: int) -> int:
         """Write what is due as one payload; its end (`at`: nothing is due, no empty payload)."""
-        is_waiting = oversize.prepare(link, len(frame))
+        is_waiting = oversize.prepare(exchange, len(frame))
         size_max = min(limit, FRAME_SIZE_MAX)
         self.open(frame, at, size_max)
-        self._put_ids(link, ACK, size_max)
-        self._put_ids(link, OFFER, size_max)
-        self._put_ids(link, REQUEST, size_max)
-        while self.at < FRAME_SIZE_MAX and link.next_message():
+        self._put_ids(exchange, ACK, size_max)
+        self._put_ids(exchange, OFFER, size_max)
+        self._put_ids(exchange, REQUEST, size_max)
+        while self.at < FRAME_SIZE_MAX and exchange.next_message():
             before = self.at
-            if self._put_message(link, frame):
-                link.count_record(True, _COUNT_MESSAGE, self.at - before)
+            if self._put_message(exchange, frame):
+                exchange.count_record(True, _COUNT_MESSAGE, self.at - before)
             elif before > at:
                 break  # the next frame has room
-            elif self._limit < limit and not oversize.reads_segments(link):
+            elif self._limit < limit and not oversize.reads_segments(exchange.core, exchange.peer):
                 self._limit = limit  # it goes alone, in a frame as long as the carrier takes
             elif limit < len(frame):
                 break  # the next epoch has room
-            elif oversize.reads_segments(link):
-                link.too_long()
+            elif oversize.reads_segments(exchange.core, exchange.peer):
+                exchange.too_long()
             else:
-                link.core.message_left -= 1
-                oversize.pass_over(link, link.core.message_slot)
+                oversize.pass_over(exchange, exchange.message_row)
         if self.at > at or not is_waiting:
             return self.at
-        end = oversize.ask_into(link, frame)
+        end = oversize.ask_into(exchange, frame)
         if not end:
             return at
-        link.count_record(True, _COUNT_ASK, end - at)
+        exchange.count_record(True, _COUNT_ASK, end - at)
         return end
 
-    def wait_epochs(self, link: "LinkPort") -> int:
+    def wait_epochs(self, exchange: "Exchange") -> int:
         """Epochs until a message that is too long for the link is looked at again; 0: never."""
-        return oversize.wait_epochs(link)
+        return oversize.wait_epochs(exchange)
 
-    def _put_ids(self, link: "LinkPort", what: int, limit: int) -> None:
-        id = link.core.graph.ids
+    def _put_ids(self, exchange: "Exchange", what: int, limit: int) -> None:
+        id = exchange.core.graph.ids
         at = self.at
         room_for_one = limit - self.id_size_max
         while at <= room_for_one:
             kind = _COUNT_OFFER
             if what == ACK:
                 kind = _COUNT_ACK
-                taken = link.take_ack(id, 0)
+                taken = exchange.take_ack(id, 0)
             elif what == REQUEST:
                 kind = _COUNT_REQUEST
-                taken = link.take_request(id, 0)
+                taken = exchange.take_request(id, 0)
             else:
-                taken = link.take_offer(id, 0)
+                taken = exchange.take_offer(id, 0)
             if not taken:
                 return
             end = self.put_id(what, id, 0)
-            link.count_record(True, kind, end - at)
+            exchange.count_record(True, kind, end - at)
             at = end
 
-    def _put_message(self, link: "LinkPort", frame: bytearray) -> bool:
+    def _put_message(self, exchange: "Exchange", frame: bytearray) -> bool:
         """Write the message that is due; False when there is no room for it."""
-        core = link.core
+        core = exchange.core
         store = core.store
         before = self.at
-        parents = store.saved
-        whole = link.body_into(parents, 0, 0, 1)
+        parents = self._parents
+        whole = exchange.body_into(parents, 0, 0, 1)
         head = parents[0]
         count = head & HEAD_PARENTS
         # Our own log holds it: a message that was taken in.
         assert not whole or (count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size)
-        whole = whole and link.body_into(parents, 0, 1, count * ID_SIZE)
+        whole = whole and exchange.body_into(parents, 0, 1, count * ID_SIZE)
         body_size = store.size - 1 - count * ID_SIZE
         flags = METADATA  # never left out in `mvds-1`: without it the newest Go node crashes
         if self._fields is MVDS_NESTED:
@@ -190,13 +192,13 @@ class MvdsCodec(Payload):
             flags = 0
         ids = core.members.group_ids
         body_at = self.put_message(
-            ids, core.message_group * ID_SIZE, ID_SIZE, store.timestamp, 0, body_size,
+            ids, exchange.message_group * ID_SIZE, ID_SIZE, store.timestamp, 0, body_size,
             parents, count, flags,
         )  # fmt: skip
         if body_at < 0:
             return False
         offset = store.size - body_size
-        if not whole or not link.body_into(frame, body_at, offset, body_size):
+        if not whole or not exchange.body_into(frame, body_at, offset, body_size):
             self.start = before  # the flash did not give it: half a message has another id
-        link.put_message()
+        exchange.put_message()
         return True

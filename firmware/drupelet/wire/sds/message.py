@@ -5,7 +5,7 @@
                   content 20
     HistoryEntry  message_id 1  retrieval_hint 2  sender_id 3
 
-Optional fields are told apart from empty ones; an empty string is not written. A Lamport value
+Absent optional fields differ from empty ones; an empty string is not written. A Lamport value
 never becomes an int: it stays eight bytes, little-endian.
 """
 
@@ -16,7 +16,6 @@ from drupelet.wire.protobuf import (
     BYTES,
     VARINT,
     Reader,
-    bytes_size,
     le8_size,
     put_bytes,
     put_le8,
@@ -24,6 +23,9 @@ from drupelet.wire.protobuf import (
     put_varint,
     varint_size,
     varint_to_le8,
+)
+from drupelet.wire.protobuf import (
+    bytes_size as bytes_size,
 )
 
 SENDER_ID = const(1)
@@ -77,7 +79,7 @@ class Decoder:
         self._fields = Reader()
         self._inner = Reader()
         self.lamport = bytearray(8)
-        self._start = self._end = 0
+        self._start = 0
         self.buf: "bytes | bytearray | memoryview" = b""
         self.sender_at = self.sender_size = 0
         self.id_at = self.id_size = 0
@@ -85,7 +87,7 @@ class Decoder:
         self.has_lamport = False
         self.bloom_at = self.bloom_size = 0
         self.content_at = self.content_size = 0
-        self.causal_count = self.repair_count = 0
+        self.causal_count = 0
         self.entry_at = self.entry_size = 0
         self.hint_at = self.hint_size = 0
         self.entry_sender_at = self.entry_sender_size = 0
@@ -94,24 +96,23 @@ class Decoder:
         """Check and take apart the message in buf[at:end]; OK or E_PEER."""
         self.buf = buf
         self._start = at
-        self._end = end
         self.sender_at = self.id_at = self.channel_at = at
         self.sender_size = self.id_size = self.channel_size = 0
         self.has_lamport = False
         self.bloom_at = self.content_at = _ABSENT
         self.bloom_size = self.content_size = 0
-        self.causal_count = self.repair_count = 0
+        self.causal_count = 0
         fill(self.lamport, 0, 8, 0)
         fields = self._fields
         fields.open(buf, at, end)
         field = fields.next()
         while field > 0:
-            if not self._take(field):
+            if not self._note(field):
                 return E_PEER
             field = fields.next()
         return field
 
-    def _take(self, field: int) -> bool:
+    def _note(self, field: int) -> bool:
         """Note one field of the message; False: malformed."""
         fields = self._fields
         if field == LAMPORT and fields.kind == VARINT:
@@ -121,10 +122,7 @@ class Decoder:
         if fields.kind != BYTES:
             return True  # unknown, or another kind of a known number: skipped
         if field == CAUSAL or field == REPAIR:  # noqa: SIM109 - a tuple is code
-            if field == CAUSAL:
-                self.causal_count += 1
-            else:
-                self.repair_count += 1
+            self.causal_count += field == CAUSAL
             return self._entry(True)
         if field == BLOOM:
             self.bloom_at = fields.start
@@ -177,8 +175,8 @@ class Decoder:
         return field == OK
 
     def rewind(self) -> None:
-        """Begin anew with the entries of a message that `open` found sound."""
-        self._fields.open(self.buf, self._start, self._end)
+        """Go back before the first entry of the message that `open` checked."""
+        self._fields.open(self.buf, self._start, self._fields.end)
 
     def next(self, kind: int) -> bool:
         """Go to the next entry of a kind, CAUSAL or REPAIR; False: there is none."""

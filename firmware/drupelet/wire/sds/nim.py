@@ -81,7 +81,7 @@ def encode(message: Message) -> bytes:
 def _fields(data: bytes) -> "list[tuple[int, int, bytes | int]]":
     reader = Reader()
     reader.open(data, 0, len(data))
-    found: list[tuple[int, int, bytes | int]] = []
+    fields: list[tuple[int, int, bytes | int]] = []
     number = reader.next()
     while number > 0:
         value: bytes | int = data[reader.start : reader.start + reader.size]
@@ -89,11 +89,11 @@ def _fields(data: bytes) -> "list[tuple[int, int, bytes | int]]":
             out = bytearray(8)
             varint_to_le8(data, reader.start, reader.start + reader.size, out, 0)
             value = int.from_bytes(out, "little")
-        found.append((number, reader.kind, value))
+        fields.append((number, reader.kind, value))
         number = reader.next()
     if number < 0:
         raise PeerError("malformed message")
-    return found
+    return fields
 
 
 def _texts(data: bytes, what: str) -> bytes:
@@ -250,27 +250,29 @@ def read_filter(data: bytes) -> "Filter | None":
 
 def from_sds(frame: bytes) -> Message:
     """A message of dialect `sds` as an object. Raises PeerError."""
-    got = Decoder()
-    if got.open(frame, 0, len(frame)) != OK:
+    decoder = Decoder()
+    if decoder.open(frame, 0, len(frame)) != OK:
         raise PeerError("malformed message")
 
     def part(at: int, size: int) -> "bytes | None":
         return frame[at : at + size] if at >= 0 else None
 
     message = Message(
-        frame[got.sender_at : got.sender_at + got.sender_size],
-        frame[got.id_at : got.id_at + got.id_size],
-        frame[got.channel_at : got.channel_at + got.channel_size],
-        int.from_bytes(got.lamport, "little") if got.has_lamport else None,
-        bloom=part(got.bloom_at, got.bloom_size),
-        content=part(got.content_at, got.content_size),
+        frame[decoder.sender_at : decoder.sender_at + decoder.sender_size],
+        frame[decoder.id_at : decoder.id_at + decoder.id_size],
+        frame[decoder.channel_at : decoder.channel_at + decoder.channel_size],
+        int.from_bytes(decoder.lamport, "little") if decoder.has_lamport else None,
+        bloom=part(decoder.bloom_at, decoder.bloom_size),
+        content=part(decoder.content_at, decoder.content_size),
     )
     for kind, entries in ((CAUSAL, message.causal), (REPAIR, message.repair)):
-        got.rewind()
-        while got.next(kind):
-            id = frame[got.entry_at : got.entry_at + got.entry_size]
-            hint = part(got.hint_at, got.hint_size)
-            entries.append(Entry(id, hint, part(got.entry_sender_at, got.entry_sender_size)))
+        decoder.rewind()
+        while decoder.next(kind):
+            id = frame[decoder.entry_at : decoder.entry_at + decoder.entry_size]
+            hint = part(decoder.hint_at, decoder.hint_size)
+            entries.append(
+                Entry(id, hint, part(decoder.entry_sender_at, decoder.entry_sender_size))
+            )
     return message
 
 

@@ -1,5 +1,5 @@
 # host only: sets of thousands of ids
-"""What a host hands to a `compact-1` codec as `sketch`: one rateless sketch each way on one link.
+"""What a host hands to a `compact-1` codec as `sketch`: one rateless sketch each way on a link.
 
 After DONE every message that both sides have is acknowledged on the link (`on_ack`), on both
 sides. The engine then offers or sends what is left, and that is what the other side lacks.
@@ -22,18 +22,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.engine.ports import LinkPort
+    from drupelet.engine.exchange import Exchange
 
 
 class Reconciler:
-    """The SketchPort of one link; `ids_of(link)` lists the 32-byte ids shared with its peer.
+    """The SketchPort of one link; `ids_of(exchange)` lists the 32-byte ids shared with its peer.
 
     `must_list` tells that the sketch we began came to nothing: offer everything, then clear it.
     `must_full`: because two messages have the same prefix. The codec then writes FULL, after which
     both sides show each other everything again: the peer may have acknowledged a twin of ours.
     """
 
-    def __init__(self, ids_of: "Callable[[LinkPort], list[bytes]]") -> None:
+    def __init__(self, ids_of: "Callable[[Exchange], list[bytes]]") -> None:
         self.must_list = False
         self.must_full = False
         self._ids_of = ids_of
@@ -44,17 +44,17 @@ class Reconciler:
         self._answers: "list[bytes]" = []
         self._id = bytearray(32)
 
-    def begin(self, link: "LinkPort", salt: bytes) -> None:
+    def begin(self, exchange: "Exchange", salt: bytes) -> None:
         """We lost state: sketch what we hold now under 4 random bytes, new for each sketch."""
         self.must_list = self.must_full = False
         self._sketch = None
-        self._ids = self._ids_of(link)
+        self._ids = self._ids_of(exchange)
         try:
             self._sketch = Sketch(self._ids, salt)
         except CapacityError:
             self.must_list = True
             return
-        self._close(link)
+        self._close(exchange)
 
     def again(self) -> None:
         """The back-off has passed without an answer: send once more what is not confirmed."""
@@ -65,36 +65,36 @@ class Reconciler:
         """Whether a sketch that we began waits for its answer."""
         return self._sketch is not None
 
-    def take(self, link: "LinkPort", buf: bytearray, at: int, size: int) -> bool:
+    def take(self, exchange: "Exchange", buf: bytearray, at: int, size: int) -> bool:
         """Take the bytes of one SKETCH record; False: malformed."""
         record = bytes(buf[at : at + size])
         if size < HEAD_SIZE:
             return False
         if record[0] == SYMBOLS:
-            return self._take_symbols(link, record)
+            return self._take_symbols(exchange, record)
         if self._sketch is None:
             return record[0] <= LIST  # an answer to an older one
         code = self._sketch.hear(record)
-        self._close(link)
+        self._close(exchange)
         return code != E_PEER
 
-    def _close(self, link: "LinkPort") -> None:
+    def _close(self, exchange: "Exchange") -> None:
         sketch = self._sketch
         if sketch is None or sketch.verdict == WAIT:
             return
         self._sketch = None
         if sketch.verdict == DONE:
-            self._settle(link, self._ids, sketch.wanted)
+            self._settle(exchange, self._ids, sketch.wanted)
         else:
             self.must_list = True
             self.must_full = sketch.must_full
 
-    def _take_symbols(self, link: "LinkPort", record: bytes) -> bool:
+    def _take_symbols(self, exchange: "Exchange", record: bytes) -> bool:
         decoder = self._decoder
         is_new = decoder is None or not decoder.is_for(record)
         if decoder is None or is_new:
             try:
-                decoder = Decoder(self._ids_of(link))
+                decoder = Decoder(self._ids_of(exchange))
             except CapacityError:
                 self._answers = [bytes((LIST,)) + record[1:HEAD_SIZE]]
                 return True
@@ -105,13 +105,13 @@ class Reconciler:
         if is_new:
             self._decoder = decoder
         if code == DONE and not was_done:
-            self._settle(link, decoder.ids, set(decoder.surplus))
+            self._settle(exchange, decoder.ids, set(decoder.surplus))
         self._answers = []
         self._is_answer_due = True
         return True
 
     # The port names the link for whoever serves several.
-    def put_into(self, link: "LinkPort", buf: bytearray, at: int, limit: int) -> int:  # noqa: ARG002
+    def put_into(self, exchange: "Exchange", buf: bytearray, at: int, limit: int) -> int:  # noqa: ARG002
         """Put the bytes of the next record to buf[at:limit]; return their end, `at` for none."""
         size_max = limit - at
         if size_max < HEAD_SIZE_MAX + PREFIX_SIZE:
@@ -130,10 +130,10 @@ class Reconciler:
         buf[at : at + len(record)] = record
         return at + len(record)
 
-    def _settle(self, link: "LinkPort", ids: "list[bytes]", others: "set[bytes]") -> None:
+    def _settle(self, exchange: "Exchange", ids: "list[bytes]", others: "set[bytes]") -> None:
         for id in ids:
             self._id[:] = id
             if id in others:
-                link.on_request(self._id, 0)  # it has told that it lacks it: no offer needed
+                exchange.on_request(self._id, 0)  # it has told that it lacks it: no offer needed
             else:
-                link.on_ack(self._id, 0)
+                exchange.on_ack(self._id, 0)

@@ -16,7 +16,7 @@ from drupelet.seal.record import install  # noqa: E402
 from drupelet.seal.seal import Seal, SealContext  # noqa: E402
 
 PEERS = 8
-OUT_AT, IN_AT = 5, 45  # of drupelet.seal.row: compiled firmware has no names for them
+OUT_AT, IN_AT = 5, 45  # of drupelet.seal.record: compiled firmware has no names for them
 
 
 class Keys:

@@ -15,7 +15,7 @@ import meter
 from stopwatch import best_us, now_us, passed_us
 
 from drupelet.base.hashes import Blake2s
-from drupelet.base.memory import copy
+from drupelet.base.memory import copy, get_u16
 
 KINDS = ("ACK", "MESSAGE", "OFFER", "REQUEST")
 ACK, MESSAGE, OFFER, REQUEST = 0, 1, 2, 3
@@ -29,25 +29,35 @@ def once_us(call: "object") -> float:
     return best_us(call, config["min_us"])
 
 
-class Engine:
-    """Stands where a link stands for its codec: has ids and messages, and takes everything."""
+class Messages:
+    """The ids of what one end has for the other, by row, and with `compact-1` its numbers."""
 
-    def __init__(self, real: "object") -> None:
+    def __init__(self, exchange: "object") -> None:
+        outbox = exchange.outbox
+        self.numbers = [0] * IDS
+        self.ids = bytearray(32 * IDS)
+        for row in range(IDS):
+            assert exchange.core.store.id_into(outbox.handles[row], self.ids, row * 32)
+            if outbox.numbers:
+                self.numbers[row] = get_u16(outbox.numbers, row * 2)
+
+
+class Engine:
+    """Stands where an exchange stands for its codec: has messages, and takes everything."""
+
+    def __init__(self, real: "object", messages: Messages) -> None:
         self.real = real
         self.core = real.core
         self.peer = real.peer
         self.visits = False
         self.interactive = True
-        self.core.message_slot = -1
+        self.number = 0
+        self.row = self.message_row = -1
         self.kind = 0
         self.left = 0
         self.seen = 0
         self.body = bytearray(config["body"] + 1)
-        slots = real.core.slots
-        self.ids = bytearray(32 * slots.count)
-        for slot in range(slots.count):
-            if slots.flags[slot]:
-                slots.id_into(slot, self.ids, slot * 32)
+        self.messages = messages
 
     def __getattr__(self, name: str) -> "object":
         return getattr(self.real, name)
@@ -56,8 +66,9 @@ class Engine:
         if self.kind != kind or not self.left:
             return False
         self.left -= 1
-        self.core.taken = self.left
-        copy(buf, at, self.ids, self.left * 32, 32)
+        self.row = self.left
+        self.number = self.messages.numbers[self.left]
+        copy(buf, at, self.messages.ids, self.left * 32, 32)
         return True
 
     def take_ack(self, buf: "bytearray", at: int) -> bool:
@@ -74,7 +85,7 @@ class Engine:
 
     def next_message(self) -> bool:
         """The message that the store has loaded, again and again."""
-        self.core.message_slot = self.left - 1
+        self.message_row = self.left - 1
         return self.kind == MESSAGE and self.left > 0
 
     def body_into(self, buf: "bytearray", at: int, offset: int, size: int) -> bool:
@@ -105,15 +116,11 @@ class Engine:
         """Count it."""
         self.seen += 1
 
-    def acked(self, slot: int) -> None:
+    def acked(self, row: int) -> None:
         """Count it."""
         self.seen += 1
 
-    def offered(self, slot: int) -> None:
-        """Count it."""
-        self.seen += 1
-
-    def requested(self, slot: int) -> None:
+    def requested(self, row: int) -> None:
         """Count it."""
         self.seen += 1
 
@@ -128,11 +135,13 @@ class Engine:
 class Codec:
     """One record type through one end's codec and into the other's."""
 
-    def __init__(self, here: "object", there: "object", kind: int, count: int) -> None:
+    def __init__(
+        self, here: "object", there: "object", messages: Messages, kind: int, count: int
+    ) -> None:
         self.encoder = here.codec
         self.decoder = there.codec
-        self.source = Engine(here)
-        self.target = Engine(there)
+        self.source = Engine(here.exchange, messages)
+        self.target = Engine(there.exchange, messages)
         self.source.kind = kind
         self.kind_byte = 0x40 | config["profile"]
         self.count = count
@@ -159,15 +168,15 @@ class Codec:
 def codec_rows(pair: "object") -> "list":
     """[work, record, bytes, µs of one record] of each type."""
     rows = []
+    messages = Messages(pair.a.link.exchange)
     for kind in range(4):
         # A writes messages and offers; its peer acknowledges and asks.
         here, there = pair.a.link, pair.b.link
         if kind in (ACK, REQUEST):
             here, there = there, here
         count = IDS if kind != MESSAGE else 4
-        core = here.core
-        assert core.store.load(core.slots.handles[0]) == 0
-        codec = Codec(here, there, kind, count)
+        assert here.core.store.load(here.core.store.next(0)) == 0
+        codec = Codec(here, there, messages, kind, count)
         codec.encode(1)
         codec.parse(1)
         assert codec.target.seen == count, KINDS[kind]

@@ -112,7 +112,7 @@ class SketchFuzz:
         self.draw = draw
         self.node, _, self.link = bare(draw)
         self.recovery = Recovery(self.link, self.salt)
-        ids = shared_ids(self.link)
+        ids = shared_ids(self.link.exchange)
         more = [hashlib.blake2s(bytes((n,))).digest() for n in range(40)]
         self.sound = []
         for held in (ids, ids[:8] + more, more):
@@ -125,7 +125,7 @@ class SketchFuzz:
         self.sound.append(b"\x03salt")
         self.own = self.salt()
         self.frame = bytearray(300)
-        self.recovery.begin(self.link)
+        self.recovery.begin(self.link.exchange)
 
     def salt(self):
         self.own = bytes(self.draw(256) for _ in range(4))
@@ -139,10 +139,10 @@ class SketchFuzz:
     def feed(self, buf, size):
         epochs = self.link.core.clocks.epochs
         epochs[self.link.peer] = (self.link.epoch + 1) & 0xFFFF
-        taken = self.recovery.take(self.link, buf, 0, size)
+        taken = self.recovery.take(self.link.exchange, buf, 0, size)
         if not self.recovery.is_open():
-            self.recovery.begin(self.link)
-        left = self.recovery.put_into(self.link, self.frame, 0, len(self.frame))
+            self.recovery.begin(self.link.exchange)
+        left = self.recovery.put_into(self.link.exchange, self.frame, 0, len(self.frame))
         return (1 if taken else 0) | (2 if left else 0)
 
 

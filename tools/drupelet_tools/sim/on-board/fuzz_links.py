@@ -54,15 +54,15 @@ class QuickStore(FlashStore):
     left = 0  # rows that are free
 
     def _look_over(self) -> None:
-        self.seen = self._files.changes
+        self.seen = self.files.changes
         if self.ids is None:
             self.ids = bytearray(32 * PLACES_MAX)
             self.places = [0] * PLACES_MAX
         left = PLACES_MAX
-        log = self._log
+        log = self.log
         place = log.enter(0)
         while place:
-            if log.kind >= KIND_MESSAGE and not self._is_left(log.tag):
+            if log.kind >= KIND_MESSAGE and not self.meta.is_left(log.tag):
                 left -= 1
                 if left >= 0:
                     log.read_into(place, AT_ID, self.ids, 32 * left, 32)
@@ -72,20 +72,20 @@ class QuickStore(FlashStore):
         self.left = left
 
     def find(self, id, at, size=32):
-        if self.seen != self._files.changes:
+        if self.seen != self.files.changes:
             self._look_over()
         if self.left >= 0:
             row = find(self.ids, 32, PLACES_MAX, id, at, size)
             if row >= self.left:
-                return self._stands_for(self.places[row])
-            if not self._gone.find(id, at, self._left):
+                return self.index.handle_of(self.places[row])
+            if not self.departed.find(id, at, self.meta.left):
                 return 0
         return FlashStore.find(self, id, at, size)
 
 
 def make_node(profile, peers, draw):
     """A node and its links; its store is in RAM, and small: the parsers are looked at here."""
-    store = QuickStore(CountingFiles(1 << 20, 2048, 10), 1024, 4, 4, 2, 512)
+    store = QuickStore(CountingFiles(1 << 20, 4096, 12), 1024, 4, 4, 2, 512)
     store.open()
     node = Node(store, lambda: draw(256), len(peers), 1, 8, 8, parts_max=1)
     group = node.join_id(GROUP, FAMILY_MVDS if 1 <= profile <= 3 else FAMILY_BSP)
@@ -214,7 +214,7 @@ class WakeFuzz:
     def feed(self, buf, size):
         plan = self.plans[0]
         self.now_ms = now_ms = (self.now_ms + 700) & 0x3FFFFFFF
-        result = 0 if plan.told(0, buf, size, now_ms) else 1
+        result = 0 if plan.on_wake(0, buf, size, now_ms) else 1
         plan.awake_ms(now_ms)
         plan.next_wake_ms(now_ms)
         plan.wake_due_ms(0, now_ms)

@@ -6,8 +6,9 @@ import gc
 
 import drupelet.channel.lamport  # leaves first: imports nest deeply else
 import drupelet.wire.sds.bloom  # noqa: F401 - likewise
-from drupelet.channel.channel import Channel, Settings
-from drupelet.channel.keeper import RamKeeper
+from drupelet.channel.channel import Channel
+from drupelet.channel.ram_keeper import RamKeeper
+from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
 from drupelet.wire.sds.message import Decoder
 
@@ -97,6 +98,6 @@ class ChannelFuzz:
             channel.wake_ms(now_ms)
         while channel.next_event():
             pass
-        if not self.count & 0xFF and channel.outgoing.count < 4:
+        if not self.count & 0xFF and channel.outbox.rows.count < 4:
             channel.publish(b"mine", 0, 4, now_ms)
         return result

@@ -11,9 +11,8 @@ import sys
 
 import drupelet.seal.control  # noqa: F401 - what is loaded once is loaded now
 from drupelet.base.memory import copy, get_u16, put_u16
-from drupelet.channel.key_distribution import Handover
+from drupelet.channel.key_distribution import KeyDistribution
 from drupelet.channel.sender_keys import SenderKeys
-from drupelet.seal.epochs import commit
 from drupelet.seal.record import RECORD_SIZE, finish, install
 from drupelet.seal.seal import CLASS_BUNDLE, CLASS_LIVE, Seal, SealContext
 from drupelet.seal.sleep import SLEEP_SIZE, export_into, import_from
@@ -204,7 +203,7 @@ class SealFuzz:
             elif seal.context.final and self.carrier_class:
                 rows = seal.context.rows
                 copy(rows, seal.at + WHOLE_EPOCH_AT, rows, seal.at + IN_EPOCH_AT, 3)
-                commit(seal)
+                seal.commit()
         elif self.sealed:
             self.deaf += 1
         if seal.flags & (URGENT | OWES) and not now_ms & 2:
@@ -336,8 +335,8 @@ class HandoverFuzz:
         for own, others in ((b"A___", ids), (b"B___", b"A___C___")):
             keys = SenderKeys(Aead(), RamKeys(own, own), own, lambda: draw(256), members_max=3)
             keys.create()
-            ends.append(Handover(keys, own, b"topi", others))
-        self.handover, self.peer = ends
+            ends.append(KeyDistribution(keys, own, b"topi", others))
+        self.distribution, self.peer = ends
         self.record = bytearray(RECORD_SIZE)
         self.sound = []
         frame = bytearray(80)
@@ -362,17 +361,17 @@ class HandoverFuzz:
             finish(self.record)
             copy(buf, 5, self.record, 0, RECORD_SIZE)
         if word & 8:  # of our present chain
-            self.handover.keys.place_into(buf, 57 if size == 65 else 5, b"A___", 0)
+            self.distribution.keys.place_into(buf, 57 if size == 65 else 5, b"A___", 0)
         return size
 
     def feed(self, buf, size):
         self.now_ms = (self.now_ms + 700) & 0x3FFFFFFF
-        handover = self.handover
+        distribution = self.distribution
         if buf[0] != 0x56:
             return 0
-        handover.heard(0)
-        handover.due(0, self.now_ms)
-        answer = handover.receive(buf, size, 0)
+        distribution.on_heard(0)
+        distribution.is_due(0, self.now_ms)
+        answer = distribution.receive(buf, size, 0)
         if answer:
             return 3
-        return 1 if handover.told(0) else 0
+        return 1 if distribution.is_confirmed(0) else 0

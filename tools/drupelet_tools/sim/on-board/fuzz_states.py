@@ -11,7 +11,8 @@ from drupelet.base.memory import copy, crc32_into, get_u16
 from drupelet.clients.command import COMMAND, Command, CommandBoard, CommandClient, put_command
 from drupelet.duty.snapshot import Snapshot
 from drupelet.duty.wake_plan import WakePlan
-from drupelet.engine.recovery import restore
+from drupelet.engine import wake_state
+from drupelet.engine.recovery import wake
 from drupelet.node import CARRIER_SERIAL, INTERACTIVE
 from drupelet.seal.record import RECORD_SIZE, install
 from drupelet.store.files import RamFiles
@@ -46,7 +47,7 @@ class SnapshotFuzz:
             fuzz_links.drain(self.node)
             core.store.barrier()
             self.node.save(turn * 1500)
-            size = core.window.pack(self.snapshot.state_room(1))
+            size = wake_state.pack(core, self.snapshot.state_room(1))
             plan = self.plan if turn & 1 else None
             size = self.snapshot.write(buf, core, links, plan, size, turn * 1500)
             self.sound.append(bytes(buf[:size]))
@@ -85,7 +86,7 @@ class SnapshotFuzz:
         if not self.taken % BOOT_EVERY:
             self.node = self.boot()
         elif not self.taken & 3:
-            restore(self.node.core.window)
+            wake(self.node.core, 0, 0)
         now_ms = 1000
         core = self.node.core
         self.snapshot.apply(buf, core, self.links, self.plan, now_ms, buf[size - 1] << 12)

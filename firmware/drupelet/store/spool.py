@@ -1,10 +1,10 @@
-"""Contents too long for a record, kept in a file of their own while they are incomplete.
+"""Contents too long for a record: in part files while they are incomplete, then in body files.
 
 A part file is a 16-byte head (key 8 | total u16 | zero 2 | crc32 of these 12, little-endian) and
 the content as a MESSAGE has it: group id 32 | timestamp 8 | body. Finished, it is renamed and
-becomes the body file of a message. Nothing here is durable but what is flushed every
-PART_FLUSH_SIZE bytes: a transfer that lost its end goes on at the last whole piece. Blocks of the
-black box are flushed one by one.
+becomes the body file of a message, or a group's descriptor (client id 32 | descriptor). Nothing
+here is durable but what is flushed every PART_FLUSH_SIZE bytes: a transfer that lost its end goes
+on at the last whole piece. Blocks of the black box are flushed one by one.
 """
 
 from drupelet.base.compat import const
@@ -12,8 +12,8 @@ from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import (
     BLOCK_SIZE,
     BODY_SIZE_MAX,
-    BOX_SLOTS,
     CONTENT_HEADER_SIZE,
+    ID_SIZE,
     PART_BOX,
     PART_FLUSH_SIZE,
     PARTS_MAX,
@@ -23,32 +23,31 @@ from drupelet.base.limits import (
 from drupelet.base.memory import copy, crc32_into, equal, put_u16_le
 
 PART_HEAD_SIZE = const(16)
+_DESCRIPTOR_AT = const(48)  # behind the part's head and the client id
 _TEMPORARY = "PART.TMP"
+
+assert _DESCRIPTOR_AT == PART_HEAD_SIZE + ID_SIZE
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.store.files import Files
+    from drupelet.base.ports import Buffer
+    from drupelet.store.ports import Owner
 
 
-class Parts:
+class Spool:
     """Part files 0..PARTS_MAX+1: the incoming ones, one being composed, one of the black box."""
 
-    def __init__(self, files: "Files") -> None:
-        self._files = files
+    def __init__(self, store: "Owner") -> None:
+        self._store = store
+        self._files = store.files
         self._fds = [-1] * (PARTS_MAX + 2)
         self._sizes = [0] * (PARTS_MAX + 2)
         self._bounds = [0] * (PARTS_MAX + 2)
         self._head = bytearray(PART_HEAD_SIZE)
         self._chunk = bytearray(SCRATCH_SIZE)
-        self.part_programs = 0
-        # The black box's part is one of a ring of files: how many, and which one it is now.
-        self.box_slots = BOX_SLOTS
-        self.box_slot = 0
 
-    def part_open(
-        self, part: int, key: "bytes | bytearray | memoryview", at: int, total: int
-    ) -> int:
+    def part_open(self, part: int, key: "Buffer", at: int, total: int) -> int:
         """Begin a part or go on with it; the content bytes that it holds, or a code.
 
         Bytes are kept if the 8-byte key and the total are the same as before, rounded down to a
@@ -56,7 +55,9 @@ class Parts:
         """
         assert 0 <= total <= CONTENT_HEADER_SIZE + BODY_SIZE_MAX
         self._close(part)
-        self._make_head(key, at, total)
+        copy(self._head, 0, key, at, 8)
+        put_u16_le(self._head, 8, total)
+        crc32_into(self._head, 12, self._head, 0, 12, True)
         self._bounds[part] = total or CONTENT_HEADER_SIZE + BODY_SIZE_MAX
         name = self._name(part)
         size = self.part_left(part)
@@ -68,9 +69,7 @@ class Parts:
         code = self.part_drop(part)
         return self._create(part, name) if code == OK else code
 
-    def part_append(
-        self, part: int, buf: "bytes | bytearray | memoryview", at: int, size: int
-    ) -> int:
+    def part_append(self, part: int, buf: "Buffer", at: int, size: int) -> int:
         """Add content. E_CAPACITY beyond the total; a flash that refuses loses the part."""
         if self._fds[part] < 0:
             return E_STORAGE
@@ -107,7 +106,7 @@ class Parts:
         name = self._name(part)
         return self._files.remove(name) if self._files.size(name) >= 0 else OK
 
-    def _finish(self, part: int, name: str) -> int:
+    def finish(self, part: int, name: str) -> int:
         """Make the whole part durable under another name; the part is gone then."""
         if self._fds[part] < 0:
             return E_STORAGE
@@ -117,11 +116,26 @@ class Parts:
             code = self._files.rename(self._name(part), name)
         return code
 
+    def descriptor_size(self, number: int) -> int:
+        """Bytes of a group's descriptor; -1 when it has none."""
+        return max(self._files.size(descriptor_name(number)) - _DESCRIPTOR_AT, -1)
+
+    def descriptor_read_into(
+        self, number: int, offset: int, buf: bytearray, at: int, size: int
+    ) -> int:
+        """Copy descriptor bytes; the count, less only at the end, or E_STORAGE."""
+        fd = self._files.open(descriptor_name(number), False)
+        if fd < 0:
+            return E_STORAGE
+        count = self._files.read_into(fd, _DESCRIPTOR_AT + offset, buf, at, size)
+        self._files.close(fd)
+        return count
+
     def _name(self, part: int) -> str:
-        return "BOX%d.PRT" % self.box_slot if part == PART_BOX else "P%d.PRT" % part
+        return "BOX%d.PRT" % self._store.box_slot if part == PART_BOX else "P%d.PRT" % part
 
     def _flush(self, part: int) -> int:
-        self.part_programs += 1
+        self._store.programs += 1
         return self._files.flush(self._fds[part])
 
     def _close(self, part: int) -> None:
@@ -129,11 +143,6 @@ class Parts:
             self._files.close(self._fds[part])
         self._fds[part] = -1
         self._sizes[part] = 0
-
-    def _make_head(self, key: "bytes | bytearray | memoryview", at: int, total: int) -> None:
-        copy(self._head, 0, key, at, 8)
-        put_u16_le(self._head, 8, total)
-        crc32_into(self._head, 12, self._head, 0, 12, True)
 
     def _create(self, part: int, name: str) -> int:
         fd = self._files.open(name, True)
@@ -148,23 +157,20 @@ class Parts:
     def _resume(self, part: int, name: str, kept: int, cut: bool) -> bool:
         """Go on with the file if it has this head; with `cut` only its first bytes are kept."""
         files = self._files
-        chunk = self._chunk
         fd = files.open(name, False)
         if fd < 0:
             return False
-        good = files.read_into(fd, 0, chunk, 0, PART_HEAD_SIZE) == PART_HEAD_SIZE
-        good = good and equal(chunk, 0, self._head, 0, PART_HEAD_SIZE)
+        good = files.read_into(fd, 0, self._chunk, 0, PART_HEAD_SIZE) == PART_HEAD_SIZE
+        good = good and equal(self._chunk, 0, self._head, 0, PART_HEAD_SIZE)
         if good and cut:
             # Files only grow, so what is kept moves to a new one.
             good = self._copy_part(fd, PART_HEAD_SIZE + kept)
         files.close(fd)
         if good and cut:
             good = files.rename(_TEMPORARY, name) == OK
-        fd = files.open(name, True) if good else -1
-        if fd < 0:
-            return False
-        self._fds[part] = fd
-        return True
+        if good:
+            self._fds[part] = files.open(name, True)
+        return self._fds[part] >= 0
 
     def _copy_part(self, fd: int, size: int) -> bool:
         files = self._files
@@ -182,3 +188,8 @@ class Parts:
         good = good and files.flush(target) == OK
         files.close(target)
         return good
+
+
+def descriptor_name(number: int) -> str:
+    """Name of the file of a group's descriptor."""
+    return "G%d.DSC" % number

@@ -1,20 +1,30 @@
 # host only: a board reads the row itself
-"""The fields of a seal by their names, for hosts, benchmarks and tests."""
+"""A seal for who may not import it: what its parts get, and its fields by their names."""
 
-from drupelet.seal import row
+from collections.abc import Sequence
+from typing import Protocol
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from drupelet.seal.seal import SealContext
+from drupelet.base.ports import KeyPort
+from drupelet.seal import record as row
+
+
+class ContextPort(Protocol):
+    """What all seals of a device share; `seal.SealContext`."""
+
+    rows: bytearray
+    record: bytearray
+
+    @property
+    def seals(self) -> "Sequence[SealFields]": ...
 
 
 def _bit(mask: int) -> property:
     """A flag."""
 
-    def get(seal: "Named") -> bool:
+    def get(seal: "SealFields") -> bool:
         return seal.flags & mask != 0
 
-    def put(seal: "Named", value: bool) -> None:
+    def put(seal: "SealFields", value: bool) -> None:
         seal.flags = seal.flags | mask if value else seal.flags & ~mask
 
     return property(get, put)
@@ -23,21 +33,22 @@ def _bit(mask: int) -> property:
 def _number(place: int, size: int) -> property:
     """A number of the row."""
 
-    def get(seal: "Named") -> int:
+    def get(seal: "SealFields") -> int:
         at = seal.at + place
         return int.from_bytes(seal.context.rows[at : at + size])
 
-    def put(seal: "Named", value: int) -> None:
+    def put(seal: "SealFields", value: int) -> None:
         at = seal.at + place
         seal.context.rows[at : at + size] = value.to_bytes(size)
 
     return property(get, put)
 
 
-class Named:
-    """What `Seal` is on a host besides."""
+class SealFields:
+    """What `Seal` is on a host besides: a field for each number of its row."""
 
-    context: "SealContext"
+    context: ContextPort
+    keys: KeyPort
     at: int
     flags: int
     owes = _bit(row.OWES)
@@ -46,7 +57,7 @@ class Named:
     heard = _bit(row.HEARD)
     out_open = _bit(row.OUT_OPEN)
     in_open = _bit(row.IN_OPEN)
-    told = _bit(row.TOLD)
+    status_seen = _bit(row.STATUS_SEEN)
     issuer = _bit(row.ISSUER)
     closed = _bit(row.CLOSED)
     muted = _bit(row.MUTED)
@@ -65,6 +76,10 @@ class Named:
     closed_epoch = _number(row.CLOSED_EPOCH_AT, 2)
     frame_size_max = _number(row.FRAME_SIZE_AT, 2)
     age = _number(row.AGE_AT, 2)
+
+    def load(self) -> int:
+        """As `Seal.load`."""
+        raise NotImplementedError
 
     @property
     def confirmed(self) -> bool:

@@ -3,49 +3,49 @@
 Frames of kind 0x56 leave and arrive here; the link sees only its own.
 """
 
-from drupelet.channel.key_distribution import KIND_HANDOVER
-from drupelet.seal.row import CLOSED
+from drupelet.channel.key_distribution import KIND_SENDER_KEY
+from drupelet.seal.record import CLOSED
 from drupelet_transports.sealed import Sealed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drupelet.channel.key_distribution import Handover
+    from drupelet.channel.key_distribution import KeyDistribution
     from drupelet.seal.seal import Seal
     from drupelet_transports.base import Transport
 
 
-class Handing(Sealed):
-    """As Sealed; `handovers`: of each topic that the peer listens to, with its row there."""
+class KeyCarrier(Sealed):
+    """As Sealed; `distributions`: of each topic that the peer listens to, with its row there."""
 
     def __init__(
         self, carrier: "Transport", seal: "Seal", now_ms: "Callable[[], int]", buf: bytearray
     ) -> None:
         Sealed.__init__(self, carrier, seal, now_ms, buf)
-        self.handovers: list[tuple[Handover, int]] = []
+        self.distributions: list[tuple[KeyDistribution, int]] = []
 
     def receive_into(self, frame: bytearray) -> int:
         """See Transport; what is due to the peer leaves here, too."""
         now_ms = self._now_ms()
-        for handover, row in self.handovers:
-            if not self.carrier.pending_size and handover.due(row, now_ms):
-                self.send(frame, handover.record_into(frame, row))
+        for distribution, row in self.distributions:
+            if not self.carrier.pending_size and distribution.is_due(row, now_ms):
+                self.send(frame, distribution.record_into(frame, row))
         size = Sealed.receive_into(self, frame)
         while size > 0:
-            for handover, row in self.handovers:
-                handover.heard(row)
-            if frame[0] != KIND_HANDOVER:
+            for distribution, row in self.distributions:
+                distribution.on_heard(row)
+            if frame[0] != KIND_SENDER_KEY:
                 break
-            for handover, row in self.handovers:
-                answer = handover.receive(frame, size, row)
+            for distribution, row in self.distributions:
+                answer = distribution.receive(frame, size, row)
                 if answer:
                     self.send(frame, answer)
                     break
             size = Sealed.receive_into(self, frame)
         if self.seal.flags & CLOSED:
             # Revoked just now: what we send from now on is not for it.
-            for handover, row in self.handovers:
-                if not handover.is_out(row):
-                    handover.shut_out(row)
+            for distribution, row in self.distributions:
+                if not distribution.is_excluded(row):
+                    distribution.revoke(row)
         return size

@@ -1,16 +1,16 @@
-"""Cursors, quotas and sharing: the log is the queue, the slots only a window onto it."""
+"""Backlogs, views and reboots over live links: the log is the queue, rows are a window onto it."""
 
 import pytest
 
 from drupelet.base.errors import OK
 from drupelet.base.limits import WAKE_STATE_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.engine import wake_state
 from drupelet.engine.members import FAMILY_MVDS
-from drupelet.engine.resync import forget_holds
-from drupelet.engine.states import HOLD, QUEUED
+from drupelet.engine.states import GOT_ACK, GOT_REQUEST, REQUEST
 from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
 from drupelet.store.files import RamFiles
-from drupelet.wire.registry import PROFILE_MVDS_1
+from drupelet.wire.profiles import PROFILE_MVDS_1
 from helpers import Draw, Line, Member, Network, check_causal
 
 ROUNDS_MAX = 4_000
@@ -23,15 +23,14 @@ def network(pools: dict[str, int], edges: list[str], mode: int = BATCH, **faults
 
 
 @pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
-def test_a_backlog_larger_than_the_pool(mode: int) -> None:
+def test_a_backlog_larger_than_the_rows(mode: int) -> None:
     net = network({"A": 8, "B": 8}, ["AB"], mode)
     a = net.members["A"]
     for number in range(150):
         assert a.publish(b"%d" % number)
-    window = a.node.core.window
     assert a.node.outstanding(a.numbers["B"]) == 8
     net.run(lambda: net.complete(150), ROUNDS_MAX)
-    assert window.cursors[0] == window.newest
+    assert a.node.core.outboxes[0].cursor == a.node.core.graph.newest
     check_causal(net.members["B"])
 
 
@@ -42,13 +41,13 @@ def test_a_peer_that_never_comes_by_starves_no_other() -> None:
     for number in range(100):
         assert a.publish(b"%d" % number)
     net.run(lambda: len(b.log()) == 100, ROUNDS_MAX)
-    assert a.node.outstanding(a.numbers["C"]) == 4, "its share of eight slots"
+    assert a.node.outstanding(a.numbers["C"]) == 4, "its share of eight rows"
     net.lines["A", "C"].loss = 0
     net.run(lambda: net.complete(100), ROUNDS_MAX)
 
 
 def test_what_is_forgotten_in_ram_is_not_forgotten() -> None:
-    """Slots are reused a hundred times; nothing is given twice, nothing is lost."""
+    """Rows are used again a hundred times; nothing is given twice, nothing is lost."""
     net = network({"A": 2, "B": 2, "C": 2}, ["AB", "BC"], loss=200, repeat=300)
     for number in range(60):
         for member in net.members.values():
@@ -91,7 +90,7 @@ def test_sharing_begins_and_ends_while_it_runs() -> None:
     net.run(lambda: net.complete(32), ROUNDS_MAX)
 
 
-def test_what_was_queued_leaves_the_slots_when_sharing_ends() -> None:
+def test_what_was_queued_leaves_the_rows_when_sharing_ends() -> None:
     net = network({"A": 4, "B": 4}, ["AB"])
     a, b = net.members["A"], net.members["B"]
     net.lines["A", "B"].loss = 1000
@@ -103,7 +102,7 @@ def test_what_was_queued_leaves_the_slots_when_sharing_ends() -> None:
     for visibility in (VISIBLE, INVISIBLE):
         a.node.share(a.group, a.numbers["B"], visibility)
         assert a.node.outstanding(a.numbers["B"]) == 0
-        assert not any(state & QUEUED for state in a.node.core.slots.states)
+        assert a.node.core.outboxes[0].open_count == 0
     link = a.links["B"]
     for _ in range(40):
         net.round()
@@ -137,7 +136,7 @@ def test_who_holds_what_survives_a_reboot() -> None:
     reboot(a)
     net.connect(a)
     sent = net.lines["A", "B"].bytes
-    assert a.node.core.window.newest == a.store.find(a.log()[-1], 0)
+    assert a.node.core.graph.newest == a.store.find(a.log()[-1], 0)
     for _ in range(4):
         net.round()
     assert a.node.outstanding(a.numbers["B"]) == 5
@@ -146,24 +145,29 @@ def test_who_holds_what_survives_a_reboot() -> None:
     net.run(lambda: net.complete(15), ROUNDS_MAX)
 
 
-def test_holes_in_what_a_peer_holds_survive_a_reboot() -> None:
-    """Held out of order: the cursor goes back to the first hole, the rest is known as held."""
+@pytest.mark.parametrize("form", [2, wake_state.STATE_FORM])
+def test_holes_in_what_a_peer_holds_survive_a_reboot(form: int) -> None:
+    """Held out of order: the cursor goes back to the first hole, the rest is known as held. A
+    wake state of form 2 has 14 bytes for a peer."""
     net = network({"A": 16, "B": 16}, ["AB"])
     a = net.members["A"]
     ids = [a.publish(b"%d" % number) for number in range(6)]
     core = a.node.core
     for number in (1, 2, 4):
-        slot = core.slots.find(ids[number], 0)
-        core.window.set_state(slot, 0, core.slots.states[slot] | HOLD)
+        core.outboxes[0].step(core.outboxes[0].find(ids[number], 0), GOT_ACK)
     a.node.save(0)
+    boot, consumed = a.node.core.boot, a.node.core.consumed
+    saved = bytes(a.store.saved[: a.store.saved_size])
+    if form == 2:
+        saved = b"\2" + saved[1:22] + saved[30:]
+        assert a.store.save(bytearray(saved), len(saved)) == OK
     reboot(a)
-    core = a.node.core
-    assert core.window.cursors[0] == 0
-    core.window.refill(0)
-    queued = [
-        i for i in range(6) if core.slots.states[core.slots.find(ids[i], 0)] & HOLD == 0
-    ]  # fmt: skip
-    assert queued == [0, 3, 5] and a.node.outstanding(a.numbers["B"]) == 3
+    assert (a.node.core.boot, a.node.core.consumed) == (boot + 1, consumed)
+    outbox = a.node.core.outboxes[0]
+    a.node.core.refill(0)
+    rows = [outbox.find(id, 0) for id in ids]
+    assert [number for number, row in enumerate(rows) if outbox.is_open(row)] == [0, 3, 5]
+    assert a.node.outstanding(a.numbers["B"]) == 3
 
 
 def test_a_group_that_is_shared_since_the_reboot_is_shown_whole() -> None:
@@ -190,7 +194,7 @@ def test_a_peer_that_shares_nothing_keeps_no_flash() -> None:
     net.run(lambda: len(net.members["B"].log()) == 50, ROUNDS_MAX)
     for _ in range(8):
         net.round()
-    a.node.core.window.dirty = True
+    a.node.core.is_dirty = True
     a.node.save(0)
     assert a.store.settled_handle > a.store.find(a.log()[-1], 0)
 
@@ -205,11 +209,16 @@ def test_the_saved_state_fits_whatever_the_number_of_peers() -> None:
     for number in range(64):
         member.publish(b"%d" % number)
     core = member.node.core
-    for slot in range(64):
-        core.window.set_state(slot, slot % 4, core.slots.states[slot] | HOLD)
+    for outbox in core.outboxes:
+        for row in range(outbox.count):
+            if row % 3 == 1:
+                outbox.step(row, GOT_ACK)
+            elif row % 3 == 2:
+                outbox.step(row, GOT_REQUEST)
     assert member.node.save(0) == 0
-    assert 8 + 4 * 14 < member.store.saved_size <= WAKE_STATE_SIZE_MAX
-    assert member.node.save(0) == 0 and not core.window.dirty
+    size = wake_state.STATE_HEAD_SIZE + 4 * wake_state.STATE_PEER_SIZE
+    assert size < member.store.saved_size <= WAKE_STATE_SIZE_MAX
+    assert member.node.save(0) == 0 and not member.node.is_dirty
 
 
 def test_that_a_peer_lost_what_came_from_it_survives_a_reboot() -> None:
@@ -218,7 +227,7 @@ def test_that_a_peer_lost_what_came_from_it_survives_a_reboot() -> None:
     for number in range(8):
         assert b.publish(b"%d" % number)
     net.run(lambda: net.complete(8), ROUNDS_MAX)
-    forget_holds(a.node.links[0])
+    a.node.links[0].exchange.forget_holds()
     for _ in range(2):
         assert a.node.save(0) == OK
         reboot(a)
@@ -233,31 +242,35 @@ def test_that_a_peer_lost_what_came_from_it_survives_a_reboot() -> None:
     assert not a.store.saved[9] & 0x80, "it has all of it again"
 
 
-def test_what_was_asked_for_and_sent_gives_way_to_what_is_asked_for_next() -> None:
-    """MVDS sends what was asked for until it is acknowledged, which a refused child never is."""
+def test_what_was_asked_for_gives_way_to_what_comes_before_it() -> None:
+    """MVDS sends what was asked for until it is acknowledged, which a refused child never is; then
+    its peer asks for the parent."""
     draw = Draw(3)
-    members = [Member(name, draw, pool=1, family=FAMILY_MVDS) for name in "AB"]
+    members = [Member(name, draw, pool=2, family=FAMILY_MVDS) for name in "AB"]
     net = Network(draw, members, ["AB"], profile=PROFILE_MVDS_1)
     a = net.members["A"]
-    first, second, _ = (bytes(a.publish(body)) for body in (b"first", b"second", b"last"))
-    net.run(lambda: net.complete(3), ROUNDS_MAX)
+    ids = [bytes(a.publish(b"%d" % number)) for number in range(6)]
+    net.run(lambda: net.complete(6), ROUNDS_MAX)
     net.lines["A", "B"].loss = 1000
-    core, link = a.node.core, a.links["B"]
-    for id in (first, second):
-        link.on_request(bytearray(id), 0)
-        assert core.slots.find(first, 0) == 0, "not before it was sent"
-    for _ in range(4):
-        net.round()
-    assert core.slots.find(second, 0) == 0
+    outbox, exchange = a.node.core.outboxes[0], a.links["B"].exchange
+    for id in (ids[3], ids[2]):
+        exchange.on_request(bytearray(id), 0)
+        for _ in range(4):
+            net.round()
+    assert [outbox.find(id, 0) for id in ids[2:4]] == [0, 1]
+    for number in (1, 0):
+        exchange.on_request(bytearray(ids[number]), 0)
+        row = outbox.find(ids[number], 0)
+        assert row == 0 and outbox.states[row] & REQUEST and not outbox.sends[row]
 
 
 @pytest.mark.parametrize("children", [1, 12])
-@pytest.mark.parametrize("pools", [(1, 1), (2, 1), (8, 1), (3, 3), (8, 8)], ids=str)
+@pytest.mark.parametrize("pools", [(2, 1), (2, 2), (8, 1), (3, 3), (8, 8)], ids=str)
 @pytest.mark.parametrize("mode", [BATCH, INTERACTIVE], ids=["batch", "interactive"])
 def test_who_lost_a_history_gets_it_behind_tables_full_of_what_depends_on_it(
     mode: int, pools: tuple[int, int], children: int
 ) -> None:
-    """A peer that asks for what it held finds no slot: those of its children give way."""
+    """A peer that asks for what it held finds no row: those of its children give way."""
     draw = Draw(5)
     a, b = (Member(name, draw, pool=pool) for name, pool in zip("AB", pools, strict=True))
     net = Network(draw, [a, b], ["AB"], mode)
@@ -275,20 +288,30 @@ def test_who_lost_a_history_gets_it_behind_tables_full_of_what_depends_on_it(
     check_causal(b)
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
 @pytest.mark.parametrize("asked", [(1, 3), (3, 1)])
-def test_what_went_because_it_was_asked_for_goes_once_in_a_payload(asked: tuple[int, int]) -> None:
-    """Though it gives up its slot when it has gone, and the walk of the log comes to it again."""
+def test_what_went_because_it_was_asked_for_goes_once_in_a_payload(
+    asked: tuple[int, int], is_lost: bool
+) -> None:
+    """Though the walk of the log comes to it again. What it has not come to yet waits for it."""
     net = network({"A": 2, "B": 2}, ["AB"])
     a = net.members["A"]
     ids = [a.publish(b"body %d" % number) for number in range(5)]
     net.run(lambda: net.complete(5), ROUNDS_MAX)
-    a.node.core.window.show_all(0)  # B lost its store
+    if is_lost:
+        a.node.core.restart(0, True)  # B lost its store
     link = a.links["B"]
     frame = bytearray(256)
     net.now_ms += 10 * net.epoch_ms
     for number in asked:
-        link.on_request(bytearray(ids[number] or b""), 0)
+        link.exchange.on_request(bytearray(ids[number] or b""), 0)
     payload = b""
     for _ in range(8):
         payload += bytes(frame[: link.poll_into(frame, net.now_ms)])
-    assert [payload.count(b"body %d" % number) for number in asked] == [1, 1]
+    counts = [payload.count(b"body %d" % number) for number in range(5)]
+    assert counts == ([1, 1, 0, 0, 0] if is_lost else [0, 1, 0, 1, 0])
+    for number in range(2 if is_lost else 0):
+        link.exchange.on_ack(bytearray(ids[number] or b""), 0)
+    net.now_ms += 10 * net.epoch_ms
+    payload = bytes(frame[: link.poll_into(frame, net.now_ms)])
+    assert not is_lost or [payload.count(b"body %d" % n) for n in (2, 3)] == [1, 1]

@@ -13,22 +13,21 @@ before. After a start all that was done counts as read; what was not is given ag
 The time comes in as an argument, in seconds since 1970; 0: not known, so nothing is too old.
 """
 
-from drupelet.base.compat import const
+from typing import TYPE_CHECKING
+
 from drupelet.base.errors import OK
 from drupelet.base.limits import EXPLODING_MAX, ID_SIZE
 from drupelet.engine.body import DELETE, INVALID, SHARE, DefaultClient
 from drupelet.engine.members import SHARED
-from drupelet.engine.states import HOLD
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.body import BodyReader
     from drupelet.node import Node
 
-STAYS = const(0)
-AFTER_READING = const(1)
-AFTER_TIME = const(2)
-HEAD_SIZE = const(5)
+STAYS = 0
+AFTER_READING = 1
+AFTER_TIME = 2
+HEAD_SIZE = 5
 
 
 def head_into(out: bytearray, at: int, kind: int, lifetime_s: int) -> int:
@@ -47,10 +46,10 @@ class ExplodingClient(DefaultClient):
         self.time_s = 0
         self.exploded = 0
         self._head = bytearray(HEAD_SIZE)
-        self._rows: "dict[int, list[int]]" = {}  # handle: kind, when its time is over, read
+        self._rows: dict[int, list[int]] = {}  # handle: kind, when its time is over, read
         self._left_out = True  # some exploding message of the log is in no row
         self._looked = 0  # the last handle that `turn` has seen
-        self._node: "Node | None" = None
+        self._node: Node | None = None
         self._group = self._read_to = 0  # up to this handle all was read before we began
 
     def validate(self, reader: "BodyReader") -> int:
@@ -76,11 +75,8 @@ class ExplodingClient(DefaultClient):
 
     def lasts(self, node: "Node", group: int, handle: int) -> bool:
         """True when other messages may name it as a dependency."""
-        reader = node.core.graph.reader
-        row = node.core.members.group_slot(group)
-        if not reader.open_stored(row, handle) or reader.bare or not self._read(reader):
-            return True
-        return self._head[0] == STAYS
+        reader = node.open_body(group, handle)
+        return reader is None or not self._read(reader) or self._head[0] == STAYS
 
     def was_read(self, handle: int) -> bool:
         """The user has seen a message; False: no row is free; say it again later."""
@@ -96,7 +92,7 @@ class ExplodingClient(DefaultClient):
         if time_s:
             self.time_s = time_s
         if self._node is None:
-            self._node, self._group, self._read_to = node, group, node.core.window.consumed
+            self._node, self._group, self._read_to = node, group, node.core.consumed
         # What entered the log since; rows are bounded, so some may wait for one.
         if self._left_out and len(self._rows) < EXPLODING_MAX:
             self._looked = 0
@@ -136,15 +132,10 @@ def _wanted(node: "Node", group: int, handle: int) -> bool:
     core = node.core
     if core.store.load(handle) != OK:
         return False
-    slot = core.slots.find(core.store.id, 0)
-    if slot >= 0 and not core.window.settled(slot, 0):
-        return True
     row = core.members.group_slot(group)
-    came_from = core.members.peer_slot(core.store.source)
+    source = core.store.source
     for peer in range(core.members.peers):
-        if core.members.visibility(row, peer) != SHARED or core.window.cursors[peer] >= handle:
-            continue
-        held = slot >= 0 and core.slots.states[peer * core.slots.count + slot] & HOLD
-        if not held and peer != came_from:
-            return True  # its turn has not come yet
+        lacks = core.members.visibility(row, peer) == SHARED and not core.holds(peer, handle)
+        if lacks and not core.outboxes[peer].is_source(source, handle):
+            return True
     return False

@@ -1,0 +1,222 @@
+"""What the frames of a channel say (specs/sds.md "Send Message", "Periodic Sync Message",
+"SDS-R send message"): who, which, where, when; causal history; filter and repair request."""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import CHANNEL_REQUESTS_SENT
+from drupelet.base.memory import copy
+from drupelet.channel.keeper import NAMES_ID
+from drupelet.channel.log import AGAIN, IN_LAMPORT, IN_STRIDE, REFERENCED
+from drupelet.wire.sds.message import (
+    BLOOM,
+    CAUSAL,
+    CHANNEL_ID,
+    CONTENT,
+    MESSAGE_ID,
+    SENDER_ID,
+    Encoder,
+    bytes_size,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.channel.log import LocalLog
+    from drupelet.channel.ports import Buffer, Key
+    from drupelet.wire.sds.message import Decoder
+
+OWN_ID_SIZE = const(64)
+# Tags and lengths: of an entry and its id; as many for its name, and for its hint.
+_ENTRY_EXTRA = const(5)
+# An entry of a repair request, at most: an id of 66 bytes, a name of 32.
+_REQUEST_SIZE = const(108)
+_SYNC_ID = b"sync"
+
+
+class FrameWriter:
+    """Writes the frames of one participant."""
+
+    def __init__(self, id: bytes, log: "LocalLog") -> None:
+        self._id = id
+        self._log = log
+        self._encoder = Encoder()
+        self.text = bytearray(OWN_ID_SIZE)  # an id of ours, or a hint
+        self._skipped = 0  # unreferenced messages that the last sync messages named
+        self._cramped = False  # the last one had no room for any of them
+
+    # --- messages ---
+
+    def message_into(
+        self, id: "Key", lamport: bytearray, content: "Buffer", at: int, size: int
+    ) -> int:
+        """Write a message of ours to the keeper's buffer; its size, or E_CAPACITY."""
+        out = self._encoder
+        work = self._log.keeper.work
+        # The frame that it leaves in has a filter, too.
+        out.open(work, 0, len(work) - self._filter_size())
+        code = self._put_head(id, len(id), lamport)
+        code |= self._put_history(bytes_size(CONTENT, size), True)
+        code |= out.put_bytes(CONTENT, content, at, size)
+        return out.at if code == OK else E_CAPACITY
+
+    def ephemeral_into(self, frame: bytearray, content: "Buffer", at: int, size: int) -> int:
+        """Write a message with the id in `text`, no Lamport value, history or filter; its size."""
+        out = self._encoder
+        out.open(frame, 0, len(frame))
+        code = self._put_head(self.text, OWN_ID_SIZE, None)
+        code |= out.put_bytes(CONTENT, content, at, size)
+        return out.at if code == OK else E_CAPACITY
+
+    def stripped_into(self, message: "Decoder") -> int:
+        """Write a received message without filter and repair request to the keeper's buffer.
+
+        Its size, or E_CAPACITY.
+        """
+        out = self._encoder
+        buf = message.buf
+        work = self._log.keeper.work
+        out.open(work, 0, len(work))
+        code = out.put_bytes(SENDER_ID, buf, message.sender_at, message.sender_size)
+        code |= out.put_bytes(MESSAGE_ID, buf, message.id_at, message.id_size)
+        code |= out.put_text(CHANNEL_ID, buf, message.channel_at, message.channel_size)
+        code |= out.put_lamport(message.lamport, 0)
+        message.rewind()
+        while code == OK and message.next(CAUSAL):
+            code = out.put_entry(
+                CAUSAL, buf, message.entry_at, message.entry_size, buf, message.hint_at,
+                message.hint_size if message.hint_at >= 0 else -1, buf, message.entry_sender_at,
+                message.entry_sender_size if message.entry_sender_at >= 0 else -1,
+            )  # fmt: skip
+        code |= out.put_bytes(CONTENT, buf, message.content_at, message.content_size)
+        return out.at if code == OK else E_CAPACITY
+
+    def completed_into(self, frame: bytearray, message: "Decoder", size: int, now_ms: int) -> int:
+        """Write the open message in the keeper's buffer with today's filter and repair request.
+
+        size: of the message, which ends with its content. Returns the frame's size.
+        """
+        work = self._log.keeper.work
+        out = self._encoder
+        tail = bytes_size(CONTENT, message.content_size)
+        out.open(frame, 0, len(frame) - tail)
+        out.at = size - tail
+        copy(frame, 0, work, 0, size - tail)
+        self._put_filter_and_requests(self.next_request(now_ms), now_ms)
+        copy(frame, out.at, work, size - tail, tail)
+        return out.at + tail
+
+    def sync_into(self, frame: bytearray, lamport: bytearray, now_ms: int) -> int:
+        """Write a sync message; its size."""
+        out = self._encoder
+        out.open(frame, 0, len(frame))
+        code = self._put_head(_SYNC_ID, len(_SYNC_ID), lamport)
+        assert code == OK, "no room in a frame"
+        # As much as there is room for.
+        request = self.next_request(now_ms)
+        self._put_history(_REQUEST_SIZE if request >= 0 else 0, False)
+        self._put_filter_and_requests(request, now_ms)
+        return out.at
+
+    def _put_head(self, id: "Key", size: int, lamport: "bytearray | None") -> int:
+        out = self._encoder
+        mine = self._log.participant
+        code = out.put_bytes(SENDER_ID, mine, 0, len(mine))
+        code |= out.put_bytes(MESSAGE_ID, id, 0, size)
+        code |= out.put_text(CHANNEL_ID, self._id, 0, len(self._id))
+        return code if lamport is None else code | out.put_lamport(lamport, 0)
+
+    # --- causal history ---
+
+    def _put_history(self, rest: int, kept: bool) -> int:
+        """Write the newest messages of the log as causal history, oldest first.
+
+        Where there is room, also what came again, so that its sender learns that we have it, and
+        what nothing depends on yet: a participant that misses it would never hear of it. `rest`:
+        bytes that follow; `kept`: the message will be in the log. A sync message takes turns with
+        the latter, and gives up its filter for the former.
+        """
+        log = self._log
+        out = self._encoder
+        # Where the last frame had no room for any of the latter, this one has one regular entry
+        # and no filter.
+        cramped = self._cramped and not kept
+        first = max(log.count - (1 if cramped else log.settings.causal), 0)
+        heads = log.settings.heads_max
+        left = out.limit - rest
+        for row in range(first, log.count):
+            left -= self._entry_size(log.handle(row))
+        filter_size = 0 if kept or cramped else self._filter_size()
+        skip = 0 if kept else self._skipped
+        shown = more = 0
+        for row in range(log.count):
+            again = log.has(row, AGAIN)
+            if row < first and not again:
+                if log.has(row, REFERENCED):
+                    continue
+                if skip:
+                    skip -= 1
+                    continue
+            room = out.limit - rest - out.at
+            if row < first:
+                room = left - out.at - (0 if again else filter_size)
+                room = room if heads > 0 or (again and not kept) else 0
+            if self._entry_size(log.handle(row)) > room:
+                more += row < first
+                continue
+            if row < first:
+                heads -= 1
+                shown += not again
+            log.set(row, AGAIN, False)
+            if self._put_kept(log.handle(row)) != OK:
+                return E_CAPACITY
+        if not kept:
+            self._skipped = self._skipped + shown if more else 0
+            self._cramped = more > 0 and not shown
+        return OK
+
+    def _entry_size(self, handle: int) -> int:
+        """What a kept message takes as an entry of the causal history, at most."""
+        names = self._log.names
+        if not self._log.keeper.names_into(handle, names):
+            return 0
+        size = _ENTRY_EXTRA + names[NAMES_ID]
+        if self._log.settings.repair:
+            size += _ENTRY_EXTRA + names[0]
+        return size if self._log.settings.hints is None else size + _ENTRY_EXTRA + OWN_ID_SIZE
+
+    def _put_kept(self, handle: int) -> int:
+        """Write a kept message as an entry of the causal history; OK or E_CAPACITY."""
+        names = self._log.names
+        if not self._log.keeper.names_into(handle, names):
+            return OK  # the store lost it
+        hints = self._log.settings.hints
+        hint_size = -1 if hints is None else hints.hint_into(handle, self.text)
+        return self._encoder.put_entry(
+            CAUSAL, names, NAMES_ID + 1, names[NAMES_ID], self.text, 0, hint_size, names, 1,
+            names[0] if self._log.settings.repair else -1,
+        )  # fmt: skip
+
+    # --- filter and repair request ---
+
+    def _filter_size(self) -> int:
+        return bytes_size(BLOOM, len(self._log.bloom.bits)) if self._log.settings.send_bloom else 0
+
+    def next_request(self, now_ms: int) -> int:
+        """The row of what is to be asked for first, if there would be room for it; or -1."""
+        highest = self._log.highest()
+        at = highest * IN_STRIDE + IN_LAMPORT if highest >= 0 else -1
+        return self._log.repair.next_request(now_ms, self._log.incoming.table, at)
+
+    def _put_filter_and_requests(self, request: int, now_ms: int) -> None:
+        """Write both; where there is no room for both, the repair request alone.
+
+        request: as `next_request` gives it.
+        """
+        bits = self._log.bloom.bits
+        out = self._encoder
+        room = _REQUEST_SIZE if request >= 0 else 0
+        if self._log.settings.send_bloom and out.at + self._filter_size() + room <= out.limit:
+            out.put_bytes(BLOOM, bits, 0, len(bits))
+        left = CHANNEL_REQUESTS_SENT
+        while left and request >= 0 and self._log.repair.put_request(out, request, now_ms) == OK:
+            left -= 1
+            request = self.next_request(now_ms)

@@ -1,0 +1,326 @@
+"""What one peer told us: ids that it offers, and the acknowledgements that we owe it.
+
+Acknowledgements are owed by handle, in the order of arrival. When their rows are full, the log
+itself says the rest: everything in it from a handle on that came from the peer. An answer to a
+copy that came again has no such place: if there is no row, the peer sends it once more.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, INBOX_OFFERS_MIN
+from drupelet.base.memory import copy, equal, fill, find, get_u16, put_u16
+from drupelet.engine.backoff import counted
+
+# Kinds of entries.
+OFFERED = const(1)  # the peer offered it, we do not hold it and have not asked for it
+REQUESTED = const(2)  # asked for; MVDS asks until it comes
+OWED = const(3)  # an acknowledgement of what is not in the log any more
+OWED_TWICE = const(4)  # the same, of what is gone: the peer asked for it
+OWED_BUNDLING = const(5)  # written into the bundle that is being made
+
+# States of owed rows.
+_REPLY = const(1)  # to a copy that came again
+_BUNDLING = const(2)  # written into the bundle that is being made
+
+
+class Inbox:
+    """One peer's offered ids and owed acknowledgements; with `compact-1` the peer's numbers.
+
+    The last entry is the register for the deepest missing ancestor, which nobody offered.
+    """
+
+    def __init__(self) -> None:
+        self.offers_max = self.owed_max = self.owed_count = 0
+        # The handle from which on the log tells what is owed; 0: the rows say all.
+        self.owed_from = 0
+        self.is_dirty = False  # what the wake state says of it has changed
+        self._bundling_from = 0  # `owed_from` as it was before the bundle that is being made
+        # Of the peer's bundles: the highest one that was read to its end, and up to which of the
+        # peer's own handles they were taken whole; 0: some were not.
+        self.bundle_number = self.taken_until = 0
+        self.ids = self.kinds = self.sends = self.entry_numbers = bytearray(0)
+        self.owed_groups = self.owed_states = self.owed_numbers = bytearray(0)
+        self.epochs: "list[int]" = []
+        self.owed: "list[int]" = []
+
+    def resize(self, offers_max: int, owed_max: int, numbered: bool) -> None:
+        """Allocate the tables; what they held comes again."""
+        assert offers_max >= INBOX_OFFERS_MIN
+        for row in range(self.owed_count):
+            if self.owed[row] and not self.owed_states[row] & _REPLY:
+                self.owe_from(self.owed[row])
+        self.offers_max = offers_max
+        self.owed_max = owed_max
+        self.owed_count = 0
+        entries = offers_max + 1
+        self.ids = bytearray(ID_SIZE * entries)
+        self.kinds = bytearray(entries)
+        self.sends = bytearray(entries)
+        self.epochs = [0] * entries
+        self.entry_numbers = bytearray(2 * entries if numbered else 0)
+        self.owed = [0] * owed_max
+        self.owed_groups = bytearray(owed_max)
+        self.owed_states = bytearray(owed_max)
+        self.owed_numbers = bytearray(2 * owed_max if numbered else 0)
+
+    # --- owed by handle ---
+
+    def owe(self, handle: int, group: int, number: int, is_reply: bool) -> None:
+        """An acknowledgement is owed for a message of the log (group: row).
+
+        number: the peer's, 0 for none. is_reply: to a copy that came again.
+        """
+        if is_reply:
+            for row in range(self.owed_count):
+                if self.owed[row] == handle:
+                    self._number_owed(row, number)
+                    return
+        elif self.owed_from:
+            return
+        if self.owed_count == self.owed_max:
+            self._squeeze()
+        row = self.owed_count
+        if row == self.owed_max:
+            if not is_reply:
+                self.owe_from(handle)
+            return
+        self.is_dirty = True
+        self.owed_count = row + 1
+        self.owed[row] = handle
+        self.owed_groups[row] = group
+        self.owed_states[row] = _REPLY if is_reply else 0
+        self._number_owed(row, number)
+
+    def _number_owed(self, row: int, number: int) -> None:
+        if self.owed_numbers:
+            put_u16(self.owed_numbers, row * 2, number)
+
+    def owe_from(self, handle: int) -> None:
+        """Everything in the log from a handle on that came from the peer is owed."""
+        self.owed_from = min(self.owed_from, handle) if self.owed_from else handle
+        self.is_dirty = True
+
+    def _squeeze(self) -> None:
+        to = 0
+        for row in range(self.owed_count):
+            if self.owed[row]:
+                self.owed[to] = self.owed[row]
+                self.owed_groups[to] = self.owed_groups[row]
+                self.owed_states[to] = self.owed_states[row]
+                if self.owed_numbers:
+                    put_u16(self.owed_numbers, to * 2, get_u16(self.owed_numbers, row * 2))
+                to += 1
+        self.owed_count = to
+
+    def rename(self, handle: int, to: int) -> None:
+        """A message that waited has entered the log under another handle."""
+        for row in range(self.owed_count):
+            if self.owed[row] == handle:
+                self.owed[row] = to
+
+    def is_owed(self, row: int) -> bool:
+        """True for a row whose acknowledgement has not been written yet."""
+        return self.owed[row] != 0 and not self.owed_states[row] & _BUNDLING
+
+    def take_owed(self, row: int, visits: bool) -> int:
+        """The acknowledgement of a row is written; the peer's number for the message, or 0.
+
+        visits: into a bundle, which may yet fail.
+        """
+        if visits:
+            self.owed_states[row] |= _BUNDLING
+        else:
+            self.owed[row] = 0
+        return get_u16(self.owed_numbers, row * 2) if self.owed_numbers else 0
+
+    def begin_bundle(self) -> None:
+        """A bundle is begun."""
+        self._bundling_from = self.owed_from
+
+    def end_bundle(self, is_written: bool) -> None:
+        """The bundle is on the stick, or it failed and acknowledges nothing."""
+        for row in range(self.owed_count):
+            if self.owed_states[row] & _BUNDLING:
+                self.owed_states[row] &= ~_BUNDLING & 0xFF
+                if is_written:
+                    self.owed[row] = 0
+        for entry in range(self.offers_max):
+            if self.kinds[entry] == OWED_BUNDLING:
+                self.kinds[entry] = 0 if is_written else OWED
+        if not is_written and self._bundling_from:
+            self.owed_from = self._bundling_from
+
+    def take_all_owed(self) -> bool:
+        """Everything owed is acknowledged by one frame of the bundle; True if something was."""
+        owes = self.owes()
+        for row in range(self.owed_count):
+            if self.owed[row]:
+                self.owed_states[row] |= _BUNDLING
+        for entry in range(self.offers_max):
+            if self.kinds[entry] == OWED:
+                self.kinds[entry] = OWED_BUNDLING
+        self.owed_from = 0
+        return owes
+
+    def owes(self) -> bool:
+        """True while an acknowledgement is owed."""
+        for row in range(self.owed_count):
+            if self.is_owed(row):
+                return True
+        for entry in range(self.offers_max):
+            if OWED <= self.kinds[entry] <= OWED_TWICE:
+                return True
+        return self.owed_from != 0
+
+    def owed_low(self) -> int:
+        """The handle from which on acknowledgements are owed, for the wake state; 0: none is.
+
+        Of answers to copies, if nothing else is owed, the one of the highest handle: a sleeper
+        must not wake each time with nothing to say to a peer that lost its acknowledgement.
+        """
+        low = self.owed_from
+        reply = 0
+        for row in range(self.owed_count):
+            handle = self.owed[row]
+            if self.owed_states[row] & _REPLY:
+                reply = max(reply, handle)
+            elif handle:
+                low = min(low, handle) if low else handle
+        return low or reply
+
+    # --- entries by id ---
+
+    def find(self, id: "bytes | bytearray | memoryview", at: int) -> int:
+        """The entry of an id, or -1."""
+        return self._find_from(0, id, at)
+
+    def _find_from(self, entry: int, id: "bytes | bytearray | memoryview", at: int) -> int:
+        begin = find(self.ids, ID_SIZE, self.offers_max + 1, id, at, ID_SIZE)
+        for entry in range(begin if begin >= 0 else self.offers_max + 1, self.offers_max + 1):
+            if self.kinds[entry] and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
+                return entry
+        return -1
+
+    def add(
+        self, id: "bytes | bytearray | memoryview", at: int, kind: int, epoch: int, number: int = 0
+    ) -> int:
+        """Put an id in, if need be in place of another one; its entry, or -1 for no room.
+
+        When all entries are used, the oldest offer gives way, but not to one of the same epoch:
+        offers come in the order of the log, and were the first ones replaced, only the last ones
+        would be asked for, which come too early.
+        """
+        entry = self.find(id, at)
+        if entry == self.offers_max and kind > REQUESTED:
+            self.kinds[entry] = 0  # the register asks only
+            entry = -1
+        if entry >= 0:
+            # An offer of what was asked for already changes nothing.
+            if kind > self.kinds[entry]:
+                self.kinds[entry] = kind
+            if number:
+                self.number_entry(entry, number)
+            return entry
+        oldest = -1
+        oldest_age = 0
+        for row in range(self.offers_max):
+            age = (epoch - self.epochs[row]) & 0xFFFF
+            if not self.kinds[row]:
+                oldest = row
+                break
+            gives_way = self.kinds[row] <= REQUESTED and (kind > REQUESTED or age)
+            if gives_way and (oldest < 0 or age > oldest_age):
+                oldest = row
+                oldest_age = age
+        if oldest >= 0:
+            self._put(oldest, id, at, kind, epoch)
+            self.number_entry(oldest, number)
+        return oldest
+
+    def ask(self, id: "bytes | bytearray | memoryview", at: int, epoch: int) -> None:
+        """Ask the peer for a missing ancestor that nobody offered.
+
+        The register keeps the one that it has until that has been asked for once.
+        """
+        last = self.offers_max
+        if (not self.kinds[last] or self.sends[last]) and self.find(id, at) < 0:
+            self._put(last, id, at, REQUESTED, epoch)
+
+    def _put(
+        self, entry: int, id: "bytes | bytearray | memoryview", at: int, kind: int, epoch: int
+    ) -> None:
+        copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
+        self.kinds[entry] = kind
+        self.sends[entry] = 0
+        self.epochs[entry] = epoch
+        self.number_entry(entry, 0)
+
+    def number_entry(self, entry: int, number: int) -> None:
+        """Note the peer's number for the id of an entry."""
+        if self.entry_numbers:
+            put_u16(self.entry_numbers, entry * 2, number)
+
+    def entry_number(self, entry: int) -> int:
+        """The peer's number for the id of an entry, or 0."""
+        return get_u16(self.entry_numbers, entry * 2) if self.entry_numbers else 0
+
+    def forget_numbers(self) -> None:
+        """The peer numbers its messages anew."""
+        fill(self.entry_numbers, 0, len(self.entry_numbers), 0)
+        fill(self.owed_numbers, 0, len(self.owed_numbers), 0)
+
+    def complete_id(self, id: bytearray, at: int) -> None:
+        """Complete 8 bytes of an id by an entry that is owed an acknowledgement, if there is one:
+        the message arrived whole, and our log has dropped it."""
+        for entry in range(self.offers_max):
+            is_owed = self.kinds[entry] >= OWED
+            if is_owed and equal(self.ids, entry * ID_SIZE, id, at, ID_PREFIX_SIZE):
+                copy(id, at, self.ids, entry * ID_SIZE, ID_SIZE)
+
+    def is_whole(self, entry: int) -> bool:
+        """False for the first 8 bytes of an id and zeros: the link that was told them asks."""
+        at = entry * ID_SIZE + ID_PREFIX_SIZE
+        size = ID_SIZE - ID_PREFIX_SIZE - 1
+        return self.ids[at] != 0 or not equal(self.ids, at, self.ids, at + 1, size)
+
+    def note_asked(self, entry: int, epoch: int) -> None:
+        """The id of an entry was asked for."""
+        self.sends[entry] = counted(self.sends[entry])
+        self.epochs[entry] = epoch
+
+    def drop(self, id: "bytes | bytearray | memoryview", at: int) -> None:
+        """The message is here: nothing is asked for.
+
+        An offer may be the first 8 bytes and zeros; the offer of another id that begins with
+        them is made again.
+        """
+        begin = find(self.ids, ID_SIZE, self.offers_max + 1, id, at, ID_PREFIX_SIZE)
+        for entry in range(begin if begin >= 0 else self.offers_max + 1, self.offers_max + 1):
+            size = ID_SIZE if self.is_whole(entry) else ID_PREFIX_SIZE
+            asks = 0 < self.kinds[entry] <= REQUESTED
+            if asks and equal(self.ids, entry * ID_SIZE, id, at, size):
+                self.kinds[entry] = 0
+
+    def drop_offers(self) -> None:
+        """Forget what the peer offers, and what is asked for; what matters comes again."""
+        fill(self.kinds, 0, len(self.kinds), 0)
+
+    def forget(self) -> None:
+        """The peer was removed: its tables are free for another one."""
+        self.drop_offers()
+        self.owed_count = self.owed_from = self.bundle_number = self.taken_until = 0
+
+
+class Incoming:
+    """The content that is put together in one part file."""
+
+    def __init__(self) -> None:
+        self.key = bytearray(ID_PREFIX_SIZE)  # how its message id begins
+        self.peer = -1  # the row of the peer that sends it; -1: the file is free
+        self.size = 0  # of the whole content
+        self.grew_ms = 0  # when it last grew
+        # A STATE is due: how much was here (+ 1) when the sender seemed not to know; 0: none is.
+        self.gap = 0
+        self.gap_sends = 0  # how often that STATE has left
+        self.stated = 0  # how much (+ 1) the last STATE said; 0: none was sent
+        self.stated_ms = 0  # when it left
+        self.is_box = False

@@ -1,0 +1,358 @@
+"""What is on its way to one peer: a cursor over the log, and a row for each message behind it.
+
+The log on flash is the queue; the rows are a window onto it, in its order. Every message up to the
+cursor is held by the peer, has a row, or is not for this peer; everything after the cursor waits
+on flash. So two rows suffice, and full rows lose nothing. A row that the peer holds stays until
+its room is needed: late answers find it.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
+from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, OUTBOX_ROWS_MIN
+from drupelet.base.memory import copy, equal, fill, find, get_u16, put_u16
+from drupelet.engine.members import FAMILY_MVDS, HEAD_EPHEMERAL, SHARED
+from drupelet.engine.states import BUNDLED, EPHEMERAL, GOT_OFFER, HOLD, NO, WANTED, step
+from drupelet.store.states import STATE_DELIVERED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.engine.members import Members
+    from drupelet.store.ports import StorePort
+
+TAG_SIZE = const(4)
+# `want`: there is no room now, or the message is not for this peer.
+NO_ROOM = const(-1)
+NOT_SHARED = const(-2)
+_first_byte = bytearray(1)  # of the body that is looked at
+
+
+class Outbox:
+    """One peer's cursor and rows. A row is a message: handle, tag (how its id begins), group row,
+    state, send count, epoch of the last send, and with `compact-1` our number for it."""
+
+    def __init__(self, peer: int, store: "StorePort", members: "Members") -> None:
+        self.peer = peer
+        self._store = store
+        self._members = members
+        self.cursor = 0  # the handle up to which the log was looked at
+        self.lost_until = 0  # up to this handle the peer may lack even what came from it
+        self.changes = 0  # counts rows that are new or have moved: the peer's links compare
+        self.is_dirty = False  # what the wake state says of this peer has changed
+        self.reserved_rows = 0  # left free for a long message that was passed over
+        # Of bundles for this peer: the number of the last one, the handle up to which those on the
+        # stick hold the log, and the number up to which answers acknowledge nothing any more.
+        self.bundle_number = self.bundled_until = self.void_until = 0
+        self.next_number = 1
+        self.rows_max = self.count = self.open_count = 0
+        self.handles: "list[int]" = []
+        self.epochs: "list[int]" = []
+        self.tags = self.groups = self.states = self.sends = self.numbers = bytearray(0)
+
+    def resize(self, rows_max: int, numbered: bool) -> None:
+        """Allocate the rows; open ones are kept as far as there is room, in the log's order."""
+        assert rows_max >= OUTBOX_ROWS_MIN
+        before = (
+            self.handles, self.tags, self.groups, self.states, self.sends, self.epochs,
+            self.numbers,
+        )  # fmt: skip
+        count = self.count
+        self.rows_max = rows_max
+        self.count = self.open_count = 0
+        self.handles = [0] * rows_max
+        self.epochs = [0] * rows_max
+        self.tags = bytearray(TAG_SIZE * rows_max)
+        self.groups = bytearray(rows_max)
+        self.states = bytearray(rows_max)
+        self.sends = bytearray(rows_max)
+        self.numbers = bytearray(2 * rows_max if numbered else 0)
+        for row in range(count):
+            if before[3][row] & HOLD:
+                continue
+            if self.count == rows_max:
+                # The cursor comes to the others again.
+                self.cursor = min(self.cursor, self.handles[rows_max - 1])
+                break
+            to = self._put(self.count, before[0][row], before[1], row * TAG_SIZE, before[2][row])
+            self.states[to] = before[3][row]
+            self.sends[to] = before[4][row]
+            self.epochs[to] = before[5][row]
+            if numbered and before[6]:
+                copy(self.numbers, to * 2, before[6], row * 2, 2)
+
+    # --- rows ---
+
+    def find(self, id: "bytes | bytearray | memoryview", at: int, size: int = ID_SIZE) -> int:
+        """The row of the message whose id begins with `size` bytes (4 to 32), or -1."""
+        row = find(self.tags, TAG_SIZE, self.count, id, at, TAG_SIZE)
+        # Few others have the same tag.
+        while 0 <= row < self.count:
+            if equal(self.tags, row * TAG_SIZE, id, at, TAG_SIZE) and self._store.is_id(
+                self.handles[row], id, at, size
+            ):
+                return row
+            row += 1
+        return -1
+
+    def row_of(self, handle: int) -> int:
+        """The row of a message by its handle, or -1."""
+        handles = self.handles
+        low = 0
+        high = self.count
+        while low < high:
+            middle = (low + high) >> 1
+            if handles[middle] < handle:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self.count and handles[low] == handle else -1
+
+    def is_open(self, row: int) -> bool:
+        """True until the peer is known to hold the message."""
+        return not self.states[row] & HOLD
+
+    def step(self, row: int, event: int) -> None:
+        """Change a row's state by an event of the protocol."""
+        state = step(self.states[row], event)
+        assert state != NO  # else it was sent or offered to a holder
+        self.set_state(row, state)
+
+    def set_state(self, row: int, state: int) -> None:
+        """Store a state byte and keep the count of open rows."""
+        before = self.states[row]
+        self.states[row] = state
+        if (before ^ state) & HOLD:
+            self.open_count += -1 if state & HOLD else 1
+            self.is_dirty = True
+            if before & HOLD:
+                self.sends[row] = 0  # as if it had never been sent
+
+    def note_sent(self, row: int, sends: int, epoch: int) -> None:
+        """Note a send: how many there were, and the epoch of the last one."""
+        self.sends[row] = sends
+        self.epochs[row] = epoch
+
+    def _put(self, row: int, handle: int, id: "bytes | bytearray", at: int, group: int) -> int:
+        self.handles[row] = handle
+        copy(self.tags, row * TAG_SIZE, id, at, TAG_SIZE)
+        self.groups[row] = group
+        self.states[row] = BUNDLED if handle <= self.bundled_until else 0
+        self.sends[row] = self.epochs[row] = 0
+        if self.numbers:
+            put_u16(self.numbers, row * 2, 0)
+        self.count += 1
+        self.open_count += 1
+        self.changes = (self.changes + 1) & 0xFFFF
+        return row
+
+    def _move(self, row: int, to: int) -> int:
+        """Move a row; the row behind where it is then."""
+        self.handles[to] = self.handles[row]
+        copy(self.tags, to * TAG_SIZE, self.tags, row * TAG_SIZE, TAG_SIZE)
+        self.groups[to] = self.groups[row]
+        self.states[to] = self.states[row]
+        self.sends[to] = self.sends[row]
+        self.epochs[to] = self.epochs[row]
+        if self.numbers:
+            put_u16(self.numbers, to * 2, get_u16(self.numbers, row * 2))
+        return to + 1
+
+    def _squeeze(self) -> None:
+        """Drop the older half of the rows that the peer holds."""
+        drop = (self.count - self.open_count + 1) >> 1
+        to = 0
+        for row in range(self.count):
+            if drop and self.states[row] & HOLD:
+                drop -= 1
+            else:
+                to = self._move(row, to)
+        self._end(to)
+
+    def _end(self, count: int) -> None:
+        self.count = count
+        self.changes = (self.changes + 1) & 0xFFFF
+
+    def room_left(self) -> int:
+        """How many more messages may get a row."""
+        return self.rows_max - self.open_count
+
+    def drop(self, row: int) -> None:
+        """Take a message out of the rows."""
+        self.set_state(row, self.states[row] | HOLD)
+        for later in range(row + 1, self.count):
+            self._move(later, later - 1)
+        self._end(self.count - 1)
+
+    # --- the log ---
+
+    def look(self, handle: int) -> int:
+        """Load a message of the log that is delivered; the group's row if the peer shares it, or
+        -1."""
+        store = self._store
+        if store.load(handle) != OK or store.state != STATE_DELIVERED:
+            return -1
+        group = self._members.group_slot(store.group)
+        shared = group >= 0 and self._members.visibility(group, self.peer) == SHARED
+        return group if shared else -1
+
+    def is_source(self, source: int, handle: int) -> bool:
+        """True if a message came from the peer (`source`: number), which has not lost it since."""
+        return source == self._members.peer_numbers[self.peer] and handle > self.lost_until
+
+    def enter(self, before: int, handle: int, id: bytearray, group: int, source: int) -> None:
+        """A shared message entered the log behind the handle `before`: if the cursor was there, it
+        moves on with it."""
+        if self.cursor != before or self.rows_max - self.open_count <= self.reserved_rows:
+            return
+        shared = self._members.visibility(group, self.peer) == SHARED
+        if shared and not self.is_source(source, handle):
+            self._insert(handle, id, group)
+        self.cursor = handle
+
+    def _mark_ephemeral(self, row: int, handle: int, group: int) -> None:
+        if self._members.family(group) == FAMILY_MVDS:
+            read = self._store.read_into(handle, 0, _first_byte, 0, 1) == 1
+            if read and _first_byte[0] & HEAD_EPHEMERAL:
+                self.states[row] |= EPHEMERAL
+
+    def refill(self, newest: int) -> bool:
+        """Move the cursor on while there is room; True when a row was filled."""
+        store = self._store
+        filled = False
+        while self.cursor != newest and self.rows_max - self.open_count > self.reserved_rows:
+            handle = store.next(self.cursor) or newest
+            group = self.look(handle)
+            row = self.row_of(handle)
+            if row >= 0:
+                self.states[row] &= ~WANTED & 0xFF
+            elif group >= 0 and not self.is_source(store.source, handle):
+                self._insert(handle, store.id, group)
+                filled = True
+            self.cursor = handle
+        return filled
+
+    def want(self, handle: int) -> int:
+        """The row of a message that the peer asks for; NO_ROOM now, or NOT_SHARED with the peer.
+
+        What is behind the cursor comes by itself: everything in front of it can be delivered.
+        """
+        group = self.look(handle)
+        if group < 0:
+            return NOT_SHARED
+        row = self.row_of(handle)
+        if row >= 0 or handle > self.cursor:
+            return row
+        if not self._free_row(handle):
+            return NO_ROOM
+        row = self._insert(handle, self._store.id, group)
+        self.states[row] |= WANTED
+        return row
+
+    def show(self, handle: int, group: int) -> None:
+        """Go back to a message that was private and that the cursor has passed; the store has
+        loaded it."""
+        if handle > self.cursor or self._members.visibility(group, self.peer) != SHARED:
+            return
+        if self.is_source(self._store.source, handle) or self.row_of(handle) >= 0:
+            return
+        self._void_bundles()
+        if self._free_row(handle):
+            self._insert(handle, self._store.id, group)
+        else:
+            self.restart(0)
+
+    def _void_bundles(self) -> None:
+        """That the peer took our bundles says no more that it holds what they went without."""
+        self.bundled_until = 0
+        self.void_until = self.bundle_number
+
+    def _free_row(self, handle: int) -> bool:
+        """Have room for a message behind the cursor; False: it is newer than all rows, which go
+        first.
+
+        The newest row gives way to an older message, which alone may be what the peer can take,
+        and the cursor comes to it again.
+        """
+        if self.open_count == self.rows_max:
+            last = self.count - 1
+            if handle > self.handles[last]:
+                return False
+            if not self.states[last] & WANTED:
+                self.cursor = min(self.cursor, self.handles[last - 1])
+            self.open_count -= 1
+            self.count = last
+        return True
+
+    def _insert(self, handle: int, id: "bytes | bytearray", group: int) -> int:
+        """Give a message a row in its place in the log's order; there is room."""
+        if self.count == self.rows_max:
+            self._squeeze()
+        row = self.count
+        while row and self.handles[row - 1] > handle:
+            self._move(row - 1, row)
+            row -= 1
+        self._put(row, handle, id, 0, group)
+        self._mark_ephemeral(row, handle, group)
+        return row
+
+    def note_held(self, handle: int, group: int) -> None:
+        """The peer holds a message (group: row) that the store has loaded.
+
+        What it is not shown, or what the cursor has not come to, takes a free row, if there is
+        one: else it would be sent when the group is shared again.
+        """
+        row = self.row_of(handle)
+        if row < 0 and self.count < self.rows_max and self._store.state == STATE_DELIVERED:
+            shared = self._members.visibility(group, self.peer) == SHARED
+            if handle > self.cursor or not shared:
+                row = self._insert(handle, self._store.id, group)
+        if row >= 0:
+            self.step(row, GOT_OFFER)
+
+    def low(self) -> int:
+        """The handle from which on the peer may lack something."""
+        for row in range(self.count):
+            if not self.states[row] & (HOLD | WANTED):
+                # A held row that the cursor has not come to again may have been asked for.
+                return min(self.handles[row], self.cursor + 1)
+        return self.cursor + 1
+
+    def restart(self, lost_until: int) -> None:
+        """Walk the whole log again for a peer that sees more than it did, or lacks what it held.
+
+        lost_until: in the latter case, the handle up to which it may lack even what came from it;
+        else 0, and the rows that it holds stay.
+        """
+        held = 0
+        for row in range(0 if lost_until else self.count):
+            if self.states[row] & HOLD:
+                held = self._move(row, held)
+        self._end(held)
+        self.cursor = self.open_count = 0
+        self.lost_until = max(self.lost_until, lost_until)
+        self._void_bundles()
+        self.is_dirty = True
+
+    def forget(self) -> None:
+        """The peer was removed: its tables are free for another one."""
+        self.restart(0)
+        self.count = 0
+        self.lost_until = self.bundle_number = self.void_until = 0
+        self.next_number = 1
+
+
+class Outgoing:
+    """The content that goes to one peer, over whatever link."""
+
+    def __init__(self) -> None:
+        self.key = bytearray(ID_PREFIX_SIZE)
+        self.next = 0  # where the next piece begins
+        self.base = 0  # how much the peer said that it has
+        self.room = 0  # pieces that may leave before the peer is asked
+        self.is_repeated = False  # the next piece has left once
+        self.caution = 0  # how often `room` is halved; 0 while nothing is lost
+        self.tries = 0  # how often the peer was asked in vain
+
+    def end_turn(self) -> None:
+        """Another long message may have its turn."""
+        fill(self.key, 0, ID_PREFIX_SIZE, 0)
+        self.next = 0

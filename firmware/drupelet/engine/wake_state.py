@@ -1,0 +1,158 @@
+"""What a node must not forget over a reboot or a deep sleep: its wake state (docs/SPEC.md 5.1).
+
+`recovery` reads it. What the store may drop follows from it, too: everything in front of what some
+peer may lack, or the client has not taken.
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import OK
+from drupelet.base.limits import OVERSIZE_ASKS_MAX
+from drupelet.base.memory import fill, put_u16, put_u32
+from drupelet.engine.members import SHARED
+from drupelet.engine.states import EPHEMERAL, HOLD, REQUEST, WANTED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.engine.core import Core
+
+STATE_FORM = const(3)
+STATE_HEAD_SIZE = const(8)
+STATE_LOST = const(0x80)  # of the first byte of `low`: the peer may lack even what came from it
+STATE_PEER_SIZE = const(22)
+# What a message row says of its peers, above the handle: for whom it is the first one that was
+# passed over, who is owed acknowledgements from it on, who asked for it, who holds it.
+ROW_PASSED_OVER = const(0xC0)
+ROW_OWED = const(0x40)
+ROW_REQUESTED = const(0x80)
+ROW_HELD = const(0)
+
+
+def save(core: "Core") -> int:
+    """Write the wake state if it changed: one flash program; OK or a code."""
+    if not is_dirty(core):
+        return OK
+    code = core.store.save(core.store.saved, pack(core, len(core.store.saved)))
+    if code == OK:
+        core.is_dirty = False
+        for peer in range(len(core.outboxes)):
+            core.outboxes[peer].is_dirty = core.inboxes[peer].is_dirty = False
+    return code
+
+
+def is_dirty(core: "Core") -> bool:
+    """True when the wake state differs from the one that was saved."""
+    dirty = core.is_dirty
+    for peer in range(len(core.outboxes)):
+        dirty = dirty or core.outboxes[peer].is_dirty or core.inboxes[peer].is_dirty
+    return dirty
+
+
+def pack(core: "Core", limit: int) -> int:
+    """Put the wake state into `store.saved`; its size, at most `limit`."""
+    state = core.store.saved  # read at boot only
+    members = core.members
+    state[0] = STATE_FORM
+    state[1] = members.peers
+    put_u16(state, 2, core.boot)
+    put_u32(state, 4, core.consumed)
+    at = STATE_HEAD_SIZE
+    lowest = core.consumed + 1
+    _settle_groups(core)
+    for peer in range(members.peers):
+        outbox = core.outboxes[peer]
+        inbox = core.inboxes[peer]
+        passed_over = _keep_passed_over(core, peer)
+        low = outbox.low() if members.shares(peer) else core.graph.newest + 1
+        lowest = min(low, lowest, passed_over or low)
+        state[at] = members.peer_numbers[peer]
+        put_u32(state, at + 1, low)
+        lost = outbox.lost_until
+        if lost and (lost >= low or 0 < core.store.next_pending(0) <= lost):
+            state[at + 1] |= STATE_LOST
+        put_u32(state, at + 5, inbox.bundle_number)
+        put_u32(state, at + 9, outbox.bundle_number)
+        state[at + 13] = members.shares(peer)
+        put_u32(state, at + 14, inbox.taken_until)
+        put_u32(state, at + 18, outbox.void_until)
+        at += STATE_PEER_SIZE
+    core.store.settled_handle = lowest
+    return _pack_rows(core, state, at, limit)
+
+
+def _settle_groups(core: "Core") -> None:
+    """Tell the store for each group up to where everybody has it."""
+    members = core.members
+    settled = core.store.settled
+    for row in range(len(settled)):
+        settled[row] = 0
+    for group in range(members.groups):
+        number = members.group_number(group)
+        if not number:
+            continue
+        low = core.consumed + 1
+        for peer in range(members.peers):
+            if members.visibility(group, peer) == SHARED:
+                low = min(low, _group_low(core, group, peer))
+        before = settled[number & 7]
+        settled[number & 7] = min(before, low) if before else low
+
+
+def _group_low(core: "Core", group: int, peer: int) -> int:
+    outbox = core.outboxes[peer]
+    for row in range(outbox.count):
+        if outbox.groups[row] == group and not outbox.states[row] & (HOLD | WANTED):
+            return min(outbox.handles[row], outbox.cursor + 1)
+    return outbox.cursor + 1
+
+
+def _keep_passed_over(core: "Core", peer: int) -> int:
+    """Keep the first message that was passed over and that the peer may yet read; 0: none."""
+    rows = core.oversize
+    # Who was asked so often and never showed that it reads segments never will.
+    if not rows or rows[len(rows) // 2 + peer] >= OVERSIZE_ASKS_MAX << 16:
+        return 0
+    handle = rows[peer] if rows[peer] >= 0 else ~rows[peer]
+    settled = core.store.settled
+    for row in range(len(settled) if handle else 0):
+        settled[row] = min(settled[row], handle)
+    return handle
+
+
+def _pack_rows(core: "Core", state: bytearray, at: int, limit: int) -> int:
+    """Write message rows, those first that count most; what has no room is left out: it costs
+    bytes, never a message."""
+    for peer in range(len(core.oversize) // 2):
+        handle = core.oversize[peer]
+        handle = core.store.next(~handle) if handle < 0 else handle
+        if 0 < handle <= core.outboxes[peer].cursor:
+            at = _pack_row(core, state, at, handle, peer, ROW_PASSED_OVER, limit)
+    for peer in range(core.members.peers):
+        owed = core.inboxes[peer].owed_low()
+        if owed:
+            at = _pack_row(core, state, at, owed, peer, ROW_OWED, limit)
+    for peer in range(core.members.peers):
+        outbox = core.outboxes[peer]
+        for row in range(outbox.count):
+            if outbox.states[row] & (HOLD | REQUEST) == REQUEST and not outbox.sends[row]:
+                at = _pack_row(core, state, at, outbox.handles[row], peer, ROW_REQUESTED, limit)
+    for peer in range(core.members.peers):
+        outbox = core.outboxes[peer]
+        low = outbox.low()
+        for row in range(outbox.count):
+            is_held = outbox.states[row] & (HOLD | EPHEMERAL) == HOLD
+            if is_held and outbox.handles[row] >= low:
+                at = _pack_row(core, state, at, outbox.handles[row], peer, ROW_HELD, limit)
+    return at
+
+
+def _pack_row(
+    core: "Core", state: bytearray, at: int, handle: int, peer: int, kind: int, limit: int
+) -> int:
+    size = 4 + (core.members.peers + 7) // 8
+    if at + size > limit:
+        return at
+    fill(state, at, size, 0)
+    put_u32(state, at, handle)
+    state[at] |= kind
+    state[at + 4 + peer // 8] |= 1 << peer % 8
+    return at + size

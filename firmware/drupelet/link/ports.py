@@ -1,0 +1,25 @@
+# host only: shapes for the type checker, never loaded on a board
+"""What links are handed, and what they are part of."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from drupelet.engine.core import Core
+
+
+class WakePlanPort(Protocol):
+    """When this device and its peers are awake; `duty.wake_plan`."""
+
+    def on_wake(self, peer: int, frame: bytearray, size: int, now_ms: int) -> int: ...
+    def wake_into(self, frame: bytearray, peer: int, now_ms: int) -> int: ...
+    def there(self, peer: int, now_ms: int) -> bool: ...
+    def awake_ms(self, now_ms: int) -> int: ...
+    def next_wake_ms(self, now_ms: int) -> int: ...
+    def wake_due_ms(self, peer: int, now_ms: int) -> int: ...
+
+
+class NodePort(Protocol):
+    """The owner of a topic; links and topics have the same shape in its list."""
+
+    core: "Core"
+    links: list[Any]

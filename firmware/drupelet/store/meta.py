@@ -1,0 +1,234 @@
+"""What a store keeps beside its messages, in a small log of its own: members and the wake state.
+
+    MEMBER   tag kind | number u8, messages of our own that are gone u32, the segment of the
+             message log that went, or goes, last u32, key; without a key the member was dismissed
+    WAKE     the wake state; the newest one counts
+
+A segment begins with a copy of all that is current, in which WAKE is the last, and takes what
+changes from there on. When it is full the next one is begun so; the one before it stays, for a
+segment may be damaged. So what is current is never far behind, and the message log has none of it.
+
+A number, 1..254, is one byte on flash and lasts while any message carries it. A group that was
+left keeps its row, so that its messages are passed over until they are gone; so does a removed
+peer's. The table is made again from the records; a row is 8 bytes, all 0 for a free one:
+
+    place of the record u32 | kind u8 | number u8 | dismissed u8 | unused
+"""
+
+from drupelet.base.compat import const
+from drupelet.base.errors import E_CAPACITY, OK
+from drupelet.base.limits import ID_SIZE, MEMBERS_MAX, META_SEGMENTS, WAKE_STATE_SIZE_MAX
+from drupelet.base.memory import copy, equal, get_u32_le, put_u32_le
+from drupelet.store.log import KIND_MEMBER, KIND_WAKE, RECORD_EXTRA, Log
+
+MEMBER_GROUP = const(1)
+MEMBER_PEER = const(2)
+_ROW = const(8)
+_NUMBER_MAX = const(254)  # members are one byte on flash; 0 is ourselves, 255 nobody
+_AT_COUNT = const(5)  # in the record, behind the number
+_AT_KEY = const(13)
+_MEMBER_HEAD = const(9)  # of the payload: number, count, segment
+
+# The port is only a type here: importing it would load RamFiles into a board's heap.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from drupelet.base.ports import Buffer
+    from drupelet.store.ports import Owner
+
+
+class Meta:
+    """Members by number, how many of our messages are gone in each group, and the wake state."""
+
+    def __init__(self, store: "Owner", segment_size: int) -> None:
+        self._store = store
+        # One more while the next one is begun, and one that the flash did not remove.
+        self.log = Log(store, ".MET", segment_size, META_SEGMENTS + 2)
+        self.rows = bytearray(_ROW * MEMBERS_MAX)
+        self.left = bytearray(32)  # a bit for each number of a group that was left
+        self.numbers = bytearray(3)  # the largest of each kind of member that any record carries
+        self.wake = 0  # place of the newest wake state
+        self.state = bytearray(WAKE_STATE_SIZE_MAX)
+        self.state_size = 0
+        # What `read_count` sets: messages of our own that are gone, and the segment of the
+        # message log that was counted last.
+        self.gone = self.segment = 0
+        self._head = bytearray(_MEMBER_HEAD)
+        self._key = bytearray(ID_SIZE)
+
+    def open(self, names: "list[str]") -> int:
+        """Recover; OK or a code of `Log.open`."""
+        log = self.log
+        code = log.open(names)
+        if code == OK:
+            self._apply_from(0)
+            last = log.count - 1
+            if last >= META_SEGMENTS and self.wake // log.segment_size != log.number(last):
+                # A cut ended the copy, so what is current is in the segments before it.
+                log.abandon()
+                self._apply_from(0)
+            log.resume()
+            if log.look(self.wake):
+                self.state_size = min(log.length - RECORD_EXTRA, WAKE_STATE_SIZE_MAX)
+                log.read_into(self.wake, 4, self.state, 0, self.state_size)
+        return code
+
+    def _apply_from(self, index: int) -> None:
+        log = self.log
+        handle = log.enter(index)
+        while handle:
+            if log.kind == KIND_WAKE:
+                self.wake = handle
+            elif log.kind == KIND_MEMBER:
+                log.read_into(handle, 4, log.scratch, 0, 1)
+                self._apply(
+                    handle, log.tag, log.scratch[0], log.length == RECORD_EXTRA + _MEMBER_HEAD
+                )
+            handle = log.step(handle)
+
+    def _apply(self, place: int, kind: int, number: int, dismissed: bool) -> None:
+        rows = self.rows
+        row = self.row(kind, number)
+        if row < 0:
+            row = self.row(0, 0)
+        if row >= 0:
+            put_u32_le(rows, row, place)
+            rows[row + 4] = kind
+            rows[row + 5] = number
+            rows[row + 6] = dismissed
+        self.numbers[kind] = max(self.numbers[kind], number)
+        if kind == MEMBER_GROUP:
+            bit = 1 << (number & 7)
+            self.left[number >> 3] = self.left[number >> 3] & ~bit | (bit if dismissed else 0)
+
+    # --- members ---
+
+    def row(self, kind: int, number: int) -> int:
+        """Offset of a member's row; (0, 0): of a free one; -1 for none."""
+        rows = self.rows
+        for row in range(0, len(rows), 8):
+            if rows[row + 5] == number and rows[row + 4] == kind:
+                return row
+        return -1
+
+    def is_member(self, kind: int, number: int) -> bool:
+        """True for one that was not dismissed."""
+        row = self.row(kind, number)
+        return row >= 0 and not self.rows[row + 6]
+
+    def is_left(self, group: int) -> int:
+        """Not 0 for the number of a group that was left."""
+        return self.left[group >> 3] & 1 << (group & 7)
+
+    def find(self, kind: int, key: "Buffer", at: int, size: int) -> int:
+        """The number of a member, or 0."""
+        log = self.log
+        for row in range(0, len(self.rows), 8):
+            place = get_u32_le(self.rows, row)
+            known = place and self.rows[row + 4] == kind and log.look(place)
+            if known and log.length == RECORD_EXTRA + _MEMBER_HEAD + size:
+                log.read_into(place, _AT_KEY, log.scratch, 0, size)
+                if equal(log.scratch, 0, key, at, size):
+                    return self.rows[row + 5]
+        return 0
+
+    def new_number(self, kind: int) -> int:
+        """A number that nobody ever had; 0 when there is none, or no row for it."""
+        number = self.numbers[kind] + 1
+        return number if number <= _NUMBER_MAX and self.row(0, 0) >= 0 else 0
+
+    def put_member(
+        self, kind: int, number: int, key: "Buffer", at: int, size: int, gone: int = 0,
+        segment: int = 0,
+    ) -> int:  # fmt: skip
+        """Note a member, or with `size` 0 that it is one no more; OK or a code."""
+        self._head[0] = number
+        put_u32_le(self._head, 1, gone)
+        put_u32_le(self._head, 5, segment)
+        place = self._write(KIND_MEMBER, kind, _MEMBER_HEAD, key, at, size)
+        if place < 0:
+            return place
+        self._apply(place, kind, number, not size)
+        return OK
+
+    def read_count(self, group: int) -> None:
+        """Set `gone` and `segment` of a group; 0 of one that is not here."""
+        log = self.log
+        row = self.row(MEMBER_GROUP, group)
+        place = get_u32_le(self.rows, row) if row >= 0 else 0
+        there = place and log.read_into(place, _AT_COUNT, log.scratch, 0, 8) == 8
+        self.gone = get_u32_le(log.scratch, 0) if there else 0
+        self.segment = get_u32_le(log.scratch, 4) if there else 0
+
+    def set_count(self, group: int, gone: int, segment: int) -> int:
+        """Note both of a group that is here; OK or a code."""
+        log = self.log
+        place = get_u32_le(self.rows, self.row(MEMBER_GROUP, group))
+        if not log.look(place):
+            return OK
+        size = log.length - RECORD_EXTRA - _MEMBER_HEAD
+        log.read_into(place, _AT_KEY, self._key, 0, size)
+        return self.put_member(MEMBER_GROUP, group, self._key, 0, size, gone, segment)
+
+    def save(self, state: "Buffer", size: int) -> int:
+        """Write the wake state; OK or a code."""
+        place = self._write(KIND_WAKE, 0, 0, state, 0, size)
+        if place < 0:
+            return place
+        self.wake = place
+        self.state_size = size
+        copy(self.state, 0, state, 0, size)
+        return OK
+
+    # --- writing ---
+
+    def _write(
+        self, kind: int, tag: int, head_size: int, buf: "Buffer", at: int, size: int
+    ) -> int:
+        """Append a record of the first bytes of `_head` and of `buf`; its place or a code."""
+        log = self.log
+        code = self._make_room(head_size + size)
+        if code != OK:
+            return code
+        place = log.begin(kind, tag, head_size + size)
+        log.add(self._head, 0, head_size)
+        log.add(buf, at, size)
+        code = log.end()
+        return place if code == OK else code
+
+    def _make_room(self, size: int) -> int:
+        """Have room for a payload, if need be in a segment that is begun; OK or a code."""
+        log = self.log
+        code = OK
+        if not log.fits(size):
+            before = log.count
+            code = log.rotate(log.segments_max)
+            if code == OK:
+                code = self._copy_current()
+            if code == OK and log.count > META_SEGMENTS:
+                code = log.flush()
+            if code == OK:
+                self._apply_from(before)
+                while log.count > META_SEGMENTS and log.remove(0) == OK:
+                    pass
+            elif log.count > before:
+                log.abandon()
+        return E_CAPACITY if code == OK and not log.fits(size) else code
+
+    def _copy_current(self) -> int:
+        """Copy all that is current, the wake state last; OK or a code.
+
+        What has rotted since the boot is left out: nothing else would be written any more.
+        """
+        log = self.log
+        for row in range(0, len(self.rows), 8):
+            place = get_u32_le(self.rows, row)
+            if place and log.append_copy(place, KIND_MEMBER, self._head, 0) < 0:
+                if not log.fits(0):
+                    return log.failed
+                self._store.damaged += 1
+        if not self.wake or log.append_copy(self.wake, KIND_WAKE, self._head, 0) < 0:
+            if not log.fits(0):
+                return log.failed
+            log.begin(KIND_WAKE, 0, 0)
+            return log.end()
+        return OK

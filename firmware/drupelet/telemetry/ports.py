@@ -1,0 +1,27 @@
+# host only: shapes for the type checker, never loaded on a board
+"""What the recorder is handed: a ring of files, and who publishes them."""
+
+from typing import Protocol
+
+from drupelet.base.ports import Buffer
+
+
+class RingPort(Protocol):
+    """The files of the black box in a store: `part` is the file `box_slot` of `box_slots`."""
+
+    box_slots: int
+    box_slot: int
+
+    def part_open(self, part: int, key: Buffer, at: int, total: int) -> int: ...
+    def part_append(self, part: int, buf: Buffer, at: int, size: int) -> int: ...
+    def part_left(self, part: int) -> int: ...
+    def part_drop(self, part: int) -> int: ...
+    def bodies(self, group: int) -> int: ...
+    def barrier(self) -> int: ...
+
+
+class PublisherPort(Protocol):
+    """Begins a message of our own in a part, and puts it into the log; `Node`."""
+
+    def publish_begin(self, group: int, timestamp: bytes | bytearray, part: int = 0) -> int: ...
+    def publish_end(self, group: int, now_ms: int, part: int = 0) -> int: ...

@@ -1,0 +1,213 @@
+"""`drupelet bench agent`: what the shipped agent takes of a host, beside a plain MQTT program.
+
+Two homes with agents as processes, a broker in a process of its own, a folder as stick; links are
+sealed and stores as durable as they are shipped. Publishing is part of stick-write and mqtt-live.
+"""
+
+import contextlib
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drupelet_tools.bench import agent_plain
+from drupelet_tools.bench.agent_home import AGENT, AgentHome, open_broker, open_pair
+from drupelet_tools.bench.columns import AGENT as COLUMNS
+from drupelet_tools.bench.columns import Row
+from drupelet_tools.bench.errors import BenchError
+from drupelet_tools.bench.mqtt_anchor import CountingProxy
+from drupelet_tools.bench.table import Table
+
+WORKS = ("stick-write", "stick-read", "mqtt-live", "mqtt-backlog", "start")
+# Until the agents have what they need to say to each other without a message.
+_MESSAGES_FIRST = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, with how many messages, by which command the agent runs."""
+
+    works: Sequence[str] = WORKS
+    messages: int = 10_000
+    body: int = 100
+    command: Sequence[str] = AGENT
+
+
+class _Meter:
+    """CPU time of agents and wall time from its making on; of one that does not run yet, all."""
+
+    def __init__(self, *homes: AgentHome) -> None:
+        self._homes = homes
+        self._before_s = {home.name: home.cpu_s for home in homes}
+        self._begun_s = time.monotonic()
+
+    def row(self, work: str, messages: int, size: int | None) -> Row:
+        """The row so far. size: bytes on the carrier."""
+        wall_s = time.monotonic() - self._begun_s
+        cpu_s = sum(home.cpu_s - self._before_s[home.name] for home in self._homes)
+        return {
+            "work": work,
+            "messages": messages,
+            "cpu_s": round(cpu_s, 2),  # as fine as the system counts it
+            "wall_s": round(wall_s, 2),
+            "messages_per_s": round(messages / wall_s, 1),
+            "bytes_per_message": None if size is None else round(size / messages, 1),
+            "rss_mb": round(max(home.peak_mb for home in self._homes), 1),
+            "ratio": None,
+            "plain_cpu_s": None,
+            "plain_wall_s": None,
+        }
+
+
+def _beside(row: Row, plain_cpu_s: float, plain_wall_s: float | None) -> Row:
+    """The row with what the plain peer took for as many messages."""
+    return row | {
+        "ratio": round(row["cpu_s"] / plain_cpu_s, 2),
+        "plain_cpu_s": round(plain_cpu_s, 3),
+        "plain_wall_s": None if plain_wall_s is None else round(plain_wall_s, 2),
+    }
+
+
+def measure(plan: Plan, progress: Callable[[str], None]) -> Iterator[Row]:
+    """Yield a row for each work. Raises BenchError, also when a message did not arrive."""
+    draw = random.Random(1)
+    payloads = [draw.randbytes(plan.body) for _ in range(plan.messages)]
+    with (
+        tempfile.TemporaryDirectory(prefix="drupelet-bench-") as name,
+        open_broker(Path(name)) as port,
+    ):
+        bench = _Bench(plan, payloads, Path(name), port, progress)
+        yield from bench.stick()
+        if "mqtt-live" in plan.works:
+            yield bench.live()
+        if "mqtt-backlog" in plan.works:
+            yield bench.backlog()
+        if "start" in plan.works:
+            yield bench.start()
+
+
+class _Bench:
+    def __init__(
+        self, plan: Plan, payloads: Sequence[bytes], folder: Path, port: int,
+        progress: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._plan = plan
+        self._payloads = payloads
+        self._folder = folder
+        self._port = port
+        self._progress = progress
+
+    def _plain(self, name: str, kept: bool) -> agent_plain.PlainCost:
+        self._progress(f"{name}: the plain peer")
+        folder = self._folder / f"plain-{name}"
+        folder.mkdir()
+        return agent_plain.measure(self._port, folder, self._plan.messages, self._plan.body, kept)
+
+    def stick(self) -> Iterator[Row]:
+        """A stick on its way from an agent to which all was posted to one that has nothing."""
+        works = [work for work in ("stick-write", "stick-read") if work in self._plan.works]
+        if not works:
+            return
+        count = self._plan.messages
+        plain = self._plain("stick", kept=False)
+        stick = self._folder / "usb"
+        stick.mkdir()
+        with open_pair(self._folder / "stick", ("stick:", "stick:"), self._plan.command) as homes:
+            a, b = homes
+            for work, home in (("stick-write", a), ("stick-read", b)):
+                self._progress(work)
+                home.start()
+                meter = _Meter(home)
+                if home is a:
+                    a.post(self._payloads)
+                report = home.visit(stick)
+                home.told(count)
+                row = meter.row(work, count, _size_of(stick))
+                if report["waiting"] or (home is b and report["messages"] < count):
+                    raise BenchError(f"{work}: not all messages: {report}")
+                home.stop()
+                home.check_log(count)
+                if work in works:
+                    yield _beside(row, plain.receive_cpu_s, None)
+
+    def live(self) -> Row:
+        """Both agents are up while a program posts messages to one of them."""
+        plain = self._plain("mqtt-live", kept=False)
+        self._progress("mqtt-live")
+        proxy = CountingProxy(self._port)
+        try:
+            with self._behind_broker("live", proxy) as (a, b):
+                a.start()
+                b.start()
+                a.post(self._payloads[:_MESSAGES_FIRST])
+                a.settle()
+                meter, before = _Meter(a, b), proxy.bytes
+                a.post(self._payloads[_MESSAGES_FIRST:])
+                a.settle()
+                b.told(len(self._payloads))
+                row = meter.row("mqtt-live", len(self._payloads), proxy.bytes - before)
+                self._check(a, b)
+        finally:
+            proxy.close()
+        return _beside(row, plain.cpu_s, plain.wall_s)
+
+    def backlog(self) -> Row:
+        """One agent has published all when the other one starts for the first time."""
+        plain = self._plain("mqtt-backlog", kept=True)
+        self._progress("mqtt-backlog")
+        proxy = CountingProxy(self._port)
+        try:
+            with self._behind_broker("backlog", proxy) as (a, b):
+                a.start()
+                a.post(self._payloads)
+                b.start()
+                meter, before = _Meter(a, b), proxy.bytes
+                a.settle()
+                b.told(len(self._payloads))
+                row = meter.row("mqtt-backlog", len(self._payloads), proxy.bytes - before)
+                self._check(a, b)
+        finally:
+            proxy.close()
+        return _beside(row, plain.cpu_s, plain.wall_s)
+
+    def _behind_broker(
+        self, name: str, proxy: CountingProxy
+    ) -> contextlib.AbstractContextManager[tuple[AgentHome, AgentHome]]:
+        urls = (f"mqtt://127.0.0.1:{proxy.port}/{name}", f"mqtt://127.0.0.1:{self._port}/{name}")
+        return open_pair(self._folder / name, urls, self._plan.command)
+
+    def _check(self, *homes: AgentHome) -> None:
+        for home in homes:
+            home.stop()
+            home.check_log(self._plan.messages)
+
+    def start(self) -> Row:
+        """An agent starts that has all messages in its store and a peer that has none."""
+        self._progress("start")
+        with open_pair(self._folder / "start", ("stick:", "stick:"), self._plan.command) as homes:
+            home = homes[0]
+            home.start()
+            home.post(self._payloads)
+            home.stop()
+            meter = _Meter(home)
+            home.start()
+            row = meter.row("start", self._plan.messages, None)
+            self._check(home)
+        return row
+
+
+def _size_of(stick: Path) -> int:
+    return sum(path.stat().st_size for path in stick.rglob("*") if path.is_file())
+
+
+def tables(rows: Sequence[Row]) -> list[Table]:
+    """One table of all rows."""
+    cells = {name: _hundredths(name) for name in ("cpu_s", "ratio", "plain_cpu_s")}
+    return [Table("Agents on this host", COLUMNS, rows, cells)]
+
+
+def _hundredths(name: str) -> Callable[[Row], str]:
+    """Shows a column with two digits behind the point."""
+    return lambda row: "-" if row[name] is None else f"{row[name]:.2f}"

@@ -1,0 +1,217 @@
+"""Two homes with agents as processes, for `drupelet bench agent`, and the broker between them."""
+
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from drupelet_host import clock, config, database, mailbox, provision
+from drupelet_host.broker import Broker
+from drupelet_host.config import Config, Peer
+from drupelet_host.status import last_status
+from drupelet_tools.bench import process_tree
+from drupelet_tools.bench.errors import BenchError
+from drupelet_tools.sim.broker import BrokerMissing, Mosquitto
+
+# The agent as it is shipped; a profiler may stand in front of the module.
+AGENT: Sequence[str] = (sys.executable, "-m", "drupelet_host")
+IDS = {"a": b"\xa0\0\0\1", "b": b"\xb0\0\0\2"}
+# Of the readings, which come first among a member's groups.
+_READINGS = 1
+_LOOK_S = 0.02
+_STEP_S_MAX = 900.0
+_STOP_S_MAX = 30.0
+_TAG_SIZE = 8
+_OUTBOX = "INSERT INTO outbox (timestamp, payload) VALUES (?, ?)"
+_BODIES = "SELECT count(*), count(DISTINCT id) FROM log WHERE member_group = ? AND state = 1"
+
+
+def wait_for(fact: Callable[[], Any], what: str, wait_s: float = _STEP_S_MAX) -> Any:  # noqa: ANN401
+    """Look until `fact()` is true and return it; BenchError when that takes longer."""
+    until_s = time.monotonic() + wait_s
+    while not (value := fact()):
+        if time.monotonic() > until_s:
+            raise BenchError(f"no {what} within {wait_s:.0f} s")
+        time.sleep(_LOOK_S)
+    return value
+
+
+@contextlib.contextmanager
+def open_broker(folder: Path) -> Iterator[int]:
+    """A broker in a process of its own that drops nothing: mosquitto, else amqtt. Its port."""
+    try:
+        mosquitto = Mosquitto(folder, "allow_anonymous true", "max_queued_messages 0")
+        mosquitto.start()
+    except BrokerMissing:
+        embedded = Broker()
+        embedded.start()
+        try:
+            yield embedded.port
+        finally:
+            embedded.stop()
+        return
+    try:
+        yield mosquitto.port
+    finally:
+        mosquitto.stop(kill=False)
+
+
+class AgentHome:
+    """A home and the agent on it."""
+
+    def __init__(
+        self, folder: Path, name: str, other: str, url: str, command: Sequence[str]
+    ) -> None:
+        peer = Peer(other, IDS[other], url)
+        self.path = folder / name
+        self.id = IDS[name]
+        self.name = name
+        self._other = IDS[other]
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        config.create(Config(self.path, name, self.id, "bench", peers=(peer,)))
+        self._said = self.path / "status.json"
+        self._printed = self.path / "printed.txt"
+
+    @property
+    def keys(self) -> provision.HomeKeys:
+        """Where the keys for the other home go."""
+        return provision.HomeKeys(self.path / "keys", self.id, self._other)
+
+    # --- the agent's process ---
+
+    def start(self) -> None:
+        """Start the agent, and return when it has begun to serve."""
+        # As installed: modules are compiled by the first start, not by each.
+        environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(self.path.parent / "pycache"))
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        with self._printed.open("wb") as out:
+            self._process = subprocess.Popen(
+                [*self._command, "agent", "--home", str(self.path), "--wait"],
+                stdout=out, stderr=subprocess.STDOUT, env=environment,
+            )  # fmt: skip
+        wait_for(self._has_begun, f"start of the agent of {self.name}")
+
+    def _has_begun(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            last_lines = self._printed.read_text(errors="replace")[-500:]
+            raise BenchError(f"the agent of {self.name} ended: {last_lines}")
+        with self._printed.open("rb") as file:
+            return file.read(7) == b"started"
+
+    def stop(self) -> None:
+        """End the agent, the clean way if it can."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of the agent so far; 0.0 when none runs."""
+        if self._process is None:
+            return 0.0
+        return process_tree.cpu_s(self._process.pid)
+
+    @property
+    def peak_mb(self) -> float:
+        """The agent's highest resident memory so far."""
+        assert self._process is not None
+        return process_tree.peak_mb(self._process.pid)
+
+    # --- what goes in and what is there ---
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[sqlite3.Connection]:
+        connection = database.connect(self.path / "store.db")
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def post(self, payloads: Sequence[bytes]) -> None:
+        """Leave messages for the agent as fast as it takes them, until it has the last one."""
+        with self._store() as store:
+            at = 0
+            while at < len(payloads):
+                # One transaction: what a commit of each costs the poster is not measured.
+                room = mailbox.OUTBOX_MAX - mailbox.waiting(store)
+                rows = [
+                    (clock.timestamp8(clock.wall_ms() + number), payload)
+                    for number, payload in enumerate(payloads[at : at + room], at)
+                ]
+                store.execute("BEGIN IMMEDIATE")
+                store.executemany(_OUTBOX, rows)
+                store.execute("COMMIT")
+                at += len(rows)
+                wait_for(lambda: mailbox.waiting(store) < mailbox.OUTBOX_MAX, "room in the outbox")
+            wait_for(lambda: not mailbox.waiting(store), "empty outbox")
+
+    def visit(self, stick: Path) -> dict[str, Any]:
+        """Have the agent visit a stick; the report's fields. Raises BenchError."""
+        with self._store() as store:
+            entry = mailbox.ask(store, "stick", str(stick))
+            report: dict[str, Any] = json.loads(
+                wait_for(lambda: mailbox.answer(store, entry), "end of the visit")
+            )
+        if not report.get("safe_to_unplug"):
+            raise BenchError(f"the visit of {self.name} failed: {report}")
+        return report
+
+    def told(self, count: int) -> None:
+        """Wait until the agent has printed so many messages."""
+        wait_for(
+            lambda: self._printed.read_bytes().count(b"\ndelivered ") >= count,
+            f"word of {count} messages from the agent of {self.name}",
+        )
+
+    def check_log(self, count: int) -> None:
+        """Raise BenchError unless the log has exactly so many messages, each once."""
+        with self._store() as store:
+            rows = tuple(store.execute(_BODIES, (_READINGS,)).fetchone())
+        if rows != (count, count):
+            raise BenchError(f"{self.name} has {rows[1]} of {count} messages, {rows[0]} rows")
+
+    def settle(self) -> None:
+        """Wait until the agent says that its peer has all; it says so once in each epoch."""
+        begun_ms = clock.wall_ms()
+
+        def is_settled() -> bool:
+            self._has_begun()  # raises if it has ended
+            status = last_status(self._said)
+            peers = status.get("peers", [])
+            owed = [peer for peer in peers if peer["outstanding"] or peer["more_outstanding"]]
+            return bool(status.get("said_ms", 0) > begun_ms and not owed)
+
+        wait_for(is_settled, f"acknowledgement of what {self.name} has")
+
+
+@contextlib.contextmanager
+def open_pair(
+    folder: Path, urls: tuple[str, str], command: Sequence[str]
+) -> Iterator[tuple[AgentHome, AgentHome]]:
+    """Homes `a` and `b` in a new folder, with keys for each other; their agents end with it."""
+    os.mkdir(folder)
+    homes = (
+        AgentHome(folder, "a", "b", urls[0], command),
+        AgentHome(folder, "b", "a", urls[1], command),
+    )
+    provision.provision(homes[0].keys, homes[1].keys, _TAG_SIZE, issuer=True)
+    try:
+        yield homes
+    finally:
+        for home in homes:
+            home.stop()
