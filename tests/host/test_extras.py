@@ -45,7 +45,6 @@ def bare(*words: str) -> subprocess.CompletedProcess[str]:
         (["telemetry", "import", "{}/x", "--mapping", "x", "--lake", "{}/lake"], "telemetry"),
         (["flash", "build", "{}/board", "--arch", "x86"], "flash"),
         (["flash", "/dev/ttyACM0"], "flash"),
-        (["sim", "paper", "--seeds", "2"], "telemetry"),
     ],
 )
 def test_a_command_without_its_extra_names_it_in_one_line(

@@ -41,7 +41,7 @@ for _ in range(4):
 
 def folded(program: Path) -> str:
     """The program with constants of the core as numbers: an image has no names for them."""
-    names = ("drupelet.base.compat", "drupelet.telemetry.black_box", "drupelet.base.errors")
+    names = ("drupelet.base.compat", "drupelet.base.events", "drupelet.base.errors")
     sources = [(name, ROOT / "firmware" / f"{name.replace('.', '/')}.py") for name in names]
     constants = {**collect(sources), "contract": {}}
     return fold("contract", program.read_text("utf-8"), constants)

@@ -164,7 +164,7 @@ def replay_window_off(patch):
 
         return open_with
 
-    wrap(patch, Seal, "open_with", around)
+    wrap(patch, Seal, "_open_with", around)
 
 
 def rows_in_any_order(patch):
@@ -224,7 +224,7 @@ SMALL = {
 }
 # Found only where an ACK comes late over a line without a seal, after a reboot: of the worlds that
 # are drawn, those with all of that.
-LATE_SEEDS = range(1_000)
+LATE_SEEDS = range(1_500, 2_500)
 
 
 @pytest.mark.parametrize("mutate", SMALL, ids=lambda mutate: mutate.__name__)

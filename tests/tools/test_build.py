@@ -59,7 +59,7 @@ def test_bytecode_has_no_machine_code(tmp_path: Path) -> None:
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        build(tmp_path / name, "armv6m", modules=["drupelet.engine.receiver", "boards.device"])
+        build(tmp_path / name, "armv6m", modules=["drupelet.engine.exchange", "boards.device"])
     one = {p.name: p.read_bytes() for p in (tmp_path / "one").rglob("*.mpy")}
     two = {p.name: p.read_bytes() for p in (tmp_path / "two").rglob("*.mpy")}
     assert one == two
@@ -87,8 +87,7 @@ def test_assertions_stay(tmp_path: Path) -> None:
     build(tmp_path, "x64")
     for call in (
         "from drupelet.engine.clock import Clocks; Clocks(1).begin(0, 0, 0, 0)",
-        "from drupelet.engine.slots import *; s = MessageSlots(1, 1, None); s.flags[0] = 1;"
-        "s.take(0, bytes(32), 0, 1, 0)",
+        "from drupelet.engine.outbox import Outbox; Outbox(0, None, None).resize(1, False)",
     ):
         done = subprocess.run(
             [*micropython_command("x64"), "-c", call],

@@ -21,7 +21,7 @@ if sys.argv[1]:
 gc.threshold(2048)
 gc.collect()
 before = gc.mem_alloc()
-import drupelet.base.limits, drupelet.base.time_ms, drupelet.engine.slots
+import drupelet.base.limits, drupelet.base.time_ms, drupelet.engine.outbox
 import drupelet.node, drupelet.store.flash_store
 gc.collect()
 print(gc.mem_alloc() - before, drupelet.node.__file__)

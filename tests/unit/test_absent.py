@@ -7,7 +7,7 @@ import pytest
 from drupelet.base.errors import OK
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.core import Core
-from drupelet.engine.inbox import OFFERED, REQUESTED
+from drupelet.engine.inbox import OFFERED, OWED_TWICE, REQUESTED
 from drupelet.engine.members import GROUP_UNORDERED, INVISIBLE, SHARED
 from drupelet.engine.states import HOLD
 from drupelet.link.link import INTERACTIVE
@@ -67,6 +67,20 @@ def test_every_profile_with_parents_tells_what_is_gone(profile: int) -> None:
     let_go(b.node.core, first)
     net.run(lambda: c.log() == [second], 60)
     assert c.store.noted(first, 0)
+
+
+def test_what_a_peer_held_and_lost_after_it_had_gone_here_is_answered_and_keeps_no_row() -> None:
+    net, b, c, first, second = newcomer(PROFILE_BSP_1)
+    net.run(lambda: c.log() == [first, second], 60)
+    net.run(lambda: not b.node.outstanding(b.numbers["c"]), 60)
+    core = b.node.core
+    outbox = core.outboxes[b.links["c"].peer]
+    assert outbox.find(first, 0) >= 0, "a row says that c holds it"
+    assert core.store.entomb(core.store.find(first, 0), b"", 0) == OK
+    b.links["c"].exchange.on_request(bytearray(first), 0)
+    assert outbox.find(first, 0) < 0 and outbox.open_count == 0
+    inbox = core.inboxes[b.links["c"].peer]
+    assert list(inbox.kinds).count(OWED_TWICE) == 1
 
 
 @pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1])

@@ -511,6 +511,33 @@ def test_who_sees_more_is_not_given_again_what_a_row_says_that_it_holds() -> Non
     assert node.outbox.low() == handles[1]
 
 
+def test_what_the_peer_holds_before_its_turn_takes_a_free_row_and_is_not_sent() -> None:
+    node = Node(4)
+    node.members.set_visibility(0, PEER, VISIBLE)
+    handles = [node.put() for _ in range(2)]
+    node.refill()
+    assert node.rows() == []
+    for handle in handles:
+        assert node.store.load(handle) == 0
+        node.outbox.note_held(handle, 0, GOT_ACK)
+    assert node.rows() == handles and node.open_rows() == []
+    node.members.set_visibility(0, PEER, SHARED)
+    node.outbox.restart(0)
+    node.refill()
+    assert node.open_rows() == [] and node.outbox.cursor == handles[-1]
+
+
+def test_held_messages_take_no_room_from_others() -> None:
+    node = Node(2)
+    handles = [node.put() for _ in range(4)]
+    assert node.store.load(handles[3]) == 0
+    node.outbox.note_held(handles[3], 0, GOT_ACK)
+    assert node.rows() == handles[:2]
+    node.hear_ack(*handles[:2])
+    node.refill()
+    assert node.open_rows() == handles[2:]
+
+
 # --- bundles ---
 
 

@@ -637,3 +637,18 @@ def test_a_crowded_filter_is_made_anew() -> None:
 def store_id(store: FlashStore, handle: int) -> bytes:
     assert store.load(handle) == OK
     return bytes(store.id)
+
+
+def test_the_last_ids_are_found_without_a_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What peers offer and acknowledge is mostly what came lately."""
+    store = FlashStore(RamFiles(1 << 20), **OPTIONS)
+    assert store.open() == OK
+    handles = [put(store, number, pending=number == 19) for number in range(20)]
+    handles[19] = store.promote(handles[19], STATE_DELIVERED)
+    scans = []
+    enter = store.log.enter
+    monkeypatch.setattr(store.log, "enter", lambda index: scans.append(index) or enter(index))
+    for number in range(4, 20):
+        assert store.find(message_id(number), 0) == handles[number]
+    assert scans == []
+    assert store.find(message_id(0), 0) == handles[0] and scans

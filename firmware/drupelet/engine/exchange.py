@@ -43,10 +43,13 @@ from drupelet.engine.states import (
     DO_SEND,
     EPHEMERAL,
     GOT_ACK,
+    GOT_MESSAGE,
+    GOT_OFFER,
     GOT_REQUEST,
     HOLD,
     INDEXED,
     REQUEST,
+    WANTED,
 )
 from drupelet.store.states import STATE_DELETED, STATE_GONE
 
@@ -96,7 +99,7 @@ class Exchange:
         self.codec_row = 0  # where a codec that all links share keeps what it knows of this one
         self.number = 0  # the peer's number for what is read or was just written; 0: none
         self.row = -1  # of the id that `take_offer` wrote last
-        self.message_handle = 0  # what `next_message` found
+        self.message_handle = 0  # what was read, acknowledged or found to send last
         self.message_row = -1
         self.again = -1  # what was sent last: 0 for the first time, 1 again, -1 to a silent peer
         self._asked_tags = bytearray(TAG_SIZE * ASKED_TAGS_MAX)
@@ -163,7 +166,7 @@ class Exchange:
         else:
             handle = self._known(buf, at)
             if handle:
-                self._note_held(handle)
+                self._note_held(handle, GOT_ACK)
 
     def acked(self, row: int) -> None:
         """The peer holds the message in a row."""
@@ -188,14 +191,14 @@ class Exchange:
         handle = outbox.handles[row]
         core.remove_passing(handle, group, outbox.states[row] & EPHEMERAL != 0)
 
-    def _note_held(self, handle: int) -> None:
+    def _note_held(self, handle: int, event: int) -> None:
         """The peer has what may have been deleted here: once all have it, its id may go."""
         store = self.core.store
+        self.outbox.note_held(handle, self.core.members.group_slot(store.group), event)
         if store.missing:
             from drupelet.engine.control import held
 
             held(self.core, self.peer, handle)
-        self.outbox.note_held(handle, self.core.members.group_slot(store.group))
 
     def on_gone(self, buf: bytearray, at: int) -> None:
         """The peer said twice in a row that it holds this message: it is gone there (docs/SPEC.md
@@ -211,7 +214,7 @@ class Exchange:
         self.attention = True
         handle = self._known(buf, at)
         if handle:
-            self._note_held(handle)
+            self._note_held(handle, GOT_OFFER)
             self._reply(handle, buf, at)
             self._note_incoming(True)
         elif not self.long.is_coming(buf, at):
@@ -244,7 +247,7 @@ class Exchange:
         row = self.outbox.find(buf, at)
         if row < 0 and core.refill(self.peer):
             row = self.outbox.find(buf, at)
-        if row < 0:
+        if row < 0 or not self._is_there(row):
             handle = self._known(buf, at)
             row = self.outbox.want(handle) if handle else -1
             is_gone = not handle and core.members.shares(self.peer) != 0 and store.noted(buf, at)
@@ -259,7 +262,7 @@ class Exchange:
     def requested(self, row: int) -> None:
         """The peer asks for the message in a row."""
         outbox = self.outbox
-        if self.sees(outbox.groups[row]) != SHARED:
+        if self.sees(outbox.groups[row]) != SHARED or not self._is_there(row):
             return
         outbox.step(row, GOT_REQUEST)
         if self.policy is not None:
@@ -267,6 +270,16 @@ class Exchange:
         outbox.sends[row] = 0  # due at once
         outbox.states[row] &= ~BUNDLED & 0xFF
         self.attention = True
+
+    def _is_there(self, row: int) -> bool:
+        """True if what the peer held, and asks for again, can be sent; else its row goes."""
+        outbox = self.outbox
+        if outbox.states[row] & HOLD and self.sees(outbox.groups[row]) == SHARED:
+            if outbox.look(outbox.handles[row]) < 0:
+                outbox.drop(row)
+                return False
+            self.core.store.unsettle()  # the log needs it again
+        return True
 
     # --- in: messages ---
 
@@ -333,7 +346,7 @@ class Exchange:
         self.inbox.drop(id, 0)  # it may have been asked for while its group was hidden
         if not core.graph.is_ephemeral:
             self._reply(handle, id, 0)
-            self.outbox.note_held(handle, core.members.group_slot(core.store.group))
+            self._note_held(handle, GOT_MESSAGE)
             self._trace_id(CODE_DUPLICATE, id)
         core.duplicates += 1
         self._note_incoming(True)
@@ -355,7 +368,7 @@ class Exchange:
         if group >= 0 and self.sees(group):
             self.is_telemetry = self.core.is_box(group)
             self.inbox.owe(handle, group, 0, True)
-            self.outbox.note_held(handle, group)
+            self._note_held(handle, GOT_MESSAGE)
         return True
 
     def after_accept(self, outcome: int, group: int) -> None:
@@ -418,12 +431,16 @@ class Exchange:
             inbox.owed_from = store.next(handle)
             if store.load(handle) == OK and store.source == self.number_of_peer:
                 group = self.core.members.group_slot(store.group)
-                if group >= 0 and self.sees(group):
+                if group < 0:
+                    continue
+                if self.sees(group) and not self._is_carried(group, -1):
                     copy(buf, at, store.id, 0, ID_SIZE)
                     self.message_handle = handle
                     self.number = 0
                     self.needs_barrier = True
                     return True
+                if self.core.members.visibility(group, self.peer) != INVISIBLE:
+                    inbox.owe(handle, group, 0, True)  # another link to the peer carries it
         return False
 
     def _take_ack_by_id(self, buf: bytearray, at: int) -> bool:
@@ -542,6 +559,9 @@ class Exchange:
                 # The log may have dropped the body of what all had acknowledged.
                 if outbox.look(self.message_handle) >= 0:
                     return True
+                if outbox.states[row] & WANTED:
+                    outbox.drop(row)  # it kept no room in the log: the peer asks again, or is told
+                    continue
             self._message_row += 1
         return False
 

@@ -1,4 +1,4 @@
-"""What is on its way to one peer: a cursor over the log, and a row for each message behind it.
+"""What is on its way to one peer: a cursor over the log, and a row for each message before it.
 
 The log on flash is the queue; the rows are a window onto it, in its order. Every message up to the
 cursor is held by the peer, has a row, or is not for this peer; everything after the cursor waits
@@ -11,7 +11,7 @@ from drupelet.base.errors import OK
 from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, OUTBOX_ROWS_MIN
 from drupelet.base.memory import copy, equal, fill, find, get_u16, put_u16
 from drupelet.engine.members import FAMILY_MVDS, HEAD_EPHEMERAL, SHARED
-from drupelet.engine.states import BUNDLED, EPHEMERAL, GOT_OFFER, HOLD, NO, WANTED, step
+from drupelet.engine.states import BUNDLED, EPHEMERAL, HOLD, NO, WANTED, step
 from drupelet.store.states import STATE_DELIVERED
 
 TYPE_CHECKING = False
@@ -145,7 +145,7 @@ class Outbox:
         return row
 
     def _move(self, row: int, to: int) -> int:
-        """Move a row; the row behind where it is then."""
+        """Move a row; the row after its new place."""
         self.handles[to] = self.handles[row]
         copy(self.tags, to * TAG_SIZE, self.tags, row * TAG_SIZE, TAG_SIZE)
         self.groups[to] = self.groups[row]
@@ -199,9 +199,9 @@ class Outbox:
         return source == self._members.peer_numbers[self.peer] and handle > self.lost_until
 
     def enter(self, before: int, handle: int, id: bytearray, group: int, source: int) -> None:
-        """A shared message entered the log behind the handle `before`: if the cursor was there, it
+        """A shared message entered the log after the handle `before`: if the cursor was there, it
         moves on with it."""
-        if self.cursor != before or self.rows_max - self.open_count <= self.reserved_rows:
+        if self.cursor != before or self.room_left() <= self.reserved_rows:
             return
         shared = self._members.visibility(group, self.peer) == SHARED
         if shared and not self.is_source(source, handle):
@@ -218,7 +218,7 @@ class Outbox:
         """Move the cursor on while there is room; True when a row was filled."""
         store = self._store
         filled = False
-        while self.cursor != newest and self.rows_max - self.open_count > self.reserved_rows:
+        while self.cursor != newest and self.room_left() > self.reserved_rows:
             handle = store.next(self.cursor) or newest
             group = self.look(handle)
             row = self.row_of(handle)
@@ -233,7 +233,7 @@ class Outbox:
     def want(self, handle: int) -> int:
         """The row of a message that the peer asks for; NO_ROOM now, or NOT_SHARED with the peer.
 
-        What is behind the cursor comes by itself: everything in front of it can be delivered.
+        What comes after the cursor is sent in its turn: everything before it can be delivered.
         """
         group = self.look(handle)
         if group < 0:
@@ -266,8 +266,9 @@ class Outbox:
         self.void_until = self.bundle_number
 
     def _free_row(self, handle: int) -> bool:
-        """Have room for a message behind the cursor; False: it is newer than all rows, which go
-        first.
+        """Have room for a message that the cursor has passed.
+
+        False: it is newer than all rows, and these go first.
 
         The newest row gives way to an older message, which alone may be what the peer can take,
         and the cursor comes to it again.
@@ -294,8 +295,8 @@ class Outbox:
         self._mark_ephemeral(row, handle, group)
         return row
 
-    def note_held(self, handle: int, group: int) -> None:
-        """The peer holds a message (group: row) that the store has loaded.
+    def note_held(self, handle: int, group: int, event: int) -> None:
+        """The peer holds a message (group: row) that the store has loaded, as `event` says.
 
         What it is not shown, or what the cursor has not come to, takes a free row, if there is
         one: else it would be sent when the group is shared again.
@@ -306,7 +307,7 @@ class Outbox:
             if handle > self.cursor or not shared:
                 row = self._insert(handle, self._store.id, group)
         if row >= 0:
-            self.step(row, GOT_OFFER)
+            self.step(row, event)
 
     def low(self) -> int:
         """The handle from which on the peer may lack something."""
@@ -336,7 +337,7 @@ class Outbox:
         """The peer was removed: its tables are free for another one."""
         self.restart(0)
         self.count = 0
-        self.lost_until = self.bundle_number = self.void_until = 0
+        self.lost_until = self.bundle_number = self.void_until = self.reserved_rows = 0
         self.next_number = 1
 
 

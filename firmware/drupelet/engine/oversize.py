@@ -86,7 +86,7 @@ def is_oversize(core: "Core", peer: int, handle: int, frame_size: int) -> bool:
         return False
     fits = store.size + OVERHEAD_MAX <= min(frame_size, FRAME_SIZE_MAX)
     if fits or handle > outbox.cursor:
-        return False  # behind the cursor it is not passed over any more
+        return False  # after the cursor: the walk comes to it again
     row = outbox.row_of(handle)
     return row < 0 or outbox.is_open(row)
 

@@ -238,7 +238,8 @@ class Link:
         """Write the next frame due; its size, or 0 when there is nothing to send now.
 
         `frame` is as long as the carrier's frames may be: a longer message goes in pieces. A frame
-        with an ACK is returned only after the store's barrier; if that fails, not at all.
+        with an ACK is returned only after the store's barrier. If that fails, the frame is dropped
+        and counts as lost: the peer sends again what it holds no ACK for.
         """
         if self.closed:
             return 0
@@ -283,7 +284,8 @@ class Link:
     def turn(self, now_ms: int) -> None:
         """Let time pass, and see what is new to the peer.
 
-        Of a live link that is not polled, as while its carrier is down: at least once in six days.
+        The owner calls it at least once in six days on a live link that it does not poll, as while
+        the carrier is down: else the numbers of epochs wrap.
         """
         self._tick(now_ms)
         # Not within a payload: what went because it was asked for may give up its row, and would
@@ -306,7 +308,7 @@ class Link:
         return self.exchange.attention
 
     def _rest(self) -> None:
-        """Nothing more is due: note when something will be."""
+        """Nothing more goes in this payload: note when something will be due."""
         exchange = self.exchange
         if self._train < FRAMES_PER_EPOCH_MAX:
             self._train = 0
@@ -353,6 +355,8 @@ class Link:
             self.core.promote(now_ms)
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
+        """Write a SEGMENT STATE, which the next one corrects after a power cut; or records; or a
+        SEGMENT."""
         exchange = self.exchange
         exchange.needs_barrier = False
         size = self.long.state_into(frame) if self._train >= FRAMES_PER_EPOCH_MAX - 1 else 0

@@ -257,8 +257,7 @@ class MicroLink:
         first of them are those that can be used.
         """
         pool = self._pool
-        oldest = -1
-        oldest_age = 0
+        oldest = oldest_age = -1
         for entry in range(self.core.offers_each):
             at = entry * _ENTRY_SIZE + ID_SIZE
             before = pool[at]
@@ -268,7 +267,7 @@ class MicroLink:
             stays = pool[at + 1] < _WANTED_SENDS if before == _WANTED else not age
             if kind == _WANTED and before != _WANTED:
                 stays = False
-            if not stays and (oldest < 0 or age > oldest_age):
+            if not stays and age > oldest_age:
                 oldest = entry
                 oldest_age = age
         return oldest
@@ -284,11 +283,8 @@ class MicroLink:
         for entry in range(self.core.offers_each):
             cell = entry * _ENTRY_SIZE + ID_SIZE
             kind = pool[cell]
-            if (
-                kind
-                and owed == (kind >= _OWED)
-                and (kind != _WANTED or self._wait(pool, cell) <= 0)
-            ):
+            waits = kind == _WANTED and self._wait(pool, cell) > 0
+            if kind and owed == (kind >= _OWED) and not waits:
                 self._sent(pool, cell)
                 if kind != _WANTED:
                     pool[cell] = _OWED if kind == _OWED_TWICE else 0

@@ -1,6 +1,6 @@
 """A whole member in few lines, for boards of 16 KB: one group, `bsp-1`, everything in RAM.
 
-`MicroLink` (micro_link.py) speaks with any node: the same ids and records, both modes, epochs and
+`MicroLink` (link.py) speaks with any node: the same ids and records, both modes, epochs and
 back-off. Left out are the log on flash, segments (a body fits a frame) and the pending pool: a
 message whose direct dependencies are not all here is refused without an ACK, and they are asked
 for by id.

@@ -5,9 +5,11 @@
 
 A message is PENDING while dependencies are missing, DELIVERED once it is in the log, DELETED when
 only its id is kept. Whatever instant the power goes, after `open` a message is there whole or not
-at all, and in the log once. Handles are > 0 and < 2^30, rising in log order and stable.
+at all, and in the log once. Handles are > 0 and < 2^30, rising in log order, and stable while the
+message is there; a pending one gets another handle when it enters the log.
 
-When the log is full, the oldest segment goes if everything in it is below `settled_handle`.
+When the log is full, the oldest segment goes that nobody needs: each message in it is settled, for
+all groups or for its own, and no later record refers to it (`Reclaim.reclaim`).
 Otherwise new data is refused (E_CAPACITY) and counted. Our own messages and pending ones are
 refused before what enters from peers (`OWN_SHARE`). Members and the wake state are in a log of
 their own (`meta`), ids of what went in a third one (`departed_ids`), long bodies in files

@@ -1,18 +1,17 @@
 """What a store knows in RAM about its messages: their ids, pending ones, body files.
 
-Every table is made again from the records by `build`. A row is 8 bytes and begins with its key;
-0 is a free row.
+`build` makes the tables again from the records, but for `recent`. A row is 8 bytes and begins
+with its key; 0 is a free row.
 
     pending   handle u32 | place of the record u32     a handle outlives the moves of its record
     kept      the same, of deleted messages that somebody may still offer
     bodies    file number u32 | place of the record u32
-
     recent    how the id begins, 4 bytes | place of the last record, of the last 16 ids that the
               log was asked for or took in: answers about them come soon, and a scan is long
 
 A body whose message is gone has place 0; one whose message is being written has the last place.
-A handle is where a message's record is, and stays so when a later record speaks of it: a
-tombstone, or that it is shared from there on.
+The handle of a delivered message is where its record is, and stays so when a later record speaks
+of it: a tombstone, or that it is shared from there on.
 """
 
 from drupelet.base.compat import const
@@ -233,8 +232,8 @@ class Index:
         log = self._log
         if log.kind < KIND_MESSAGE or self._meta.is_left(log.tag):
             return False
-        log.read_into(place, AT_ID, log.scratch, 0, size)
-        return equal(log.scratch, 0, id, at, size)
+        whole = log.read_into(place, AT_ID, log.scratch, 0, size) == size
+        return whole and equal(log.scratch, 0, id, at, size)
 
     def look(self, handle: int) -> bool:
         """Read the head of the record that a handle stands for into the log's scratch.
@@ -299,7 +298,8 @@ class Index:
         written = log.append_copy(place, kind, first, 8)
         if written > 0:
             log.pin(written)
-            self.move(self.recent, place, written)
+            log.read_into(written, AT_ID, self._key, 0, 4)
+            self.note_recent(self._key, 0, written)
         return written
 
 

@@ -113,8 +113,9 @@ def _put_message(exchange: "RecordsPort", frame: bytearray, at: int, size: int) 
     copy(frame, at, core.members.group_ids, exchange.message_group * ID_SIZE, ID_SIZE)
     copy(frame, at + ID_SIZE, core.store.timestamp, 0, CONTENT_HEADER_SIZE - ID_SIZE)
     whole = exchange.body_into(frame, at + CONTENT_HEADER_SIZE, 0, size - CONTENT_HEADER_SIZE)
-    exchange.put_message()
-    exchange.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
+    exchange.put_message()  # also one that cannot be read: it is tried again after the back-off
+    if whole:
+        exchange.count_record(True, MESSAGE, RECORD_HEADER_SIZE + size)
     return whole
 
 

@@ -1,7 +1,7 @@
 """Profile `compact-1`: ids and states of bsp in the fewest bytes (docs/SPEC.md 3.5).
 
 One codec for all links of a node: what it knows of each other end (`hello`), the numbers between
-the nodes (`numbering`), what reads (`compact1_in`) and what writes (`compact1_out`).
+the nodes (`numbering`), what reads (`intake`) and what writes (`outlet`).
 """
 
 from drupelet.base.compat import const

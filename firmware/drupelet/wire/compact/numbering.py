@@ -276,12 +276,12 @@ def begin_set(scratch: bytearray) -> None:
 
 def origin_of(number: int, size_max: int) -> int:
     """What bit 0 of a set stands for that begins with `number` and may take `size_max` bytes."""
-    # They come in the order of slots or of the pool, which may be falling.
+    # They come in the order of owed rows or of offered ids, which may be falling.
     return number - size_max * 4 if number > size_max * 4 else 1
 
 
 def add_to_set(scratch: bytearray, bit: int, at: int) -> bool:
-    """Add a number and its id, once: it may be owed for a slot and in the offered pool."""
+    """Add a number and its id, once: a row and an offered id may owe the same."""
     if scratch[BITS_AT + (bit >> 3)] & 1 << (bit & 7):
         return False
     scratch[BITS_AT + (bit >> 3)] |= 1 << (bit & 7)
