@@ -13,7 +13,7 @@ import pytest
 from drupelet.base import events as recorded
 from drupelet.base.limits import BLOCK_SIZE, BOX_SLOTS, PART_BOX
 from drupelet.store.files import RamFiles
-from drupelet.store.spool import Spool
+from drupelet.store.flash_store import FlashStore
 from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.telemetry.summary import read, summarise
 from telemetry.test_decode import damages_of, events_of
@@ -115,8 +115,8 @@ def test_the_reader_reads_them() -> None:
 def test_a_file_of_the_ring_begins_as_drawn() -> None:
     drawn = re.findall(r"^\| *([0-9a-f ]{30,})\| group id", section("6.6"), re.M)[0]
     files = RamFiles()
-    spool = Spool(files)
-    assert spool.part_open(PART_BOX, b"composed", 0, 0) == 0
+    store = FlashStore(files)
+    assert store.part_open(PART_BOX, b"composed", 0, 0) == 0
     assert files.names() == ["BOX0.PRT"]
     assert bytes(files._data["BOX0.PRT"][:16]) == bytes.fromhex(drawn)
     assert f"BOX{BOX_SLOTS - 1}.PRT`" in section("6.6")
