@@ -137,8 +137,7 @@ BSP = [
              "elif kind <= REQUEST and (length == 0 or length % ID_SIZE):",
              "elif kind <= REQUEST and (length == 0 and kind != OFFER or length % ID_SIZE):"),
     Mutation("B-3-11", CORE + "engine/exchange.py",
-             "            if row >= 0:\n"
-             "                self.outbox.step(row, GOT_OFFER)\n",
+             "            self._note_held(handle, GOT_OFFER)\n",
              ""),
     Mutation("B-3-11", CORE + "engine/exchange.py",
              "            if self.is_quiet or not due or self.sees(group) "

@@ -3,7 +3,7 @@
 from conformance_mutation import CORE, Mutation
 
 MVDS = [
-    Mutation("M5-1-01", CORE + "wire/profiles.py",
+    Mutation("M5-1-01", CORE + "wire/registry.py",
              "    if resends(profile):\n"
              "        return FAMILY_MVDS\n",
              "    if resends(profile):\n"
@@ -243,7 +243,7 @@ MVDS = [
              "_EPHEMERAL = const(3)"),
     Mutation("M6-7-01", CORE + "wire/mvds/payload.py",
              "MVDS_5001 = (0, 5001, 5002,", "MVDS_5001 = (0, 5002, 5001,"),
-    Mutation("P-1-01", CORE + "wire/profiles.py",
+    Mutation("P-1-01", CORE + "wire/registry.py",
              "    return PROFILE_MVDS_1 <= profile <= PROFILE_MVDS_5001",
              "    return PROFILE_MVDS_1 < profile <= PROFILE_MVDS_5001"),
     Mutation("P-2-01", CORE + "base/hashes_mvds.py",
