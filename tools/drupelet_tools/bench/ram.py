@@ -30,7 +30,7 @@ _ROUND_MESSAGES = 180
 # Modules of a board that are not there once it runs, or that are picked by those that need them.
 _NOT_LOADED = ("boards.unix.main", "boards.setup", "boards.micro.main")
 # What the scripts call of a set that has only what its own program calls.
-_CALLED = ("join_id", "share", "wake_ms")
+_CALLED = ("pending_max", "join_id", "share", "wake_ms")
 _STATE = (
     "core_state", "largest_slab", "link_state", "code_bytes", "free_after_boot", "store_state",
     "beside_state",

@@ -328,7 +328,7 @@ def build_set(target: Path, arch: str, choice: Choice) -> Built:
     names: dict[str, str] = {}
     if not table()["sets"][choice.name].get("everything"):
         texts, names = shorten(built.texts)
-        texts = shorten_parameters(texts)
+        texts = shorten_parameters(texts, choice.keep)
     for name, text in texts.items():
         path = paths[name]
         output = (target / path).with_suffix(".mpy")

@@ -9,7 +9,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 _PRIVATE = re.compile(r"_[a-z][a-z0-9_]+$")
 # Private names of MicroPython's own: attributes of `sys.implementation`.
@@ -67,13 +67,14 @@ def _replaced(text: str, names: list[tokenize.TokenInfo], short: Mapping[str, st
     return "\n".join(lines)
 
 
-def shorten_parameters(texts: Mapping[str, str]) -> dict[str, str]:
+def shorten_parameters(texts: Mapping[str, str], keep: Collection[str] = ()) -> dict[str, str]:
     """Module name -> its text with short names for parameters whose name stands for nothing else.
 
-    MicroPython keeps the name of each parameter for calls that name it. Lines stay where they are.
+    MicroPython keeps the name of each parameter for calls that name it. Those in `keep` stay: a program outside of the set names them.
+    Lines stay where they are.
     """
     trees = {module: ast.parse(text) for module, text in texts.items()}
-    needed = {name for tree in trees.values() for name in _needed(tree)}
+    needed = {name for tree in trees.values() for name in _needed(tree)}.union(keep)
     return {
         module: _with_short_parameters(text, trees[module], needed)
         for module, text in texts.items()
