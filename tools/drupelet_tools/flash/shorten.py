@@ -70,8 +70,8 @@ def _replaced(text: str, names: list[tokenize.TokenInfo], short: Mapping[str, st
 def shorten_parameters(texts: Mapping[str, str], keep: Collection[str] = ()) -> dict[str, str]:
     """Module name -> its text with short names for parameters whose name stands for nothing else.
 
-    MicroPython keeps the name of each parameter for calls that name it. Those in `keep` stay: a program outside of the set names them.
-    Lines stay where they are.
+    MicroPython keeps the name of each parameter for calls that name it. Those in `keep` stay: a
+    program outside of the set names them. Lines stay where they are.
     """
     trees = {module: ast.parse(text) for module, text in texts.items()}
     needed = {name for tree in trees.values() for name in _needed(tree)}.union(keep)
