@@ -90,5 +90,5 @@ def firmware(arch: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def full_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the ROMFS image of the set `full`, as the demo's boards run it, made once."""
     target = tmp_path_factory.mktemp("full")
-    build_set(target, "x86", Choice("full"))
+    build_set(target, "x86", Choice("full"), in_place=True)
     return rom.write(target)

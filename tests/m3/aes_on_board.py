@@ -5,7 +5,6 @@ A line of /frames.txt has, in hex: key, nonce, what is authenticated, text, what
 the tag size. Prints `same N` and `instructions N`.
 """
 
-import sys
 from binascii import unhexlify
 
 import board
@@ -29,7 +28,6 @@ with open("/frames.txt") as lines:
         assert buf[AT + len(aad) : AT + len(aad) + len(text)] == text
         count += 1
 print("same", count)
-assert "drupelet.base._aes_viper" in sys.modules
 cipher = aead.cipher(bytes(range(16)), 0)
 buf = bytearray(SEAL_SIZE + 24)
 nonce = bytearray(13)

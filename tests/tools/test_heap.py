@@ -9,6 +9,7 @@ from pathlib import Path
 
 from drupelet_tools.flash import rom, sets
 from drupelet_tools.flash.build import build, micropython_command
+from drupelet_tools.flash.flatten import JOINED, TRACE
 from drupelet_tools.flash.sets import Choice, build_set, count_lines
 
 SCRIPT = Path(__file__).with_name("heap_by_module.py")
@@ -114,6 +115,14 @@ def in_order(texts: dict[str, str]) -> list[str]:
     return order
 
 
+def unjoined(target: Path, names: list[str]) -> list[str]:
+    """What a board loads instead of these modules: the one that some of them were joined into."""
+    trace = target / TRACE
+    sources = json.loads(trace.read_text("utf-8"))["sources"] if trace.is_file() else []
+    joined = {path.removesuffix(".py").replace("/", ".") for _first, path in sources}
+    return [JOINED] * bool(joined) + [name for name in names if name not in joined]
+
+
 def test_what_each_set_costs(tmp_path: Path) -> None:
     """Code on 32 bits, beside the heap that the set is for (sets.toml)."""
     print(f"\n{'set':34}{'modules':>8}{'lines':>7}{'.mpy B':>9}{'heap B':>9}{'of':>9}{'left':>9}")
@@ -128,11 +137,14 @@ def test_what_each_set_costs(tmp_path: Path) -> None:
         label = " ".join(part for part in (name, profile, carrier) if part)
         runs = [(label, row["heap_size"], row["code_heap_max"], None)]
         if "in_place_heap_size" in row:
-            image = rom.write(tmp_path)
+            in_place = tmp_path / "in_place"
+            build_set(in_place, "x86", choice, in_place=True)
             place = f"{label} in place"
+            image = rom.write(in_place)
             runs.append((place, row["in_place_heap_size"], row["in_place_heap_max"], image))
         for label, size, heap_max, image in runs:
-            heap = costs_of(names, size, tmp_path, image)["all"]
+            folder = image.parent if image else tmp_path
+            heap = costs_of(unjoined(folder, names), size, folder, image)["all"]
             print(
                 f"{label:34}{len(built.texts):8,}{built.code_lines:7,}{built.size:9,}{heap:9,}"
                 f"{size:9,}{size - heap:9,}"

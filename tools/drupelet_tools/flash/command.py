@@ -1,6 +1,7 @@
 """`drupelet flash`: firmware sets, and boards that get one; each error is one line."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -144,7 +145,7 @@ def build(
             choice = sets.for_configuration(name, config)
         choice = replace(choice, board=board, keep=tuple(keep or ()), lacks=tuple(lacks or ()))
         choice = sets.resolve(choice)
-        built = sets.build_set(target, arch, choice)
+        built = sets.build_set(target, arch, choice, in_place=romfs)
         image = rom.write(target) if romfs else None
     except BuildError as told:
         typer.echo(f"drupelet flash: {told}", err=True)
@@ -153,6 +154,39 @@ def build(
     if image:
         facts["romfs"], facts["romfs_bytes"] = str(image), image.stat().st_size
     typer.echo(json.dumps(facts) if as_json else _text(choice, arch, built, facts))
+
+
+@app.command()
+def trace(
+    build_trace: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TRACE.JSON", parser=path, show_default=False,
+            help="What the board's build left: beside its modules or image, or in the home.",
+        ),
+    ],
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE", parser=path, show_default=False,
+            help="What the board printed; standard input if not given.",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Print a board's traceback with the files, lines and names of the source."""
+    from drupelet_tools.flash.trace import Trace
+
+    try:
+        known = Trace.load(build_trace)
+        text = (file.read_bytes() if file else sys.stdin.buffer.read()).decode("utf-8", "replace")
+    except BuildError as error:
+        typer.echo(f"drupelet flash: {error}", err=True)
+        raise typer.Exit(1) from None
+    except OSError as error:
+        typer.echo(f"drupelet flash: cannot read {file}: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
+    for line in known.translated(text).splitlines():
+        output.line(output.printable(line))
 
 
 def _facts(choice: "Choice", arch: str, built: "Built") -> dict[str, Any]:

@@ -27,6 +27,7 @@ from drupelet_tools.flash.build import (
     _sources,
 )
 from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.flash.flatten import JOINED, TRACE, Flat, flatten, top_imports
 from drupelet_tools.flash.fold import collect, fold
 from drupelet_tools.flash.shake import shake
 from drupelet_tools.flash.shorten import shorten, shorten_parameters
@@ -318,27 +319,54 @@ def measure(choice: Choice, arch: str) -> Built:
     return Built(texts(choice, arch), table()["sets"][choice.name]["code_lines_max"])
 
 
-def build_set(target: Path, arch: str, choice: Choice) -> Built:
-    """Compile a set for `arch` into `target`, as `build` does. Raises BuildError."""
+def build_set(target: Path, arch: str, choice: Choice, *, in_place: bool = False) -> Built:
+    """Compile a set for `arch` into `target`, as `build` does. Raises BuildError.
+
+    in_place: for an image whose code runs where it lies, frozen or ROMFS. What each boot loads is
+    joined, and the tables of line numbers stay, which cost no heap there. `trace.json` in `target`
+    says what a traceback's names and lines stand for.
+    """
     built = measure(choice, arch)
-    paths = {_dotted(path): path for _, path in _sources(resolve(choice).board)}
+    choice = resolve(choice)
+    paths = {_dotted(path): path for _, path in _sources(choice.board)}
+    paths[JOINED] = Path(f"{JOINED}.py")
     _clear(target)
     size = 0
     texts = dict(built.texts)
     names: dict[str, str] = {}
+    sources: list[tuple[int, str]] = []
     if not table()["sets"][choice.name].get("everything"):
         texts, names = shorten(built.texts)
         texts = shorten_parameters(texts, choice.keep)
+    if in_place:
+        flat = _flatten(choice, texts)
+        texts = flat.texts
+        sources = [(first, paths[name].as_posix()) for first, name in flat.sources]
+        names |= {now: names.get(before, before) for now, before in flat.names.items()}
     for name, text in texts.items():
         path = paths[name]
         output = (target / path).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
-        _compile(text, path, output, ARCHES[arch][0])
+        _compile(text, path, output, ARCHES[arch][0], with_lines=in_place)
         size += output.stat().st_size
-    if names:
-        # What a traceback's short names stand for; it stays with whoever built the board.
-        (target / "names.json").write_text(json.dumps(names, indent=0, sort_keys=True), "utf-8")
+    if names or sources:
+        # It stays with whoever built the board: `drupelet flash trace` reads it.
+        trace = {"names": names, "sources": sources}
+        (target / TRACE).write_text(json.dumps(trace, indent=0, sort_keys=True), "utf-8")
     return replace(built, size=size)
+
+
+def _flatten(choice: Choice, texts: Mapping[str, str]) -> Flat:
+    """Join what this set loads at every boot.
+
+    That is what the modules import that every boot runs: the one that starts the board, and the
+    one that sets it up; and of a set with one profile and carrier what it begins with.
+    """
+    row = table()["image"]
+    roots = [] if table()["sets"][choice.name].get("everything") else list(reasons(choice))
+    for name in row["at_boot"]:
+        roots += top_imports(texts[name], texts) if name in texts else []
+    return flatten(texts, roots, (*row["apart"], *row["at_boot"]))
 
 
 def modules_in(target: Path) -> dict[str, bytes]:

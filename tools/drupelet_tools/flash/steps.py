@@ -24,6 +24,7 @@ from drupelet_tools.flash.deliver import (
     write_file,
 )
 from drupelet_tools.flash.errors import CableError, FlashError
+from drupelet_tools.flash.flatten import TRACE
 from drupelet_tools.flash.probe import Facts, check_board, check_heap, probe
 from drupelet_tools.flash.repl import BoardRepl
 from drupelet_tools.flash.report import Report
@@ -162,16 +163,20 @@ def _check_main(repl: BoardRepl, facts: Facts) -> None:
 def build(set_name: str, facts: Facts, wanted: dict[str, Any]) -> dict[str, bytes]:
     """The set that this board's configuration asks for, compiled: path in it -> content.
 
-    One ROMFS image where the board has a partition for it and its own image has other code.
+    One ROMFS image where the board has a partition for it and its own image has other code. Beside
+    it `trace.json`, which stays here.
     """
     choice = replace(sets.for_settings(set_name, wanted), board=facts.port, keep=_CALLED)
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder)
-        sets.build_set(target, facts.arch, sets.resolve(choice))
+        in_place = facts.rom > 0 or facts.digest != ""
+        sets.build_set(target, facts.arch, sets.resolve(choice), in_place=in_place)
         modules = sets.modules_in(target)
+        trace = target / TRACE
+        kept = {TRACE: trace.read_bytes()} if trace.is_file() else {}
         if facts.rom and sets.digest_of(modules) != facts.digest:
-            return {rom.IMAGE: rom.write(target).read_bytes()}
-    return modules
+            return {rom.IMAGE: rom.write(target).read_bytes()} | kept
+    return modules | kept
 
 
 def _deliver_code(
@@ -179,6 +184,9 @@ def _deliver_code(
 ) -> Delivered:
     """Send what of the set is missing."""
     code = build(order.set_name, facts, wanted)
+    if trace := code.pop(TRACE, b""):
+        # What `drupelet flash trace` reads a traceback of this board with.
+        private.replace(order.home / f"trace-{wanted['id']}.json", trace)
     library = f"{facts.root}/lib"
     places = [f"{library}/{package}" for package in _PACKAGES]
     main = {} if facts.starts_itself else _starters(facts)

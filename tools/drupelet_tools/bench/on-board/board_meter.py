@@ -128,6 +128,12 @@ class Meter:
         self.flash[:] = worn()
 
 
+def loaded(name: str) -> "object":
+    """A module of the firmware; an image joins modules, and loads them by another name."""
+    __import__(name)
+    return sys.modules[name]
+
+
 def worn() -> "tuple":
     """Flash programs and erases since power-on; the emulator counts those of a Pico."""
     if "drive" in sys.modules:
@@ -191,8 +197,7 @@ def watch_node(cls: "type", meter: "Meter", small: bool) -> None:
 
 def seal(meter: "Meter") -> None:
     """Seal a frame of 100 bytes, as a cable's are: key of 16, tag of 8."""
-    __import__("boards.aead")  # not one of this room's packages
-    aead = sys.modules["boards.aead"].Aead()
+    aead = loaded("boards.aead").Aead()
     cipher = aead.cipher(bytes(range(16)), 0)
     nonce = bytearray(13)
     buf = bytearray(SEAL_SIZE + 64)
@@ -207,16 +212,16 @@ def run_small(meter: "Meter") -> None:
     meter.own()
     module = __import__("boards." + settings["port"] + ".main", None, None, ("run",))
     if turns:
-        chip = sys.modules["boards.chip"].ChipPort
+        chip = loaded("boards.chip").ChipPort
         chip.wait = turns.turn
         chip.watch = turns.nothing
-    loop = sys.modules["boards.loop"].Board
+    loop = loaded("boards.loop").Board
     plain = loop.run
 
     def run(self: "object") -> None:
         if settings["mode"] == "count":
-            watch_link(sys.modules["drupelet.link.link"].Link, meter)
-            watch_node(sys.modules["drupelet.node"].Node, meter, True)
+            watch_link(loaded("drupelet.link.link").Link, meter)
+            watch_node(loaded("drupelet.node").Node, meter, True)
         meter.up()
         plain(self)
 
@@ -232,8 +237,8 @@ def run_micro(meter: "Meter") -> None:
     def add(self: "object", stream: "object", interactive: int) -> None:
         plain[0](self, stream, interactive)
         if settings["mode"] == "count":
-            watch_link(sys.modules["drupelet.micro.link"].MicroLink, meter)
-            watch_node(sys.modules["drupelet.micro.member"].Micro, meter, False)
+            watch_link(loaded("drupelet.micro.link").MicroLink, meter)
+            watch_node(loaded("drupelet.micro.member").Micro, meter, False)
         meter.up()
         print("board up")
 
@@ -243,8 +248,7 @@ def run_micro(meter: "Meter") -> None:
         return 0
 
     meter.own()
-    __import__("boards.micro.board")
-    cls = sys.modules["boards.micro.board"].Board
+    cls = loaded("boards.micro.board").Board
     plain[:] = cls.add, cls.step
     cls.add = add
     if turns:

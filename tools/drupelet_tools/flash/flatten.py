@@ -1,0 +1,413 @@
+"""Joins the modules that a board always loads into one, for images whose code runs in place.
+
+There the heap holds no code, but each module still costs an object, a dictionary of its own, and
+an entry in it for every name that it imports. Joined they are one dictionary without imports.
+What is loaded only when a configuration asks for it, or is let go after the boot, stays a module
+(`apart` in sets.toml) and imports from the joined one. So does machine code: on ARMv6-M it finds
+only the first 32 names of its module (MicroPython 1.25). Each joined module is still found under
+its own name: a stub, which takes no heap before somebody imports it.
+
+Lines of the joined module count through all that it was made of, one after the other; `sources`
+says where each begins, so that a traceback still leads to its source (`trace.py`).
+"""
+
+import ast
+import io
+import re
+import symtable
+import tokenize
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from drupelet_tools.flash.errors import BuildError
+
+JOINED = "drupelet_set"
+# What a build leaves beside its modules for who reads a traceback (`trace.py`).
+TRACE = "trace.json"
+# What MicroPython has, and the firmware asks for: `drupelet.base.compat`.
+_ON_BOARD = {"ON_BOARD": True, "not ON_BOARD": False}
+
+
+@dataclass(frozen=True)
+class Flat:
+    """A set with its joined module."""
+
+    texts: dict[str, str]  # by dotted name; JOINED is one of them
+    sources: list[tuple[int, str]]  # first line of each module within JOINED, and its name
+    names: dict[str, str]  # what was renamed, for two modules had it: its name now -> before
+
+
+def flatten(texts: Mapping[str, str], roots: Iterable[str], apart: Collection[str]) -> Flat:
+    """Join `roots` and what they import at their top, but those in `apart`.
+
+    Raises BuildError for what cannot be joined: a module that stays apart and imports from joined
+    ones, but is imported at the top of one of them.
+    """
+    settled = {name: _on_board(text, texts) for name, text in texts.items()}
+    order = _in_order(settled, roots, apart)
+    while objects := _used_as_objects(settled, order):
+        order = [name for name in order if name not in objects]
+    names = _Names({name: settled[name] for name in order})
+    lines: list[str] = []
+    sources = []
+    seen: set[str] = set()
+    for name in order:
+        sources.append((len(lines) + 1, name))
+        lines += _joined_text(name, settled[name], names, seen).split("\n")
+    rest = {
+        name: _stub(names.final[name]) if name in names.final else _apart_text(name, text, names)
+        for name, text in settled.items()
+    }
+    renamed = {
+        now: before
+        for of_module in names.final.values()
+        for before, now in of_module.items()
+        if now != before
+    }
+    return Flat({JOINED: "\n".join(lines), **rest}, sources, renamed)
+
+
+def _stub(names: Mapping[str, str]) -> str:
+    """A joined module under its own name, for whoever asks for it from outside of the set: at the
+    prompt, or in a program of the owner's."""
+    shown = [
+        now if now == name else f"{now} as {name}"
+        for name, now in names.items()
+        if not name.startswith("_")
+    ]
+    return f"from {JOINED} import {', '.join(shown)}\n" if shown else "\n"
+
+
+# --- what runs on a board ---
+
+
+def _on_board(text: str, known: Collection[str]) -> str:
+    """A module without the ways that a board does not take: other interpreters' imports, and those
+    of a `try` whose first way the set has."""
+    tree = ast.parse(text)
+    lines = text.split("\n")
+    changed = False
+    for node in tree.body:
+        kept: list[ast.stmt] | None = None
+        if isinstance(node, ast.If) and ast.unparse(node.test) in _ON_BOARD:
+            kept = node.body if _ON_BOARD[ast.unparse(node.test)] else node.orelse
+        elif isinstance(node, ast.Try) and isinstance(node.body[0], ast.ImportFrom):
+            module = node.body[0].module or ""
+            if module in known or module == "micropython":
+                kept = node.body
+            elif module.partition(".")[0] in {name.partition(".")[0] for name in known}:
+                kept = node.handlers[0].body
+        if kept is not None:
+            changed = True
+            _replace(lines, node, [ast.unparse(each) for each in kept])
+    return _on_board("\n".join(lines), known) if changed else text
+
+
+def _replace(lines: list[str], node: ast.stmt, statements: list[str]) -> None:
+    """Put other statements where one was; the count of lines stays, or grows."""
+    texts = [line for statement in statements for line in statement.split("\n")]
+    indent = " " * node.col_offset
+    room = (node.end_lineno or node.lineno) - node.lineno + 1
+    lines[node.lineno - 1 : node.end_lineno] = [indent + line for line in texts] + [""] * (
+        room - len(texts)
+    )
+
+
+# --- which modules, in what order ---
+
+
+def is_machine_code(text: str) -> bool:
+    """True for a module that is compiled for a processor."""
+    return re.search(r"^@micropython\.(viper|native)$", text, re.M) is not None
+
+
+def top_imports(text: str, known: Collection[str]) -> list[str]:
+    """The modules of the set that a module imports when it is loaded, in order."""
+    found = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom):
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [name for name in whole if name in known]
+            found += [name for name in (node.module or "",) if name in known]
+        elif isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name in known]
+    return found
+
+
+def _in_order(texts: Mapping[str, str], roots: Iterable[str], apart: Collection[str]) -> list[str]:
+    """The modules to join, each behind those that it imports. Packages stay what they are."""
+    order: list[str] = []
+    begun: set[str] = set()
+
+    def visit(name: str) -> None:
+        if name in begun:
+            return
+        begun.add(name)
+        imported = top_imports(texts[name], texts)
+        for other in imported:
+            if other in apart:
+                raise BuildError(f"{name} imports {other} at its top, which is to stay apart")
+            visit(other)
+        if is_machine_code(texts[name]):
+            if imported:
+                raise BuildError(f"{name} is machine code and imports {imported[0]}")
+        elif not any(other.startswith(name + ".") for other in texts):
+            order.append(name)
+
+    for root in roots:
+        if root not in apart:
+            visit(root)
+    return order
+
+
+def _used_as_objects(texts: Mapping[str, str], joined: Collection[str]) -> set[str]:
+    """Those of `joined` that some module hands on as a module: nothing can stand for them."""
+    objects = set()
+    for text in texts.values():
+        tree = ast.parse(text)
+        names = dict(_module_names(tree, joined))
+        for node in ast.walk(tree):
+            for child in ast.iter_child_nodes(node):
+                if (
+                    isinstance(child, ast.Name)
+                    and child.id in names
+                    and not isinstance(node, ast.Attribute)
+                ):
+                    objects.add(names[child.id])
+    return objects
+
+
+def _module_names(tree: ast.AST, joined: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Local name -> module, of each `from package import module`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if f"{node.module}.{alias.name}" in joined:
+                    yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+# --- names ---
+
+
+class _Names:
+    """What each joined module's own names are called in the joined one."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.final: dict[str, dict[str, str]] = {}
+        words = {word for text in texts.values() for word, _ in _words(text)}
+        builtins = {name for module, text in texts.items() for name in _free(module, text)}
+        taken: set[str] = set()
+        for module, text in texts.items():
+            of_module = {}
+            for name in _defined(ast.parse(text)):
+                now = name
+                number = 2
+                while now in taken or now in builtins or (now != name and now in words):
+                    now = f"{name}_{number}"
+                    number += 1
+                of_module[name] = now
+                taken.add(now)
+            self.final[module] = of_module
+
+    def of(self, module: str, name: str) -> str:
+        """The name in the joined module of what `module` defines or imports as `name`."""
+        return self.final[module].get(name, name)
+
+
+def _defined(tree: ast.Module) -> list[str]:
+    """Names that a module gives a value to itself, at its top."""
+    names: dict[str, None] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names[node.name] = None
+        elif not isinstance(node, ast.Import | ast.ImportFrom):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    names[part.id] = None
+    return list(names)
+
+
+def _free(module: str, text: str) -> set[str]:
+    """Names that a module reads and does not bind: the interpreter's."""
+    top = symtable.symtable(text, module, "exec")
+    bound = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned()}
+    bound |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_imported()}
+    found = set()
+    tables = [top]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        found |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (symbol.is_global() or table is top)
+        }
+    return found - bound
+
+
+def _words(text: str) -> Iterator[tuple[str, tokenize.TokenInfo]]:
+    """Each name in a module that is no attribute, with its token."""
+    before = ""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and before != ".":
+            yield token.string, token
+        before = token.string
+
+
+def _rename(module: str, text: str, names: Mapping[str, str]) -> str:
+    """Give variables of a module's top other names, wherever they are read or set."""
+    names = {before: now for before, now in names.items() if before != now}
+    if not names:
+        return text
+    lines = text.split("\n")
+    spots = sorted(_spots(module, ast.parse(text), names), reverse=True)
+    for row, start, name in spots:
+        line = lines[row - 1].encode()  # columns are counted in bytes
+        at = line.index(name.encode(), start)
+        lines[row - 1] = (line[:at] + names[name].encode() + line[at + len(name) :]).decode()
+    return "\n".join(lines)
+
+
+def _spots(module: str, node: ast.AST, names: Mapping[str, str]) -> Iterator[tuple[int, int, str]]:
+    """Line, and a column at or before the name, of each place to rename below a node."""
+    for child in ast.iter_child_nodes(node):
+        inner = names
+        if isinstance(child, ast.Name) and child.id in names:
+            yield child.lineno, child.col_offset, child.id
+        elif isinstance(child, ast.FunctionDef | ast.ClassDef):
+            if isinstance(node, ast.Module) and child.name in names:
+                yield child.lineno, child.col_offset + len("def "), child.name
+            bound = _bound(child)
+            if isinstance(child, ast.ClassDef) and bound & names.keys():
+                # Its methods do not see what it binds; what runs in its body does.
+                bound = {part.name for part in child.body if isinstance(part, ast.FunctionDef)}
+                _refuse(module, _bound(child) - bound, names)
+                bound = set()
+            inner = {before: now for before, now in names.items() if before not in bound}
+        elif isinstance(child, ast.Lambda | ast.comprehension | ast.JoinedStr | ast.Global):
+            _refuse(module, _bound(child), names)
+        yield from _spots(module, child, inner)
+
+
+def _refuse(module: str, bound: set[str], names: Mapping[str, str]) -> None:
+    if clash := bound.intersection(names):
+        raise BuildError(f"{module} uses {min(clash)} in a way that joining cannot rename")
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """Names that a function, a class body or an expression binds, or hides in a string."""
+    if isinstance(node, ast.Global):
+        return set(node.names)
+    if isinstance(node, ast.JoinedStr):
+        return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        parameters = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+        return parameters | (_stored(node.body) if isinstance(node.body, list) else set())
+    if isinstance(node, ast.ClassDef):
+        methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+        values = [part for part in node.body if not isinstance(part, ast.FunctionDef)]
+        return methods | _stored(values)
+    return _stored([node])
+
+
+def _stored(nodes: Iterable[ast.AST]) -> set[str]:
+    return {
+        part.id
+        for node in nodes
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
+    }
+
+
+# --- texts ---
+
+
+def _joined_text(module: str, text: str, names: _Names, seen: set[str]) -> str:
+    """A module as part of the joined one: without imports of others of its kind, and of what was
+    imported before."""
+    tree = ast.parse(text)
+    lines = text.split("\n")
+    renames = dict(names.final[module])
+    objects = dict(_module_names(tree, names.final))
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        at_top = node in tree.body
+        whole = ast.unparse(node)
+        if isinstance(node, ast.ImportFrom) and node.module in names.final:
+            for alias in node.names:
+                renames[alias.asname or alias.name] = names.of(node.module, alias.name)
+        elif not _imports_joined(node, names.final) and not (at_top and whole in seen):
+            seen.update([whole] * at_top)
+            continue
+        _replace(lines, node, ["" if at_top else "pass"])
+    text = _without_objects("\n".join(lines), objects, names)
+    return _rename(module, _loads_joined(text, names.final), renames)
+
+
+def _imports_joined(node: ast.Import | ast.ImportFrom, joined: Collection[str]) -> bool:
+    """True when all that is imported are joined modules themselves."""
+    prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    return all(prefix + alias.name in joined for alias in node.names)
+
+
+def _apart_text(module: str, text: str, names: _Names) -> str:
+    """A module that stays one, importing from the joined module."""
+    tree = ast.parse(text)
+    lines = text.split("\n")
+    objects = dict(_module_names(tree, names.final))
+    wanted: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in names.final:
+            imported = [
+                (names.of(node.module, alias.name), alias.asname or alias.name)
+                for alias in node.names
+            ]
+            shown = ", ".join(now if now == own else f"{now} as {own}" for now, own in imported)
+            _replace(lines, node, [f"from {JOINED} import {shown}"])
+        elif isinstance(node, ast.ImportFrom) and _imports_joined(node, names.final):
+            for part in ast.walk(tree):
+                if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                    target = objects.get(part.value.id)
+                    if target:
+                        wanted[names.of(target, part.attr)] = ""
+            shown = ", ".join(sorted(wanted))
+            _replace(lines, node, [f"from {JOINED} import {shown}"])
+        elif isinstance(node, ast.Import) and _imports_joined(node, names.final):
+            _replace(lines, node, ["" if node in tree.body else "pass"])
+    words = {word for word, _ in _words(text)}
+    if clash := words.intersection(wanted):
+        raise BuildError(f"{module} has a name of its own that a joined module has: {min(clash)}")
+    return _loads_joined(_without_objects("\n".join(lines), objects, names), names.final)
+
+
+def _without_objects(text: str, objects: Mapping[str, str], names: _Names) -> str:
+    """`module.name` of a joined module is `name`."""
+    lines = text.split("\n")
+    spots = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in objects
+    ]
+    for node in sorted(spots, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+        assert isinstance(node.value, ast.Name)
+        line = lines[node.lineno - 1].encode()
+        now = names.of(objects[node.value.id], node.attr)
+        end = node.end_col_offset
+        lines[node.lineno - 1] = (line[: node.col_offset] + now.encode() + line[end:]).decode()
+    return "\n".join(lines)
+
+
+def _loads_joined(text: str, joined: Collection[str]) -> str:
+    """Have `__import__("a joined module")`, which loads it early, load the joined one."""
+    for node in ast.walk(ast.parse(text)):
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "__import__"
+            and isinstance(node.args[0], ast.Constant)
+            and node.args[0].value in joined
+        ):
+            text = text.replace(ast.unparse(node.args[0]).replace("'", '"'), f'"{JOINED}"')
+    return text
