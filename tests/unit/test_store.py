@@ -646,8 +646,8 @@ def test_the_last_ids_are_found_without_a_scan(monkeypatch: pytest.MonkeyPatch) 
     handles = [put(store, number, pending=number == 19) for number in range(20)]
     handles[19] = store.promote(handles[19], STATE_DELIVERED)
     scans = []
-    enter = store.log.enter
-    monkeypatch.setattr(store.log, "enter", lambda index: scans.append(index) or enter(index))
+    step_in = store.log.step_in
+    monkeypatch.setattr(store.log, "step_in", lambda *at: scans.append(at) or step_in(*at))
     for number in range(4, 20):
         assert store.find(message_id(number), 0) == handles[number]
     assert scans == []

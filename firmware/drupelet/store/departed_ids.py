@@ -93,16 +93,14 @@ class DepartedIds:
         self._filter.clear()
         handle = self.log.step(0)
         while handle:
-            for row in range(self._read(handle, 0)):
+            for row in range(self._read(handle)):
                 self._filter.add(self.log.scratch, row * _ROW, 0)
             handle = self.log.step(handle)
 
-    def _read(self, handle: int, column: int) -> int:
-        """Read the rows of the record that was looked at, from a column on; how many."""
-        log = self.log
-        size = min(log.length - RECORD_EXTRA, _BATCH_SIZE)
-        log.read_into(handle, 4 + column, log.scratch, 0, size - column)
-        return size // _ROW
+    def _read(self, handle: int) -> int:
+        """Read the rows of the record that was looked at; how many."""
+        size = min(self.log.length - RECORD_EXTRA, _BATCH_SIZE)
+        return max(self.log.read_into(handle, 4, self.log.scratch, 0, size), 0) // _ROW
 
     def note(self, id: "Buffer", at: int, group: int, tag: int) -> None:
         """Keep an id; `write_noted` makes it durable."""
@@ -131,11 +129,9 @@ class DepartedIds:
         self._size = 0
         code = OK
         for _ in range(_TRIES if size else 0):
-            code = OK if log.fits(size) else log.rotate(log.segments_max)
+            code = log.fit(size)
             if code == OK:
-                log.begin(KIND_GONE, self._tag, size)
-                log.add(self._batch, 0, size)
-                code = log.end()
+                code = min(log.append(KIND_GONE, self._tag, self._batch, size, b"", 0, 0), OK)
             if code != E_CAPACITY:
                 break
             if log.count and not log.is_held(0) and log.remove(0) == OK:
@@ -159,7 +155,7 @@ class DepartedIds:
         log = self.log
         handle = log.step(0) if self._filter.has(id, at, 0) else 0
         while handle:
-            rows = self._read(handle, 0) if (log.tag == NEVER_CAME) == tag else 0
+            rows = self._read(handle) if (log.tag == NEVER_CAME) == tag else 0
             row = find(log.scratch, _ROW, rows, id, at, ID_PREFIX_SIZE)
             group = log.scratch[row * _ROW + ID_PREFIX_SIZE] if row >= 0 else 0
             if row >= 0 and not left[group >> 3] & 1 << (group & 7):
@@ -170,11 +166,10 @@ class DepartedIds:
     def has_group(self, group: int) -> bool:
         """True if an id of a group with this number is here."""
         log = self.log
-        self._batch[0] = group
         handle = log.step(0)
         while handle:
-            rows = self._read(handle, ID_PREFIX_SIZE)
-            if find(log.scratch, _ROW, rows, self._batch, 0, 1) >= 0:
-                return True
+            for row in range(self._read(handle)):
+                if log.scratch[row * _ROW + ID_PREFIX_SIZE] == group:
+                    return True
             handle = log.step(handle)
         return False

@@ -32,6 +32,7 @@ from drupelet.base.limits import (
     INLINE_SIZE_MAX,
     OWN_SHARE,
     PENDING_MAX,
+    SCRATCH_SIZE,
     SEGMENT_SIZE,
     SEGMENTS_MAX,
     SEGMENTS_SPARE,
@@ -48,7 +49,7 @@ from drupelet.base.memory import (
     put_u32_le,
 )
 from drupelet.store.departed_ids import NEVER_CAME, DepartedIds
-from drupelet.store.index import PLACE_LAST, Index, has_file, is_pending
+from drupelet.store.index import Index, has_file, is_pending
 from drupelet.store.log import (
     AT_BODY,
     AT_FLAGS,
@@ -104,13 +105,18 @@ class FlashStore:
         """
         assert segments_max > SEGMENTS_SPARE + 1, "data needs two segments beside the spare ones"
         self.files = files
+        # What the three logs have in common: no record is written while another one is.
+        self.scratch = bytearray(SCRATCH_SIZE)
+        self.crc = bytearray(4)
+        self.saved = bytearray(WAKE_STATE_SIZE_MAX)  # the newest wake state
+        self.saved_size = 0
         self.salt = bytearray(4)
         self._new_salt = salt
         self.log = Log(self, ".LOG", segment_size, segments_max)
         self.meta = Meta(self, meta_size)
         self.departed = DepartedIds(self, self.log, filter_size)
         self.index = Index(self, self.log, self.meta, pending_max, body_files_max, filter_size)
-        self.room = Reclaim(self, self.log, self.index, self.meta, self.departed)
+        self.space = Reclaim(self, self.log, self.index, self.meta, self.departed)
         self.spool = Spool(self)
         # Flushes that made something durable; segments removed; damaged places that `open`
         # skipped; ids of messages that made room which are not known any more.
@@ -137,15 +143,12 @@ class FlashStore:
         self.private = False  # it is not shared; also of one that was deleted since
         self._body = 0
         self._stamp = bytearray(TIMESTAMP_SIZE)
-        self._small = bytearray(4)
-        self.saved = self.meta.state  # the newest wake state
-        self.saved_size = 0
         self.refused = self.duplicates = 0
         # What a mechanism does alone.
-        self.unsettle = self.room.unsettle
-        self.reclaim = self.room.reclaim
-        self.bodies = self.room.bodies
-        self.dropped = self.room.dropped
+        self.unsettle = self.space.unsettle
+        self.reclaim = self.space.reclaim
+        self.bodies = self.space.bodies
+        self.dropped = self.space.dropped
         self.part_open = self.spool.part_open
         self.part_append = self.spool.part_append
         self.part_size = self.spool.part_size
@@ -182,7 +185,6 @@ class FlashStore:
         self.log.resume()
         self.index.sweep()
         self._drop_descriptors(names)
-        self.saved_size = self.meta.state_size
         return self.damaged
 
     def _begin(self, names: "list[str]") -> "list[str]":
@@ -215,13 +217,10 @@ class FlashStore:
         handle = self._known(id, id_at, state)
         if handle:
             return handle
-        pending = state == STATE_PENDING
-        if pending and self.index.row(self.index.pending, 0) < 0:
-            return self._refuse(E_CAPACITY)
-        kind = KIND_PENDING if pending else KIND_MESSAGE
+        kind = KIND_PENDING if state == STATE_PENDING else KIND_MESSAGE
         flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
         return self._write(
-            kind, group, source, flags, size, 0, id, id_at, timestamp, ts_at, body, at, size
+            kind, group, source, flags, size, 0, id, id_at, timestamp, ts_at, -1, body, at, size
         )
 
     def put_part(
@@ -231,36 +230,29 @@ class FlashStore:
 
         E_CAPACITY leaves the part as it is; after E_STORAGE it may be gone.
         """
+        size = self.spool.part_size(part) - CONTENT_HEADER_SIZE
         handle = self._known(id, id_at, state)
-        pending = state == STATE_PENDING
+        if handle > 0:
+            self.spool.part_drop(part)
         if handle:
-            self.part_drop(part)
             return handle
-        size = self.part_size(part) - CONTENT_HEADER_SIZE
         if size < 0:
             return E_STORAGE
-        full = pending and self.index.row(self.index.pending, 0) < 0
-        if full or not self.room.free_body():
-            return self._refuse(E_CAPACITY)
-        waits = pending or not source
-        code = self._make_room(
-            MESSAGE_PAYLOAD + 4, self.own_max if waits else self.data_max, group
-        )
+        kind = KIND_PENDING_FILE if state == STATE_PENDING else KIND_MESSAGE_FILE
+        code = OK if self.space.free_body() else self._refuse(E_CAPACITY)
+        code = code or self._make_room(MESSAGE_PAYLOAD + 4, kind, group, source)
         if code != OK:
             return code
-        self.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
         index = self.index
+        self.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
         number = index.body_newest + 1
         code = self.spool.finish(part, body_name(number))
         if code != OK:
             return self._refuse(code)
         index.body_newest = number
-        index.set_row(index.bodies, number, PLACE_LAST)  # making room must not sweep it
-        kind = KIND_PENDING_FILE if pending else KIND_MESSAGE_FILE
-        put_u32_le(self._small, 0, number)
         flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
         handle = self._write(
-            kind, group, source, flags, size, 0, id, id_at, self._stamp, 0, self._small, 0, 4
+            kind, group, source, flags, size, 0, id, id_at, self._stamp, 0, number, b"", 0, 0
         )
         index.set_row(index.bodies, number, max(handle, 0))
         if handle < 0:
@@ -268,12 +260,18 @@ class FlashStore:
         return handle
 
     def _known(self, id: "Buffer", at: int, state: int) -> int:
-        """Handle of a message that is here already, promoted unless it is to be pending."""
+        """Handle of a message that is here already, promoted unless it is to be pending.
+
+        0 for a new one, or a code if that would be one pending too many.
+        """
+        index = self.index
         handle = self.find(id, at)
         if handle:
             self.duplicates += 1
-            if state != STATE_PENDING and self.index.row(self.index.pending, handle) >= 0:
+            if state != STATE_PENDING and index.row(index.pending, handle) >= 0:
                 return self.promote(handle, state)
+        elif state == STATE_PENDING and index.row(index.pending, 0) < 0:
+            return self._refuse(E_CAPACITY)
         return handle
 
     def promote(self, handle: int, state: int) -> int:
@@ -283,23 +281,11 @@ class FlashStore:
 
         The new record names the pending one, which is dead from then on.
         """
-        log = self.log
         index = self.index
         if index.row(index.pending, handle) < 0 or not index.look(handle):
             return E_STORAGE
-        kind = log.kind + KIND_MESSAGE - KIND_PENDING
-        code = self._make_room(log.length - RECORD_EXTRA, self.data_max, log.tag)
-        if code != OK:
-            return code
-        # Making room may have moved the record.
-        place = get_u32_le(index.pending, index.row(index.pending, handle) + 4)
         flags = FLAG_PRIVATE if state == STATE_PRIVATE else 0
-        entered = index.write_again(place, kind, place, flags, -1)
-        if entered < 0:
-            return self._refuse(entered)
-        index.set_row(index.pending, handle, 0)
-        index.move(index.bodies, place, entered)
-        return entered
+        return self._write_again(handle, self.log.kind + KIND_MESSAGE - KIND_PENDING, flags, -1)
 
     def note(self, id: "Buffer", at: int) -> bool:
         """Remember that nobody has a message any more, should it not come after all.
@@ -330,20 +316,24 @@ class FlashStore:
 
     def keep(self, handle: int, missing: int) -> int:
         """Change who is not known to have a deleted message (`next_kept`); OK or a code."""
+        if self.index.row(self.index.kept, handle) < 0:
+            return OK
+        return min(self._write_again(handle, KIND_TOMBSTONE, 0, missing), OK)
+
+    def _write_again(self, handle: int, kind: int, flags: int, missing: int) -> int:
+        """Write a pending message, or a kept deletion, again as `kind`; its place or a code."""
         log = self.log
         index = self.index
-        row = index.row(index.kept, handle)
-        if row < 0:
-            return OK
-        log.look(get_u32_le(index.kept, row + 4))
-        code = self._make_room(log.length - RECORD_EXTRA, self.data_max, 0)
-        if code == OK:
-            place = get_u32_le(index.kept, index.row(index.kept, handle) + 4)
-            place = index.write_again(place, KIND_TOMBSTONE, handle, 0, missing)
+        place = E_STORAGE
+        if index.look(handle):
+            group = 0 if kind == KIND_TOMBSTONE else log.tag
+            place = self._make_room(log.length - RECORD_EXTRA, kind, group, 1)
+        if place == OK and index.look(handle):  # making room may have moved the record
+            ref = handle if kind == KIND_TOMBSTONE else log.at
+            place = index.write_again(log.at, kind, ref, flags, missing)
             if place < 0:
-                return place
-            index.apply(place)
-        return code
+                self.refused += 1
+        return place
 
     def bury(
         self, group: int, source: int, id: "Buffer", id_at: int, timestamp: "Buffer", ts_at: int,
@@ -373,16 +363,12 @@ class FlashStore:
         self, kind: int, handle: int, flags: int, edges: "Buffer", size: int, missing: int
     ) -> int:
         """Write a tombstone or an OPENED of the message that was loaded; its place or a code."""
-        body = self._body if kind == KIND_TOMBSTONE else 0
-        put_u32_le(self._small, 0, body)
+        body = self._body if kind == KIND_TOMBSTONE else -1
         place = self._write(
             kind, self.group, self.source, flags, missing, handle, self.id, 0, self.timestamp, 0,
-            self._small, 0, 4 if kind == KIND_TOMBSTONE else 0, edges, size,
+            body, edges, 0, size,
         )  # fmt: skip
-        if place > 0:
-            self.index.apply(place)
-            if body:
-                self.index.sweep()
+        self.index.sweep()
         return place
 
     def open_up(self, handle: int) -> int:
@@ -399,43 +385,37 @@ class FlashStore:
 
     def _write(
         self, kind: int, group: int, source: int, flags: int, size: int, ref: int, id: "Buffer",
-        id_at: int, timestamp: "Buffer", ts_at: int, body: "Buffer", at: int, stored: int,
-        edges: "Buffer" = b"", edges_size: int = 0,
+        id_at: int, timestamp: "Buffer", ts_at: int, number: int, rest: "Buffer", at: int,
+        rest_size: int,
     ) -> int:  # fmt: skip
-        """Append a record of a message; its place or a code."""
+        """Append a record of a message; its place or a code. `number`: of a body file, or -1."""
         log = self.log
-        payload = MESSAGE_PAYLOAD + stored + edges_size
-        waits = is_pending(kind) or (not source and KIND_MESSAGE <= kind <= KIND_MESSAGE_FILE)
+        first_size = MESSAGE_PAYLOAD + 4 * (number >= 0)
         code = E_CAPACITY
         while code == E_CAPACITY:
-            code = self._make_room(payload, self.own_max if waits else self.data_max, group)
+            code = self._make_room(first_size + rest_size, kind, group, source)
             if code != OK:
                 return code
-            place = log.begin(kind, group, payload)
-            head = log.scratch
-            head[0] = source
-            head[1] = flags
-            put_u16_le(head, 2, size)
-            put_u32_le(head, 4, ref)
-            log.add(head, 0, 8)
-            log.add(timestamp, ts_at, TIMESTAMP_SIZE)
-            log.add(id, id_at, ID_SIZE)
-            log.add(body, at, stored)
-            log.add(edges, 0, edges_size)
-            code = log.end()
+            first = log.scratch
+            first[0] = source
+            first[1] = flags
+            put_u16_le(first, 2, size)
+            put_u32_le(first, 4, ref)
+            copy(first, AT_TIMESTAMP - 4, timestamp, ts_at, TIMESTAMP_SIZE)
+            copy(first, AT_ID - 4, id, id_at, ID_SIZE)
+            put_u32_le(first, MESSAGE_PAYLOAD, max(number, 0))
+            code = log.append(kind, group, first, first_size, rest, at, rest_size)
             # The flash may be full before the log is.
-            if code != OK and not self._made_room(code):
+            if code < 0 and not self._made_room(code):
                 return self._refuse(code)
-        self.index.filter.add(id, id_at, 0)
-        self.index.note_recent(id, id_at, place)
-        log.pin(place)
-        if is_pending(kind):
-            self.index.set_row(self.index.pending, place, place)
-        return place
+        self.index.apply(code)
+        return code
 
-    def _make_room(self, size: int, segments: int, group: int) -> int:
+    def _make_room(self, size: int, kind: int, group: int, source: int) -> int:
         """Have room for a payload; a refusal is counted. `group`: whose quota counts, 0: none."""
-        code = self.meta.log.flush() or self.room.room(size, segments, group)
+        waits = is_pending(kind) or (not source and kind <= KIND_MESSAGE_FILE)
+        segments = self.own_max if waits else self.data_max
+        code = self.meta.log.flush() or self.space.make_room(size, segments, group)
         return code if code == OK else self._refuse(code)
 
     def _refuse(self, code: int) -> int:
@@ -474,12 +454,11 @@ class FlashStore:
 
         Of a message that made room group and state; the id is as it was given to `find`.
         """
-        self.edges_size = self.missing = self._body = 0
+        self.edges_size = self.missing = self._body = self.source = self.size = 0
+        self.private = False
         if handle >= GONE_HANDLE:
             self.group = handle & 0xFF
             self.state = STATE_INVALID if handle & FLAG_INVALID << 8 else STATE_GONE
-            self.source = self.size = 0
-            self.private = False
             return OK
         index = self.index
         if not index.look(handle):
@@ -491,32 +470,28 @@ class FlashStore:
         copy(self.id, 0, head, AT_ID, ID_SIZE)
         self.group = log.tag
         self.source = head[AT_SOURCE]
-        self.size = get_u16_le(head, AT_SIZE)
+        size = get_u16_le(head, AT_SIZE)
         self._body = get_u32_le(head, AT_BODY) if has_file(kind) else 0
         private = head[AT_FLAGS] & FLAG_PRIVATE
-        tombstone = log.at
-        if kind != KIND_TOMBSTONE:
-            tombstone = index.later(KIND_TOMBSTONE, handle, self.id, 0)
+        tombstone = index.tombstone(handle, self.id, 0)
         self.private = private != 0 and not index.later(KIND_OPENED, handle, self.id, 0)
-        self.state = STATE_DELIVERED
         if tombstone:
             log.look(tombstone)
             self.edges_size = log.length - RECORD_EXTRA - MESSAGE_PAYLOAD - 4
             log.read_into(tombstone, 0, head, 0, AT_SIZE + 2)
             # An older one may still say what is over.
-            kept = index.row_at(index.kept, tombstone) >= 0
-            self.missing = get_u16_le(head, AT_SIZE) if kept else 0
+            if index.row_at(index.kept, tombstone) >= 0:
+                self.missing = get_u16_le(head, AT_SIZE)
             self.state = STATE_INVALID if head[AT_FLAGS] & FLAG_INVALID else STATE_DELETED
-            self.size = 0
         elif kind == KIND_OPENED or (self._body and index.row(index.bodies, self._body) < 0):
             self.state = STATE_DELETED  # its record went, or its body, to make room
-            self.size = 0
-        elif is_pending(kind):
-            self.state = STATE_PENDING
-            if index.row(index.pending, handle) < 0:
-                return E_STORAGE  # promoted: it has another handle now
-        elif self.private:
-            self.state = STATE_PRIVATE
+        else:
+            self.size = size
+            self.state = STATE_PRIVATE if self.private else STATE_DELIVERED
+            if is_pending(kind):
+                self.state = STATE_PENDING
+                if index.row(index.pending, handle) < 0:
+                    return E_STORAGE  # promoted: it has another handle now
         return OK
 
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
@@ -531,9 +506,7 @@ class FlashStore:
         place = log.at
         total = get_u16_le(head, AT_SIZE)
         body = get_u32_le(head, AT_BODY) if has_file(log.kind) else 0
-        tombstone = place
-        if log.kind != KIND_TOMBSTONE:
-            tombstone = self.index.later(KIND_TOMBSTONE, handle, head, AT_ID)
+        tombstone = self.index.tombstone(handle, head, AT_ID)
         if tombstone:
             place = tombstone
             body = 0
@@ -588,7 +561,7 @@ class FlashStore:
             given_up = not number and meta.rows[row + 4] == kind and meta.rows[row + 6]
             if given_up and not self._carries(kind, meta.rows[row + 5]):
                 number = meta.rows[row + 5]
-        code = self._note_member(kind, number, key, at, size) if number else E_CAPACITY
+        code = self._put_meta(kind, number, key, at, size) if number else E_CAPACITY
         return number if code == OK else self._refuse(code)
 
     def _carries(self, kind: int, number: int) -> bool:
@@ -605,19 +578,17 @@ class FlashStore:
             place = log.step(place)
         return kind == MEMBER_GROUP and self.departed.has_group(number)
 
-    def _note_member(self, kind: int, number: int, key: "Buffer", at: int, size: int) -> int:
-        code = self._begin_log() or self.meta.put_member(kind, number, key, at, size)
+    def _put_meta(self, kind: int, number: int, buf: "Buffer", at: int, size: int) -> int:
+        """Write to the meta log, which is of a log that is gone where there is no message log."""
+        code = OK if self.log.count else self.log.rotate(self.data_max)
+        code = code or self.meta.put(kind, number, buf, at, size)
         while self._made_room(code):
-            code = self.meta.put_member(kind, number, key, at, size)
+            code = self.meta.put(kind, number, buf, at, size)
         return code
 
     def _made_room(self, code: int) -> bool:
         """True if a call failed because the flash is full, and it may not be any more."""
-        return code == E_CAPACITY and self.reclaim() == OK
-
-    def _begin_log(self) -> int:
-        """Begin the message log: without one what the meta log says is of a log that is gone."""
-        return OK if self.log.count else self.log.rotate(self.data_max)
+        return code == E_CAPACITY and self.space.reclaim() == OK
 
     def dismiss(self, kind: int, number: int) -> int:
         """A group was left: its messages are as if they had never been here; OK or a code.
@@ -627,12 +598,11 @@ class FlashStore:
         # Before that survives a power cut, nothing of the group may be gone.
         code = OK
         if self.meta.is_member(kind, number):
-            code = self._note_member(kind, number, b"", 0, 0)
+            code = self._put_meta(kind, number, b"", 0, 0)
+        code = code or self.barrier()
         if code == OK:
-            code = self.barrier()
-        if code == OK:
-            self.index.let_go()
-            self.room.marks = -1
+            self.index.build()
+            self.space.marks = -1
             self.index.sweep()
             self._drop_descriptors(self.files.names())
         return code
@@ -655,11 +625,10 @@ class FlashStore:
     def save(self, state: "Buffer", size: int) -> int:
         """Write the owner's state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""
         assert size <= WAKE_STATE_SIZE_MAX
-        code = self._begin_log() or self.log.flush() or self.meta.save(state, size)
-        while self._made_room(code):
-            code = self.meta.save(state, size)
+        code = self.log.flush() or self._put_meta(0, 0, state, 0, size)
         if code != OK:
             return self._refuse(code)
+        copy(self.saved, 0, state, 0, size)
         self.saved_size = size
         return OK
 

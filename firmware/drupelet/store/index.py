@@ -9,9 +9,9 @@ with its key; 0 is a free row.
     recent    how the id begins, 4 bytes | place of the last record, of the last 16 ids that the
               log was asked for or took in: answers about them come soon, and a scan is long
 
-A body whose message is gone has place 0; one whose message is being written has the last place.
-The handle of a delivered message is where its record is, and stays so when a later record speaks
-of it: a tombstone, or that it is shared from there on.
+`sweep` removes a body whose message is gone (place 0), or was in a segment that went. The handle
+of a delivered message is where its record is, and stays so when a later record speaks of it: a
+tombstone, or that it is shared from there on.
 """
 
 from drupelet.base.compat import const
@@ -49,7 +49,6 @@ from drupelet.store.meta import MEMBER_GROUP, MEMBER_PEER, Meta
 _ROW = const(8)
 _RECENT = const(16)
 _TWIST = const(0x5A)  # makes the filter's key of an id that has a later record about it
-PLACE_LAST = const((1 << 30) - 1)  # no record is there
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -81,12 +80,14 @@ class Index:
     # --- tables ---
 
     def build(self) -> None:
-        """Make the tables from the records."""
+        """Make the tables from the records: at boot, and when a group was left."""
         log = self._log
         numbers = self._meta.numbers
         self.filter.clear()
         fill(self.pending, 0, len(self.pending), 0)
         fill(self.kept, 0, len(self.kept), 0)
+        for row in range(4, len(self.bodies), 8):
+            put_u32_le(self.bodies, row, 0)
         handle = log.step(0)
         while handle:
             self.apply(handle)
@@ -97,10 +98,8 @@ class Index:
             handle = log.step(handle)
 
     def apply(self, place: int) -> None:
-        """Note what a record of the log changes."""
+        """Note what the record changes that was looked at, or written, last."""
         log = self._log
-        if place != log.at:
-            log.look(place)
         kind = log.kind
         head = log.scratch
         if kind < KIND_MESSAGE or kind > KIND_OPENED:
@@ -110,22 +109,19 @@ class Index:
             return
         log.pin(place)
         self.filter.add(head, AT_ID, 0)
+        self.note_recent(head, AT_ID, place)
         ref = get_u32_le(head, AT_REF)
         if is_pending(kind):
             self.set_row(self.pending, ref or place, place)
         elif ref:
-            row = self.row(self.pending, ref)
-            if row < 0:
-                row = self.row_at(self.pending, ref)
-            if row >= 0:
-                fill(self.pending, row, _ROW, 0)
+            row = self.row_at(self.pending, ref)
+            self.set_row(self.pending, get_u32_le(self.pending, row) if row >= 0 else ref, 0)
+        body = get_u32_le(head, AT_BODY) if has_file(kind) else 0
         if kind >= KIND_TOMBSTONE:
             self.filter.add(head, AT_ID, _TWIST)
         if kind == KIND_TOMBSTONE:
-            kept = place if get_u16_le(head, AT_SIZE) else 0
-            if kept or self.row(self.kept, ref or place) >= 0:
-                self.set_row(self.kept, ref or place, kept)
-        body = get_u32_le(head, AT_BODY) if has_file(kind) or kind == KIND_TOMBSTONE else 0
+            self.set_row(self.kept, ref or place, place if get_u16_le(head, AT_SIZE) else 0)
+            body = get_u32_le(head, AT_BODY)
         self.body_newest = max(self.body_newest, body)
         row = self.row(self.bodies, body) if body else -1
         if row >= 0:
@@ -147,19 +143,13 @@ class Index:
     def set_row(self, table: bytearray, key: int, place: int) -> None:
         """Note the place of a record that moves, or of a body's; 0: of a message no more."""
         row = self.row(table, key)
-        if row < 0:
+        if row < 0 and (place or table is self.bodies):
             row = self.row(table, 0)
-        if row < 0:
-            self._store.damaged += table is not self.bodies  # it was larger when this was written
-            return
-        put_u32_le(table, row, key if place or table is self.bodies else 0)
-        put_u32_le(table, row + 4, place)
-
-    def move(self, table: bytearray, place: int, to: int) -> None:
-        """A record that a row of this table may lead to is written again."""
-        row = self.row_at(table, place)
+            # It was larger when this was written.
+            self._store.damaged += row < 0 and table is not self.bodies
         if row >= 0:
-            put_u32_le(table, row + 4, to)
+            put_u32_le(table, row, key if place or table is self.bodies else 0)
+            put_u32_le(table, row + 4, place)
 
     def next_key(self, table: bytearray, key: int) -> int:
         """The lowest key of a table above `key`; 0 for none."""
@@ -170,16 +160,6 @@ class Index:
                 best = other
         return best
 
-    def let_go(self) -> None:
-        """Let go the rows of messages whose group was left; `sweep` removes their body files."""
-        for table in (self.pending, self.kept, self.bodies):
-            for row in range(0, len(table), 8):
-                place = get_u32_le(table, row + 4)
-                if place and self._log.look(place) and self._meta.is_left(self._log.tag):
-                    put_u32_le(table, row + 4, 0)
-                    if table is not self.bodies:
-                        put_u32_le(table, row, 0)
-
     def sweep(self) -> None:
         """Remove the body files that no message in the log refers to, if they go.
 
@@ -188,7 +168,8 @@ class Index:
         log = self._log
         for row in range(0, len(self.bodies), 8):
             number = get_u32_le(self.bodies, row)
-            unused = number and not get_u32_le(self.bodies, row + 4)
+            place = get_u32_le(self.bodies, row + 4)
+            unused = number and log.index_of(place // log.segment_size) < 0
             if unused and log.flush() == OK:
                 log.release(-number)
                 if log.files.remove(body_name(number)) == OK:
@@ -206,13 +187,12 @@ class Index:
         if place and log.look(place) and self._has_id(place, id, at, size):
             return place
         for index in range(log.count - 1, -1, -1):
-            number = log.number(index)
             last = 0
-            place = log.enter(index)
-            while place and place // log.segment_size == number:
+            place = log.step_in(index, 0)
+            while place:
                 if self._has_id(place, id, at, size):
                     last = place
-                place = log.step(place)
+                place = log.step_in(index, place)
             if last:
                 self.note_recent(id, at, last)
                 return last
@@ -268,6 +248,11 @@ class Index:
             return ref
         return place
 
+    def tombstone(self, handle: int, id: "Buffer", at: int) -> int:
+        """The place of the tombstone of the message that was looked at, or 0."""
+        log = self._log
+        return log.at if log.kind == KIND_TOMBSTONE else self.later(KIND_TOMBSTONE, handle, id, at)
+
     def later(self, kind: int, handle: int, id: "Buffer", at: int) -> int:
         """The place of a later record of `kind` about a message, or 0.
 
@@ -285,21 +270,18 @@ class Index:
     def write_again(self, place: int, kind: int, ref: int, flags: int, missing: int) -> int:
         """Write a record again as one of `kind`; its place or a code.
 
-        `ref`: 0 to keep what it refers to. `flags` are added, `missing` >= 0 replaces the size.
+        `flags` are added, `missing` >= 0 replaces the size.
         """
         log = self._log
         first = self._first
-        log.read_into(place, AT_SOURCE, first, 0, 8)
+        log.read_into(place, AT_SOURCE, first, 0, 4)
         first[1] |= flags
         if missing >= 0:
             put_u16_le(first, 2, missing)
-        if ref:
-            put_u32_le(first, 4, ref)
+        put_u32_le(first, 4, ref)
         written = log.append_copy(place, kind, first, 8)
         if written > 0:
-            log.pin(written)
-            log.read_into(written, AT_ID, self._key, 0, 4)
-            self.note_recent(self._key, 0, written)
+            self.apply(written)
         return written
 
 

@@ -71,6 +71,7 @@ ROW_FLAGS = const(7)
 DAMAGED = const(1)  # each record is checked again when it is read
 _CLOSED = const(2)  # the end is known, and all before it was flushed
 CUT = const(4)  # the file goes on behind the end
+NOTED = const(8)  # the ids in it are noted as departed
 
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
@@ -101,8 +102,8 @@ class Log:
         # write first what was appended.
         self.newest = self._head_size = 0
         self._head = bytearray(MESSAGE_HEAD_SIZE)
-        self._crc = bytearray(4)
-        self.scratch = bytearray(SCRATCH_SIZE)
+        self._crc = store.crc
+        self.scratch = store.scratch
         self.dirty = False
         self.is_old = False  # an earlier version wrote some of it
 
@@ -143,14 +144,12 @@ class Log:
         whole = self.verify(handle, HEAD_SIZE)
         version = self.tag & 0x3F
         self.read_into(handle, 4, scratch, 0, 8)
-        if not whole or not equal(scratch, 0, MAGIC, 0, 4) or scratch[4] != number & 0xFF:
+        whole = whole and equal(scratch, 0, MAGIC, 0, 4) and scratch[4] == number & 0xFF
+        if not whole or not 0 < version <= VERSION:
             self._store.damaged += 1
             self.rows[flags] |= DAMAGED
-            if not self._was_flushed(index, HEAD_SIZE):
+            if whole or not self._was_flushed(index, HEAD_SIZE):
                 self.set_end(index, 0)
-        elif not 0 < version <= VERSION:
-            self._store.damaged += 1
-            self.set_end(index, 0)
         else:
             self.is_old = self.is_old or version < VERSION
             length = get_u16_le(scratch, 6) if version == VERSION else 0
@@ -184,8 +183,7 @@ class Log:
             whole = self.read_into(handle, at, scratch, 0, size) == size
             crc32_into(self._crc, 0, scratch, 0, size, at == 0)
             at += size
-        if whole:
-            self._add_salt()
+        self._add_salt()
         whole = whole and self.read_into(handle, end, scratch, 0, 4) == 4
         whole = whole and equal(scratch, 0, self._crc, 0, 4)
         if not whole:
@@ -208,25 +206,26 @@ class Log:
 
     def look(self, handle: int) -> bool:
         """Set kind, tag and length from a record; False when there is none."""
-        index = self._index(handle // self.segment_size)
-        if index < 0 or self.number(index) != handle // self.segment_size:
-            return False
+        index = self.index_of(handle // self.segment_size)
         offset = handle % self.segment_size
-        return HEAD_SIZE <= offset < self.end_of(index) and self._is_sound(index, offset)
+        there = index >= 0 and HEAD_SIZE <= offset < self.end_of(index)
+        return there and self._is_sound(index, offset)
 
     def step(self, handle: int) -> int:
         """Look at the record after `handle` (0: at the first); its handle, 0 at the end."""
         number = handle // self.segment_size
         index = self._index(number)
         if index < 0 or self.number(index) != number:
-            return self.enter(index + 1)
+            return self._look_from(index + 1, HEAD_SIZE)
         offset = handle % self.segment_size
         known = handle == self.at or self.look(handle)
         return self._look_from(index, offset + self.length if known else max(offset, HEAD_SIZE))
 
-    def enter(self, index: int) -> int:
-        """Look at the first record of segment `index`, or of the next that has one."""
-        return self._look_from(index, HEAD_SIZE)
+    def step_in(self, index: int, handle: int) -> int:
+        """Look at the record after `handle` in a segment (0: at its first); 0 at its end."""
+        first = self.number(index) * self.segment_size
+        handle = self.step(handle or first)
+        return handle if handle < first + self.segment_size else 0
 
     def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Read bytes of the record at `handle`, `offset` from its beginning; the count."""
@@ -267,11 +266,14 @@ class Log:
         """The offset at which a segment ends."""
         return get_u16_le(self.rows, index * SEGMENT_ROW + 4)
 
+    def index_of(self, number: int) -> int:
+        """Index of a segment; -1 for one that is not there."""
+        index = self._index(number)
+        return index if index >= 0 and self.number(index) == number else -1
+
     def _index(self, number: int) -> int:
         """Index of the newest segment that is not newer than `number`; -1 for none."""
-        index = -1
-        if self.count:
-            index = min(number - self.number(0), self.count - 1)
+        index = min(number - self.number(0), self.count - 1)
         while index >= 0 and self.number(index) > number:
             index -= 1
         return max(index, -1)
@@ -300,39 +302,37 @@ class Log:
     def _look_from(self, index: int, offset: int) -> int:
         """Look at the first record at or behind `offset`; its handle, 0 at the end."""
         while index < self.count:
-            flags = index * SEGMENT_ROW + ROW_FLAGS
-            end = self.end_of(index)
             begin = offset
-            while offset < end and not self._is_sound(index, offset):
-                checked = self._scanning or self.rows[flags] & DAMAGED
-                offset = offset + 1 if checked else end
+            offset = self._next_sound(index, begin)
             if offset > begin and self._scanning:
                 self._store.damaged += 1
-                self.rows[flags] |= DAMAGED
-                if not self._was_flushed(index, offset):
+                self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= DAMAGED
+                if self._was_flushed(index, offset):
+                    self._next_sound(index, offset)  # it looked at what follows
+                else:
                     self.set_end(index, begin)
-                    offset = end
-                elif offset < end:
-                    self._is_sound(index, offset)
-            if offset < end:
+            if offset < self.end_of(index):
                 return self.number(index) * self.segment_size + offset
             index += 1
             offset = HEAD_SIZE
         return 0
 
+    def _next_sound(self, index: int, offset: int) -> int:
+        """Look at the first record at or behind `offset` in a segment; the end for none."""
+        end = self.end_of(index)
+        search = self._scanning or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED
+        while offset < end and not self._is_sound(index, offset):
+            offset = offset + 1 if search else end
+        return offset
+
     def _was_flushed(self, index: int, offset: int) -> bool:
         """True if what is at `offset`, behind damage, was durable with all before it."""
         if self.rows[index * SEGMENT_ROW + ROW_FLAGS] & _CLOSED:
             return True
-        end = self.end_of(index)
-        while offset < end:
-            if not self._is_sound(index, offset):
-                offset += 1
-            elif self._flushed:
-                return True
-            else:
-                offset += self.length
-        return False
+        offset = self._next_sound(index, offset)
+        while offset < self.end_of(index) and not self._flushed:
+            offset = self._next_sound(index, offset + self.length)
+        return offset < self.end_of(index)
 
     # --- writing ---
 
@@ -341,6 +341,10 @@ class Log:
         assert HEAD_SIZE + RECORD_EXTRA + size <= self.segment_size
         end = self._end + RECORD_EXTRA + size
         return self._fd >= 0 and not self._torn and end <= self.segment_size
+
+    def fit(self, size: int) -> int:
+        """Have room for a payload, if need be in another segment; OK or a code."""
+        return OK if self.fits(size) else self.rotate(self.segments_max)
 
     def rotate(self, segments: int) -> int:
         """Begin a segment, of which there are at most `segments` then; OK or a code."""
@@ -353,12 +357,11 @@ class Log:
         fd = self.files.open(self.name(self._newest + 1), True)
         if fd < 0:
             return fd
-        length = 0
-        if self.count and self.number(self.count - 1) == self._newest:
-            length = self.end_of(self.count - 1)
-            if self._torn and self._fd >= 0:
-                self.rows[(self.count - 1) * SEGMENT_ROW + ROW_FLAGS] |= CUT
+        index = self.index_of(self._newest)
+        length = self.end_of(index) if index >= 0 else 0
         if self._fd >= 0:
+            if self._torn:
+                self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= CUT
             # What was written last is read next.
             self._reader = self._fd
             self._reader_key = self._newest
@@ -369,12 +372,9 @@ class Log:
         self.count += 1
         self._fd = fd
         self._end = 0
-        self.begin(KIND_HEAD, VERSION, HEAD_SIZE - RECORD_EXTRA)
-        self.add(MAGIC, 0, 4)
         put_u16_le(self.scratch, 0, self._newest & 0xFFFF)
         put_u16_le(self.scratch, 2, length)
-        self.add(self.scratch, 0, 4)
-        return self.end()
+        return min(self.append(KIND_HEAD, VERSION, MAGIC, 4, self.scratch, 0, 4), OK)
 
     def abandon(self) -> None:
         """Remove the newest segment, in which no record counts: refusals must not fill flash."""
@@ -386,9 +386,18 @@ class Log:
         if self.remove(self.count - 1) == OK:
             self._newest -= 1
 
-    def begin(self, kind: int, tag: int, size: int) -> int:
-        """Begin a record that `fits`; its handle. `add` the payload, then `end`."""
-        # Until it has ended: whatever comes between, nothing is put behind half a record.
+    def append(
+        self, kind: int, tag: int, first: "Buffer", first_size: int, buf: "Buffer", at: int,
+        size: int,
+    ) -> int:  # fmt: skip
+        """Append a record that `fits`: the first bytes of `first`, then `buf`; place or code."""
+        self._begin(kind, tag, first_size + size)
+        self._add(first, 0, first_size)
+        self._add(buf, at, size)
+        return self._finish()
+
+    def _begin(self, kind: int, tag: int, size: int) -> None:
+        # Until it is finished: whatever comes between, nothing is put behind half a record.
         self._torn = True
         self.newest = 0
         head = self._head
@@ -402,10 +411,8 @@ class Log:
         self.tag = tag
         crc32_into(self._crc, 0, head, 0, 4, True)
         self.failed = self.files.append(self._fd, head, 0, 4)
-        return self.at
 
-    def add(self, buf: "Buffer", at: int, size: int) -> None:
-        """Add bytes of the payload; a failure is kept for `end`."""
+    def _add(self, buf: "Buffer", at: int, size: int) -> None:
         if self.failed == OK and size:
             crc32_into(self._crc, 0, buf, at, size, False)
             self.failed = self.files.append(self._fd, buf, at, size)
@@ -413,8 +420,8 @@ class Log:
             copy(self._head, self._head_size, buf, at, kept)
             self._head_size += kept
 
-    def end(self) -> int:
-        """Close the record. After a failure it is as if it had never been begun."""
+    def _finish(self) -> int:
+        """Close the record; its place. After a failure it is as if it had never been begun."""
         if self.failed == OK:
             self._add_salt()
             self.failed = self.files.append(self._fd, self._crc, 0, 4)
@@ -428,7 +435,7 @@ class Log:
         self.set_end(self.count - 1, self._end)
         self.dirty = True
         self.newest = self.at
-        return OK
+        return self.at
 
     def append_copy(self, place: int, kind: int, first: "Buffer", size: int) -> int:
         """Append a record again as one of `kind` with other first bytes; its handle or a code.
@@ -439,17 +446,16 @@ class Log:
             return E_STORAGE
         end = self.length - 4
         scratch = self.scratch
-        copied = self.begin(kind, self.tag, end - 4)
-        self.add(first, 0, size)
+        self._begin(kind, self.tag, end - 4)
+        self._add(first, 0, size)
         at = 4 + size
         while at < end:
             size = min(SCRATCH_SIZE, end - at)
             if self.read_into(place, at, scratch, 0, size) != size:
                 self.failed = E_STORAGE
-            self.add(scratch, 0, size)
+            self._add(scratch, 0, size)
             at += size
-        code = self.end()
-        return copied if code == OK else code
+        return self._finish()
 
     def flush(self) -> int:
         """Make every ended record durable."""

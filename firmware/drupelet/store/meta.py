@@ -18,7 +18,7 @@ peer's. The table is made again from the records; a row is 8 bytes, all 0 for a 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import ID_SIZE, MEMBERS_MAX, META_SEGMENTS, WAKE_STATE_SIZE_MAX
-from drupelet.base.memory import copy, equal, get_u32_le, put_u32_le
+from drupelet.base.memory import equal, get_u32_le, put_u32_le
 from drupelet.store.log import KIND_MEMBER, KIND_WAKE, RECORD_EXTRA, Log
 
 MEMBER_GROUP = const(1)
@@ -47,17 +47,15 @@ class Meta:
         self.left = bytearray(32)  # a bit for each number of a group that was left
         self.numbers = bytearray(3)  # the largest of each kind of member that any record carries
         self.wake = 0  # place of the newest wake state
-        self.state = bytearray(WAKE_STATE_SIZE_MAX)
-        self.state_size = 0
         # What `read_count` sets: messages of our own that are gone, and the segment of the
         # message log that was counted last.
         self.gone = self.segment = 0
-        self._head = bytearray(_MEMBER_HEAD)
         self._key = bytearray(ID_SIZE)
 
     def open(self, names: "list[str]") -> int:
         """Recover; OK or a code of `Log.open`."""
         log = self.log
+        store = self._store
         code = log.open(names)
         if code == OK:
             self._apply_from(0)
@@ -68,33 +66,36 @@ class Meta:
                 self._apply_from(0)
             log.resume()
             if log.look(self.wake):
-                self.state_size = min(log.length - RECORD_EXTRA, WAKE_STATE_SIZE_MAX)
-                log.read_into(self.wake, 4, self.state, 0, self.state_size)
+                store.saved_size = min(log.length - RECORD_EXTRA, WAKE_STATE_SIZE_MAX)
+                log.read_into(self.wake, 4, store.saved, 0, store.saved_size)
         return code
 
     def _apply_from(self, index: int) -> None:
         log = self.log
-        handle = log.enter(index)
+        handle = log.step(log.number(index) * log.segment_size)
         while handle:
-            if log.kind == KIND_WAKE:
-                self.wake = handle
-            elif log.kind == KIND_MEMBER:
-                log.read_into(handle, 4, log.scratch, 0, 1)
-                self._apply(
-                    handle, log.tag, log.scratch[0], log.length == RECORD_EXTRA + _MEMBER_HEAD
-                )
+            self._apply(handle)
             handle = log.step(handle)
 
-    def _apply(self, place: int, kind: int, number: int, dismissed: bool) -> None:
-        rows = self.rows
+    def _apply(self, place: int) -> None:
+        """Note what the record changes that was looked at, or written, last."""
+        log = self.log
+        if log.kind == KIND_WAKE:
+            self.wake = place
+        if log.kind != KIND_MEMBER:
+            return
+        log.read_into(place, 4, log.scratch, 0, 1)
+        number = log.scratch[0]
+        kind = log.tag
+        dismissed = log.length == RECORD_EXTRA + _MEMBER_HEAD
         row = self.row(kind, number)
         if row < 0:
             row = self.row(0, 0)
         if row >= 0:
-            put_u32_le(rows, row, place)
-            rows[row + 4] = kind
-            rows[row + 5] = number
-            rows[row + 6] = dismissed
+            put_u32_le(self.rows, row, place)
+            self.rows[row + 4] = kind
+            self.rows[row + 5] = number
+            self.rows[row + 6] = dismissed
         self.numbers[kind] = max(self.numbers[kind], number)
         if kind == MEMBER_GROUP:
             bit = 1 << (number & 7)
@@ -136,20 +137,6 @@ class Meta:
         number = self.numbers[kind] + 1
         return number if number <= _NUMBER_MAX and self.row(0, 0) >= 0 else 0
 
-    def put_member(
-        self, kind: int, number: int, key: "Buffer", at: int, size: int, gone: int = 0,
-        segment: int = 0,
-    ) -> int:  # fmt: skip
-        """Note a member, or with `size` 0 that it is one no more; OK or a code."""
-        self._head[0] = number
-        put_u32_le(self._head, 1, gone)
-        put_u32_le(self._head, 5, segment)
-        place = self._write(KIND_MEMBER, kind, _MEMBER_HEAD, key, at, size)
-        if place < 0:
-            return place
-        self._apply(place, kind, number, not size)
-        return OK
-
     def read_count(self, group: int) -> None:
         """Set `gone` and `segment` of a group; 0 of one that is not here."""
         log = self.log
@@ -167,33 +154,32 @@ class Meta:
             return OK
         size = log.length - RECORD_EXTRA - _MEMBER_HEAD
         log.read_into(place, _AT_KEY, self._key, 0, size)
-        return self.put_member(MEMBER_GROUP, group, self._key, 0, size, gone, segment)
-
-    def save(self, state: "Buffer", size: int) -> int:
-        """Write the wake state; OK or a code."""
-        place = self._write(KIND_WAKE, 0, 0, state, 0, size)
-        if place < 0:
-            return place
-        self.wake = place
-        self.state_size = size
-        copy(self.state, 0, state, 0, size)
-        return OK
+        return self.put(MEMBER_GROUP, group, self._key, 0, size, gone, segment)
 
     # --- writing ---
 
-    def _write(
-        self, kind: int, tag: int, head_size: int, buf: "Buffer", at: int, size: int
-    ) -> int:
-        """Append a record of the first bytes of `_head` and of `buf`; its place or a code."""
+    def put(
+        self, kind: int, number: int, buf: "Buffer", at: int, size: int, gone: int = 0,
+        segment: int = 0,
+    ) -> int:  # fmt: skip
+        """Write a member's key, with `size` 0 that it is one no more; OK or a code.
+
+        `kind` 0: the wake state.
+        """
         log = self.log
+        head_size = _MEMBER_HEAD if kind else 0
         code = self._make_room(head_size + size)
         if code != OK:
             return code
-        place = log.begin(kind, tag, head_size + size)
-        log.add(self._head, 0, head_size)
-        log.add(buf, at, size)
-        code = log.end()
-        return place if code == OK else code
+        head = log.scratch
+        head[0] = number
+        put_u32_le(head, 1, gone)
+        put_u32_le(head, 5, segment)
+        record = KIND_MEMBER if kind else KIND_WAKE
+        place = log.append(record, kind, head, head_size, buf, at, size)
+        if place > 0:
+            self._apply(place)
+        return min(place, OK)
 
     def _make_room(self, size: int) -> int:
         """Have room for a payload, if need be in a segment that is begun; OK or a code."""
@@ -201,9 +187,7 @@ class Meta:
         code = OK
         if not log.fits(size):
             before = log.count
-            code = log.rotate(log.segments_max)
-            if code == OK:
-                code = self._copy_current()
+            code = log.rotate(log.segments_max) or self._copy_current()
             if code == OK and log.count > META_SEGMENTS:
                 code = log.flush()
             if code == OK:
@@ -222,13 +206,12 @@ class Meta:
         log = self.log
         for row in range(0, len(self.rows), 8):
             place = get_u32_le(self.rows, row)
-            if place and log.append_copy(place, KIND_MEMBER, self._head, 0) < 0:
+            if place and log.append_copy(place, KIND_MEMBER, b"", 0) < 0:
                 if not log.fits(0):
                     return log.failed
                 self._store.damaged += 1
-        if not self.wake or log.append_copy(self.wake, KIND_WAKE, self._head, 0) < 0:
+        if not self.wake or log.append_copy(self.wake, KIND_WAKE, b"", 0) < 0:
             if not log.fits(0):
                 return log.failed
-            log.begin(KIND_WAKE, 0, 0)
-            return log.end()
+            return min(log.append(KIND_WAKE, 0, b"", 0, b"", 0, 0), OK)
         return OK

@@ -14,6 +14,10 @@ class Owner(Protocol):
     """What the mechanisms of a store on flash have in common: `FlashStore` has it."""
 
     files: Files
+    scratch: bytearray
+    crc: bytearray
+    saved: bytearray
+    saved_size: int
     salt: bytearray
     settled_handle: int
     settled: list[int]

@@ -20,8 +20,9 @@ from drupelet.store.log import (
     FLAG_INVALID,
     KIND_MESSAGE,
     KIND_MESSAGE_FILE,
-    KIND_PENDING,
+    NOTED,
     RECORD_EXTRA,
+    ROW_FLAGS,
     ROW_GROUPS,
     SEGMENT_ROW,
     Log,
@@ -49,7 +50,7 @@ class Reclaim:
         self._index = index
         self._meta = meta
         self._departed = departed
-        self._noted: "list[int]" = []  # segments whose ids have been noted, since the boot
+        self._head = bytearray(AT_ID + ID_PREFIX_SIZE)  # scratches are read into meanwhile
         self.marks = -1  # for what marks no segment could go
 
     def unsettle(self) -> None:
@@ -60,7 +61,7 @@ class Reclaim:
         for index in range(self._log.count):
             self._log.rows[index * SEGMENT_ROW + ROW_GROUPS] = 0xFF
 
-    def room(self, size: int, segments: int, group: int) -> int:
+    def make_room(self, size: int, segments: int, group: int) -> int:
         """Have room for a payload in at most `segments`, at the cost of what is settled.
 
         `group`: whose quota counts, 0 for none. OK or a code.
@@ -109,27 +110,25 @@ class Reclaim:
             if code == OK:
                 code = self._remove(victim)
             else:
-                self._noted.clear()
+                for index in range(log.count):
+                    log.rows[index * SEGMENT_ROW + ROW_FLAGS] &= ~NOTED
         return code
 
     def _note_ids(self, index: int) -> None:
         """Note the ids of a segment, once, for when it is not there any more."""
         log = self._log
-        head = log.scratch
-        left = self._meta.left
-        number = log.number(index)
-        if number in self._noted:
-            return
-        self._noted.append(number)
-        handle = log.enter(index)
+        head = self._head
+        flags = index * SEGMENT_ROW + ROW_FLAGS
         there = True  # noted before a reboot: the first that is not ends them
-        while handle and handle // log.segment_size == number:
+        handle = 0 if log.rows[flags] & NOTED else log.step_in(index, 0)
+        log.rows[flags] |= NOTED
+        while handle:
             if self._is_entered():
-                log.read_into(handle, 0, head, 0, AT_ID + ID_PREFIX_SIZE)
-                there = there and self._departed.find(head, AT_ID, left) != 0
+                log.read_into(handle, 0, head, 0, len(head))
+                there = there and self._departed.find(head, AT_ID, self._meta.left) != 0
                 if not there:
                     self._departed.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
-            handle = log.step(handle)
+            handle = log.step_in(index, handle)
 
     def _is_entered(self) -> bool:
         """True for a record of a message that is not pending, whose group was not left."""
@@ -139,15 +138,8 @@ class Reclaim:
 
     def _remove(self, index: int) -> int:
         log = self._log
-        number = log.number(index)
-        first = number * log.segment_size
         code = log.remove(index)
         if code == OK:
-            self._noted.remove(number)
-            bodies = self._index.bodies
-            for row in range(0, len(bodies), 8):
-                if 0 <= get_u32_le(bodies, row + 4) - first < log.segment_size:
-                    put_u32_le(bodies, row + 4, 0)
             self._index.sweep()
             if self._index.filter.crowded():
                 self._index.build()
@@ -158,15 +150,14 @@ class Reclaim:
     def _needed(self, index: int) -> int:
         """The groups (a bit each) of which somebody needs a message in a segment."""
         log = self._log
-        number = log.number(index)
         noted = log.rows[index * SEGMENT_ROW + ROW_GROUPS]
         needed = 0
-        handle = log.enter(index) if noted else 0
-        while needed != noted and handle and handle // log.segment_size == number:
+        handle = log.step_in(index, 0) if noted else 0
+        while needed != noted and handle:
             bit = 1 << (log.tag & 7)
             if not needed & bit and self._is_entered() and self._is_needed(handle):
                 needed |= bit
-            handle = log.step(handle)
+            handle = log.step_in(index, handle)
         log.rows[index * SEGMENT_ROW + ROW_GROUPS] = needed
         return needed
 
@@ -207,9 +198,8 @@ class Reclaim:
             victim = -1
             for row in range(0, len(bodies), 8):
                 place = get_u32_le(bodies, row + 4)
-                may_go = not oldest or place < oldest
-                may_go = may_go and log.look(place) and self.is_settled(place)
-                if may_go and self._index.row_at(self._index.pending, place) < 0:
+                older = (not oldest or place < oldest) and log.look(place)
+                if older and self.is_settled(place) and not is_pending(log.kind):
                     oldest = place
                     victim = row
             if victim >= 0:
@@ -236,59 +226,48 @@ class Reclaim:
         """
         log = self._log
         tables = self._index
-        number = log.number(index)
         code = self._count_own(index)
         # The drop counter must not block reclaim: on a full flash nothing could ever go.
         code = OK if code == E_CAPACITY else code
-        handle = log.enter(index)
-        while code == OK and handle and handle // log.segment_size == number:
+        place = log.step_in(index, 0)
+        while code == OK and place:
             table = tables.pending if is_pending(log.kind) else tables.kept
-            row = tables.row_at(table, handle) if log.kind >= KIND_PENDING else -1
+            row = tables.row_at(table, place)
             if row >= 0:
-                place = self._write_again(handle, get_u32_le(table, row))
-                code = min(place, OK)
-                if code == OK:
-                    tables.move(tables.bodies, handle, place)
-                    put_u32_le(table, row + 4, place)
-            handle = log.step(handle)
-        if code == OK:
-            code = self._meta.log.flush()
-        return log.flush() if code == OK else code
+                code = self._write_again(place, get_u32_le(table, row))
+            place = log.step_in(index, place)
+        return code or self._meta.log.flush() or log.flush()
 
     def _write_again(self, place: int, handle: int) -> int:
         log = self._log
         kind = log.kind
-        size = log.length - RECORD_EXTRA
-        code = OK if log.fits(size) else log.rotate(log.segments_max)
+        code = log.fit(log.length - RECORD_EXTRA)
         if code != OK:
             return code
-        written = self._index.write_again(place, kind, handle, 0, -1)
-        if written < 0 and log.fits(0):
+        code = self._index.write_again(place, kind, handle, 0, -1)
+        if code < 0 and log.fits(0):
             self._store.damaged += 1  # it has rotted: lost already, so it keeps nothing from going
-            return place
-        return written
+            return OK
+        return min(code, OK)
 
     def dropped(self, group: int) -> int:
         """How many messages of our own in a group went to make room."""
-        log = self._log
-        self._meta.read_count(group)
-        gone = self._meta.gone
-        for index in range(log.count):
-            if gone and log.number(index) == self._meta.segment:
-                return gone - self._own(group, index)  # the power went before it did
-        return gone
+        meta = self._meta
+        meta.read_count(group)
+        index = self._log.index_of(meta.segment) if meta.gone else -1
+        # One that is still there: the power went before it did.
+        return meta.gone - (self._own(group, index) if index >= 0 else 0)
 
     def _own(self, group: int, index: int) -> int:
         """How many messages of our own in a group are in a segment."""
         log = self._log
-        number = log.number(index)
         count = 0
-        handle = log.enter(index)
-        while handle and handle // log.segment_size == number:
+        handle = log.step_in(index, 0)
+        while handle:
             if KIND_MESSAGE <= log.kind <= KIND_MESSAGE_FILE and log.tag == group:
                 log.read_into(handle, AT_SOURCE, log.scratch, 0, 1)
                 count += not log.scratch[0]
-            handle = log.step(handle)
+            handle = log.step_in(index, handle)
         return count
 
     def _count_own(self, index: int) -> int:

@@ -32,6 +32,7 @@ assert _DESCRIPTOR_AT == PART_HEAD_SIZE + ID_SIZE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import Buffer
+    from drupelet.store.files import Files
     from drupelet.store.ports import Owner
 
 
@@ -45,7 +46,6 @@ class Spool:
         self._sizes = [0] * (PARTS_MAX + 2)
         self._bounds = [0] * (PARTS_MAX + 2)
         self._head = bytearray(PART_HEAD_SIZE)
-        self._chunk = bytearray(SCRATCH_SIZE)
 
     def part_open(self, part: int, key: "Buffer", at: int, total: int) -> int:
         """Begin a part or go on with it; the content bytes that it holds, or a code.
@@ -59,15 +59,25 @@ class Spool:
         put_u16_le(self._head, 8, total)
         crc32_into(self._head, 12, self._head, 0, 12, True)
         self._bounds[part] = total or CONTENT_HEADER_SIZE + BODY_SIZE_MAX
+        files = self._files
         name = self._name(part)
         size = self.part_left(part)
-        if size >= 0:
-            kept = size - size % PIECE_SIZE if total else size
-            if self._resume(part, name, kept, kept < size):
-                self._sizes[part] = kept
-                return kept
-        code = self.part_drop(part)
-        return self._create(part, name) if code == OK else code
+        kept = size - size % PIECE_SIZE if total else size
+        same = size >= 0 and self._has_head(name)
+        if same and kept < size:
+            same = cut_file(files, name, PART_HEAD_SIZE + kept, self._store.scratch) == OK
+        code = OK if same else self.part_drop(part)
+        if code == OK:
+            code = self._fds[part] = files.open(name, True)
+        if code < 0:
+            return code
+        if same:
+            self._sizes[part] = kept
+            return kept
+        code = files.append(self._fds[part], self._head, 0, PART_HEAD_SIZE)
+        if code != OK:
+            self.part_drop(part)
+        return code
 
     def part_append(self, part: int, buf: "Buffer", at: int, size: int) -> int:
         """Add content. E_CAPACITY beyond the total; a flash that refuses loses the part."""
@@ -144,50 +154,36 @@ class Spool:
         self._fds[part] = -1
         self._sizes[part] = 0
 
-    def _create(self, part: int, name: str) -> int:
-        fd = self._files.open(name, True)
-        if fd < 0:
-            return fd
-        self._fds[part] = fd
-        code = self._files.append(fd, self._head, 0, PART_HEAD_SIZE)
-        if code != OK:
-            self.part_drop(part)
-        return code
-
-    def _resume(self, part: int, name: str, kept: int, cut: bool) -> bool:
-        """Go on with the file if it has this head; with `cut` only its first bytes are kept."""
-        files = self._files
-        fd = files.open(name, False)
+    def _has_head(self, name: str) -> bool:
+        """True if the head of a part's file is the one that is wanted."""
+        fd = self._files.open(name, False)
         if fd < 0:
             return False
-        good = files.read_into(fd, 0, self._chunk, 0, PART_HEAD_SIZE) == PART_HEAD_SIZE
-        good = good and equal(self._chunk, 0, self._head, 0, PART_HEAD_SIZE)
-        if good and cut:
-            # Files only grow, so what is kept moves to a new one.
-            good = self._copy_part(fd, PART_HEAD_SIZE + kept)
-        files.close(fd)
-        if good and cut:
-            good = files.rename(_TEMPORARY, name) == OK
-        if good:
-            self._fds[part] = files.open(name, True)
-        return self._fds[part] >= 0
+        scratch = self._store.scratch
+        size = self._files.read_into(fd, 0, scratch, 0, PART_HEAD_SIZE)
+        self._files.close(fd)
+        return size == PART_HEAD_SIZE and equal(scratch, 0, self._head, 0, PART_HEAD_SIZE)
 
-    def _copy_part(self, fd: int, size: int) -> bool:
-        files = self._files
-        files.remove(_TEMPORARY)
-        target = files.open(_TEMPORARY, True)
-        if target < 0:
-            return False
-        at = 0
-        good = True
-        while good and at < size:
-            count = min(SCRATCH_SIZE, size - at)
-            good = files.read_into(fd, at, self._chunk, 0, count) == count
-            good = good and files.append(target, self._chunk, 0, count) == OK
-            at += count
-        good = good and files.flush(target) == OK
+
+def cut_file(files: "Files", name: str, size: int, scratch: bytearray) -> int:
+    """Keep the first bytes of a closed file, which move to a new one; OK or a code."""
+    files.remove(_TEMPORARY)
+    source = files.open(name, False)
+    target = files.open(_TEMPORARY, True)
+    code = OK if source >= 0 and target >= 0 else E_STORAGE
+    at = 0
+    while code == OK and at < size:
+        count = min(SCRATCH_SIZE, size - at)
+        if files.read_into(source, at, scratch, 0, count) != count:
+            code = E_STORAGE
+        code = code or files.append(target, scratch, 0, count)
+        at += count
+    code = code or files.flush(target)
+    if source >= 0:
+        files.close(source)
+    if target >= 0:
         files.close(target)
-        return good
+    return code or files.rename(_TEMPORARY, name)
 
 
 def descriptor_name(number: int) -> str:

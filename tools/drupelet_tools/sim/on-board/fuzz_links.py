@@ -60,7 +60,7 @@ class QuickStore(FlashStore):
             self.places = [0] * PLACES_MAX
         left = PLACES_MAX
         log = self.log
-        place = log.enter(0)
+        place = log.step(0)
         while place:
             if log.kind >= KIND_MESSAGE and not self.meta.is_left(log.tag):
                 left -= 1
