@@ -17,6 +17,7 @@ class RamStore:
     """Messages in a dictionary: handle -> record."""
 
     def __init__(self):
+        self.spool = self  # its parts are in RAM, too
         self.id = bytearray(32)
         self.timestamp = bytearray(8)
         self.group = self.source = self.size = self.state = self.edges_size = 0

@@ -126,7 +126,7 @@ class Node(Publisher):
         id = bytearray(ID_SIZE)
         group_id_into(id, client_id, descriptor, len(descriptor))
         number = self.join_id(id, FAMILY_BSP, flags, client)
-        if self.store.descriptor_size(number) < 0:
+        if self.store.spool.descriptor_size(number) < 0:
             self.join_begin(client_id)
             self.join_append(descriptor, 0, len(descriptor))
             check(self.store.descriptor_put(PART_PUBLISH, number), "no room for a descriptor")
@@ -151,9 +151,9 @@ class Node(Publisher):
         id = bytearray(ID_SIZE)
         check(describe_end(self.core, id), "the descriptor cannot be read back")
         number = self.join_id(id, FAMILY_BSP, flags, client)
-        if self.store.descriptor_size(number) < 0:
+        if self.store.spool.descriptor_size(number) < 0:
             check(self.store.descriptor_put(PART_PUBLISH, number), "no room for a descriptor")
-        self.store.part_drop(PART_PUBLISH)
+        self.store.spool.part_drop(PART_PUBLISH)
         return number
 
     def join_id(

@@ -1,9 +1,16 @@
-"""Bodies that are still arriving or being composed, in the database of the host's store."""
+"""Bodies that are still arriving or being composed, and descriptors, in the host's database."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.base.limits import BODY_SIZE_MAX, CONTENT_HEADER_SIZE, PART_INCOMING, PIECE_SIZE
+from drupelet.base.limits import (
+    BODY_SIZE_MAX,
+    CONTENT_HEADER_SIZE,
+    ID_SIZE,
+    PART_INCOMING,
+    PIECE_SIZE,
+)
 from drupelet.base.ports import Buffer
 
 # Incomplete messages at once: one per peer (32), so that no peer waits for another.
@@ -24,32 +31,39 @@ class _Part:
         self.dirty = False
 
 
-class SqliteParts:
-    """The parts of a store; what changed is written at the next barrier."""
+class SqliteSpool:
+    """The parts of a store; what changed is written at the next barrier.
 
-    def __init__(self) -> None:
+    `write` runs one statement in the open transaction; it returns the rows touched or E_STORAGE.
+    `row` reads the first row of a query, or None.
+    """
+
+    def __init__(
+        self, write: Callable[..., int], row: Callable[..., tuple[Any, ...] | None]
+    ) -> None:
+        self._write = write
+        self._row = row
         self._parts = [_Part() for _ in range(PART_COUNT)]
-        # A ring of one: here the log has room for every segment of the black box.
-        self.box_slots = 1
-        self.box_slot = 0
 
-    def write(self, statement: str, *values: object) -> int:
-        """Run one statement in the open transaction; returns the rows touched or E_STORAGE."""
-        raise NotImplementedError
-
-    def _load_parts(self, rows: Iterable[tuple[int, bytes, int, bytes]]) -> None:
+    def load(self, rows: Iterable[tuple[int, bytes, int, bytes]]) -> None:
+        """Take over what the table of parts holds."""
         self._parts = [_Part() for _ in range(PART_COUNT)]
         for number, key, total, data in rows:
             if 0 <= number < PART_COUNT:
                 part = self._parts[number]
                 part.key, part.total, part.data = bytes(key), total, bytearray(data)
 
-    def _write_parts(self) -> int:
+    def write_changed(self) -> int:
         """Write the parts that changed; OK or a code."""
         for number, part in enumerate(self._parts):
             if part.dirty and self._write_part(number, part) < 0:
                 return E_STORAGE
         return OK
+
+    def content(self, part: int) -> bytes | None:
+        """All bytes of an open part; None for one that is not open."""
+        it = self._parts[part]
+        return bytes(it.data) if it.open else None
 
     def part_open(self, part: int, key: Buffer, at: int, total: int) -> int:
         """Begin a part or go on with it; returns its size.
@@ -88,10 +102,6 @@ class SqliteParts:
         """Bytes that were left of a part; 0 or less for none."""
         return len(self._parts[part].data)
 
-    def bodies(self, _group: int) -> int:
-        """Bodies are rows: they take nobody's room."""
-        return 0
-
     def part_read_into(self, part: int, offset: int, buf: bytearray, at: int, size: int) -> int:
         """Copy bytes out of an open part; returns how many there were."""
         it = self._parts[part]
@@ -100,11 +110,26 @@ class SqliteParts:
     def part_drop(self, part: int) -> int:
         """Forget a part."""
         self._parts[part] = _Part()
-        return OK if self.write("DELETE FROM parts WHERE part = ?", part) >= 0 else E_STORAGE
+        return OK if self._write("DELETE FROM parts WHERE part = ?", part) >= 0 else E_STORAGE
+
+    def descriptor_size(self, number: int) -> int:
+        """Bytes of a group's descriptor; -1 when it has none."""
+        row = self._row("SELECT length(content) FROM descriptors WHERE number = ?", number)
+        return row[0] - ID_SIZE if row else -1
+
+    def descriptor_read_into(
+        self, number: int, offset: int, buf: bytearray, at: int, size: int
+    ) -> int:
+        """Copy descriptor bytes; the count, less only at the end, or E_STORAGE."""
+        row = self._row(
+            "SELECT substr(content, ?, ?) FROM descriptors WHERE number = ?",
+            ID_SIZE + offset + 1, size, number,
+        )  # fmt: skip
+        return copy_out(row[0], 0, buf, at, size) if row else E_STORAGE
 
     def _write_part(self, number: int, part: _Part) -> int:
         part.dirty = False
-        return self.write(
+        return self._write(
             "INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?)",
             number,
             part.key,

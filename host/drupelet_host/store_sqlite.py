@@ -33,7 +33,7 @@ from drupelet.store.states import (
     STATE_PRIVATE,
 )
 from drupelet_host import database
-from drupelet_host.parts_sqlite import PARTS_HOST_MAX, copy_out
+from drupelet_host.parts_sqlite import PARTS_HOST_MAX, SqliteSpool, copy_out
 from drupelet_host.recent_rows import AHEAD_COUNT, BODY_KEPT_MAX, READ, Row
 from drupelet_host.room_sqlite import SqliteRoom
 
@@ -84,6 +84,7 @@ class SqliteStore(SqliteRoom):
         pending_max: int = PENDING_STORED_MAX,
     ) -> None:
         super().__init__()
+        self.spool = SqliteSpool(self.write, self._row)
         self.path = Path(path)
         self.messages_max = messages_max
         self.pending_max = pending_max
@@ -137,7 +138,7 @@ class SqliteStore(SqliteRoom):
         blob = bytes(row[0]) if row else b""
         self.saved_size = min(len(blob), SAVED_SIZE_MAX)
         self.saved[: self.saved_size] = blob[: self.saved_size]
-        self._load_parts(connection.execute("SELECT * FROM parts"))
+        self.spool.load(connection.execute("SELECT * FROM parts"))
         self._body_handle = 0
         self._dirty = False
 
@@ -204,7 +205,7 @@ class SqliteStore(SqliteRoom):
         """Commit: everything written before survives a power cut when this returns OK."""
         if self.failure:
             return E_STORAGE
-        if self._write_parts() != OK:
+        if self.spool.write_changed() != OK:
             return E_STORAGE
         if not self._dirty or self._together:
             return OK
@@ -287,28 +288,12 @@ class SqliteStore(SqliteRoom):
 
     def descriptor_put(self, part: int, number: int) -> int:
         """Keep a finished part (client id 32 | descriptor) as a group's; OK or a code."""
-        it = self._parts[part]
-        if not it.open or len(it.data) < ID_SIZE:
+        data = self.spool.content(part)
+        if data is None or len(data) < ID_SIZE:
             return E_STORAGE
-        data = bytes(it.data)
         if self.write("INSERT OR REPLACE INTO descriptors VALUES (?, ?)", number, data) < 0:
             return E_STORAGE
-        return self.part_drop(part)
-
-    def descriptor_size(self, number: int) -> int:
-        """Bytes of a group's descriptor; -1 when it has none."""
-        row = self._row("SELECT length(content) FROM descriptors WHERE number = ?", number)
-        return row[0] - ID_SIZE if row else -1
-
-    def descriptor_read_into(
-        self, number: int, offset: int, buf: bytearray, at: int, size: int
-    ) -> int:
-        """Copy descriptor bytes; the count, less only at the end, or E_STORAGE."""
-        row = self._row(
-            "SELECT substr(content, ?, ?) FROM descriptors WHERE number = ?",
-            ID_SIZE + offset + 1, size, number,
-        )  # fmt: skip
-        return copy_out(row[0], 0, buf, at, size) if row else E_STORAGE
+        return self.spool.part_drop(part)
 
     # --- messages ---
 
@@ -571,19 +556,18 @@ class SqliteStore(SqliteRoom):
         self, part: int, group: int, source: int, id: Buffer, id_at: int, state: int
     ) -> int:
         """Turn a part (group id, timestamp, body) into a message; as `put`."""
-        it = self._parts[part]
-        data = it.data
-        if not it.open or len(data) < CONTENT_HEADER_SIZE:
+        data = self.spool.content(part)
+        if data is None or len(data) < CONTENT_HEADER_SIZE:
             return E_STORAGE
         handle = self._insert(
             group,
             source,
             bytes(id[id_at : id_at + ID_SIZE]),
-            bytes(data[ID_SIZE:CONTENT_HEADER_SIZE]),
-            bytes(data[CONTENT_HEADER_SIZE:]),
+            data[ID_SIZE:CONTENT_HEADER_SIZE],
+            data[CONTENT_HEADER_SIZE:],
             state,
         )
-        if handle > 0 and self.part_drop(part) != OK:
+        if handle > 0 and self.spool.part_drop(part) != OK:
             return E_STORAGE
         return handle
 

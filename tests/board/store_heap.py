@@ -144,8 +144,8 @@ def barrier() -> None:
 
 
 def append_part() -> None:
-    assert store.part_append(0, body, 0, 300) == 0
-    assert store.part_read_into(0, 100, out, 3, 200) == 200
+    assert store.spool.part_append(0, body, 0, 300) == 0
+    assert store.spool.part_read_into(0, 100, out, 3, 200) == 200
 
 
 def member() -> None:
@@ -153,7 +153,7 @@ def member() -> None:
 
 
 def refused() -> None:
-    assert store.part_append(1, body, 0, 300) < 0
+    assert store.spool.part_append(1, body, 0, 300) < 0
     assert store.load(12345) < 0
     assert store.promote(12345, 1) < 0
 
@@ -204,7 +204,7 @@ group = store.member(1, left_id, 0, 32)
 left_handle = store.put(group, 2, left_id, 0, timestamp, 0, body, 0, 60, 1)
 assert left_handle > 0 and store.dismiss(1, group) == 0
 assert store.member(1, left_id, 0, 32) == group + 1
-assert store.part_open(0, ids, 0, 0) == 0
+assert store.spool.part_open(0, ids, 0, 0) == 0
 allocating = []
 for call in CALLS:
     name = measure(call, 8)

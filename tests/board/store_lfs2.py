@@ -60,8 +60,10 @@ def put(store: FlashStore, number: int, state: int) -> int:
     group = 2 if number == 8 else 1
     if number < 100:
         return store.put(group, 2, identity(number), 0, bytes(8), 0, body, 0, len(body), state)
-    store.part_open(0, identity(number), 0, 40 + len(body))
-    code = store.part_append(0, bytes(40), 0, 40) or store.part_append(0, body, 0, len(body))
+    store.spool.part_open(0, identity(number), 0, 40 + len(body))
+    code = store.spool.part_append(0, bytes(40), 0, 40) or store.spool.part_append(
+        0, body, 0, len(body)
+    )
     return code or store.put_part(0, group, 2, identity(number), 0, state)
 
 

@@ -116,7 +116,7 @@ def test_a_file_of_the_ring_begins_as_drawn() -> None:
     drawn = re.findall(r"^\| *([0-9a-f ]{30,})\| group id", section("6.6"), re.M)[0]
     files = RamFiles()
     store = FlashStore(files)
-    assert store.part_open(PART_BOX, b"composed", 0, 0) == 0
+    assert store.spool.part_open(PART_BOX, b"composed", 0, 0) == 0
     assert files.names() == ["BOX0.PRT"]
     assert bytes(files._data["BOX0.PRT"][:16]) == bytes.fromhex(drawn)
     assert f"BOX{BOX_SLOTS - 1}.PRT`" in section("6.6")

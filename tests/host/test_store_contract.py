@@ -209,7 +209,7 @@ def content(body: bytes) -> bytes:
 def fill_part(store: StorePort, part: int, data: bytes, step: int) -> None:
     for at in range(0, len(data), step):
         size = min(step, len(data) - at)
-        assert store.part_append(part, data, at, size) == OK
+        assert store.spool.part_append(part, data, at, size) == OK
 
 
 @pytest.mark.parametrize("pending", [False, True])
@@ -217,16 +217,16 @@ def test_a_part_becomes_a_message(bench: Bench, pending: bool) -> None:
     body = random.Random(5).randbytes(32768)
     data = content(body)
     store = bench.store
-    assert store.part_open(0, b"contents", 0, len(data)) == 0
+    assert store.spool.part_open(0, b"contents", 0, len(data)) == 0
     fill_part(store, 0, data, 1000)
-    assert store.part_append(0, b"x", 0, 1) == E_CAPACITY
-    assert store.part_size(0) == len(data)
+    assert store.spool.part_append(0, b"x", 0, 1) == E_CAPACITY
+    assert store.spool.part_size(0) == len(data)
     piece = bytearray(10)
-    assert store.part_read_into(0, 38, piece, 2, 8) == 8
+    assert store.spool.part_read_into(0, 38, piece, 2, 8) == 8
     assert bytes(piece) == b"\0\0" + data[38:46]
     handle = store.put_part(0, 1, 3, message_id(9), 0, 1 + pending)
     assert handle > 0
-    assert store.part_size(0) == 0
+    assert store.spool.part_size(0) == 0
     assert store.barrier() == OK
     store = bench.reboot()
     if pending:
@@ -242,40 +242,40 @@ def test_a_part_becomes_a_message(bench: Bench, pending: bool) -> None:
 def test_an_incomplete_part_goes_on_at_a_whole_piece(bench: Bench) -> None:
     data = content(bytes(3 * PIECE_SIZE))
     store = bench.store
-    store.part_open(1, b"12345678", 0, len(data))
+    store.spool.part_open(1, b"12345678", 0, len(data))
     fill_part(store, 1, data[: 2 * PIECE_SIZE + 100], 100)
     bench.put(1)
     store.barrier()
     store = bench.reboot()
-    kept = store.part_open(1, b"12345678", 0, len(data))
+    kept = store.spool.part_open(1, b"12345678", 0, len(data))
     assert kept % PIECE_SIZE == 0 and kept <= 2 * PIECE_SIZE
     fill_part(store, 1, data[kept:], 128)
     back = bytearray(len(data))
-    assert store.part_read_into(1, 0, back, 0, len(back)) == len(data)
+    assert store.spool.part_read_into(1, 0, back, 0, len(back)) == len(data)
     assert bytes(back) == data
-    assert store.part_open(1, b"another!", 0, len(data)) == 0
+    assert store.spool.part_open(1, b"another!", 0, len(data)) == 0
 
 
 def test_parts_are_dropped_and_refuse_what_is_not_open(bench: Bench) -> None:
     store = bench.store
-    store.part_open(2, b"composed", 0, 0)
+    store.spool.part_open(2, b"composed", 0, 0)
     fill_part(store, 2, content(b"abc"), 7)
-    assert store.part_drop(2) == OK
-    assert store.part_size(2) == 0
-    assert store.part_append(2, b"x", 0, 1) == E_STORAGE
-    assert store.part_open(2, b"composed", 0, 0) == 0
+    assert store.spool.part_drop(2) == OK
+    assert store.spool.part_size(2) == 0
+    assert store.spool.part_append(2, b"x", 0, 1) == E_STORAGE
+    assert store.spool.part_open(2, b"composed", 0, 0) == 0
     assert store.put_part(2, 1, 0, message_id(1), 0, 1) == E_STORAGE
 
 
 def test_a_composed_part_is_kept_to_the_byte(bench: Bench) -> None:
     store = bench.store
-    store.part_open(3, b"blackbox", 0, 0)
+    store.spool.part_open(3, b"blackbox", 0, 0)
     fill_part(store, 3, content(b"z" * 1234), 512)
-    size = store.part_size(3)
+    size = store.spool.part_size(3)
     bench.put(1)
     store.barrier()
     store = bench.reboot()
-    assert store.part_open(3, b"blackbox", 0, 0) <= size
+    assert store.spool.part_open(3, b"blackbox", 0, 0) <= size
 
 
 def test_the_id_of_a_message_is_told_without_loading_it(bench: Bench) -> None:
@@ -428,7 +428,7 @@ def test_what_is_in_the_log_cannot_become_invalid(bench: Bench) -> None:
 def test_long_bodies_go_with_what_is_buried_or_deleted(bench: Bench, state: int) -> None:
     store = bench.store
     data = content(bytes(5000))
-    store.part_open(0, b"contents", 0, len(data))
+    store.spool.part_open(0, b"contents", 0, len(data))
     fill_part(store, 0, data, 1000)
     handle = store.put_part(0, 1, 3, message_id(9), 0, state)
     assert bench.state(handle) == state
@@ -514,8 +514,8 @@ def test_a_number_is_given_again_only_when_no_message_carries_it(bench: Bench, k
 
 def put_descriptor(store: StorePort, number: int, descriptor: bytes) -> int:
     data = bytes(range(32)) + descriptor
-    store.part_drop(0)
-    assert store.part_open(0, b"describe", 0, 0) == 0
+    store.spool.part_drop(0)
+    assert store.spool.part_open(0, b"describe", 0, 0) == 0
     fill_part(store, 0, data, 1000)
     return store.descriptor_put(0, number)
 
@@ -525,38 +525,38 @@ def test_descriptors_are_kept_with_their_groups(bench: Bench, size: int) -> None
     number = bench.store.member(GROUP, message_id(1), 0, 32)
     other = bench.store.member(GROUP, message_id(2), 0, 32)
     descriptor = random.Random(size).randbytes(size)
-    assert bench.store.descriptor_size(number) == -1
-    assert bench.store.descriptor_read_into(number, 0, bytearray(9), 0, 9) == E_STORAGE
+    assert bench.store.spool.descriptor_size(number) == -1
+    assert bench.store.spool.descriptor_read_into(number, 0, bytearray(9), 0, 9) == E_STORAGE
     assert put_descriptor(bench.store, other, b"to be replaced") == OK
     assert put_descriptor(bench.store, other, b"other") == OK
     assert put_descriptor(bench.store, number, descriptor) == OK
-    assert bench.store.part_size(0) == 0
+    assert bench.store.spool.part_size(0) == 0
     for _ in range(2):
-        assert bench.store.descriptor_size(number) == size
+        assert bench.store.spool.descriptor_size(number) == size
         back, at = bytearray(), 0
         while True:
             piece = bytearray(1000)
-            count = bench.store.descriptor_read_into(number, at, piece, 3, 997)
+            count = bench.store.spool.descriptor_read_into(number, at, piece, 3, 997)
             if count <= 0:
                 break
             back += piece[3 : 3 + count]
             at += count
         assert count == 0 and back == descriptor
-        assert bench.store.descriptor_size(other) == 5
+        assert bench.store.spool.descriptor_size(other) == 5
         bench.durable()
     assert bench.store.dismiss(PEER, number) == OK, "a peer of that number has no descriptor"
-    assert bench.store.descriptor_size(number) == size
+    assert bench.store.spool.descriptor_size(number) == size
     assert bench.store.dismiss(GROUP, number) == OK
     for _ in range(2):
-        assert bench.store.descriptor_size(number) == -1
-        assert bench.store.descriptor_size(other) == 5
+        assert bench.store.spool.descriptor_size(number) == -1
+        assert bench.store.spool.descriptor_size(other) == 5
         bench.durable()
 
 
 def test_a_part_without_a_client_id_is_no_descriptor(bench: Bench) -> None:
     number = bench.store.member(GROUP, message_id(1), 0, 32)
-    bench.store.part_open(0, b"describe", 0, 0)
+    bench.store.spool.part_open(0, b"describe", 0, 0)
     fill_part(bench.store, 0, bytes(31), 31)
     assert bench.store.descriptor_put(0, number) == E_STORAGE
     assert bench.store.descriptor_put(1, number) == E_STORAGE, "it is not open"
-    assert bench.store.descriptor_size(number) == -1
+    assert bench.store.spool.descriptor_size(number) == -1

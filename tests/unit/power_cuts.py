@@ -96,11 +96,11 @@ def check_members(model: Model, store: FlashStore, found: set[int]) -> None:
 
 
 def check_descriptor(model: Model, store: FlashStore, number: int) -> None:
-    size = store.descriptor_size(number)
+    size = store.spool.descriptor_size(number)
     allowed = model.descriptors.get(number, b"").split(b"|")
     buf = bytearray(max(size, 0))
     if size >= 0:
-        assert store.descriptor_read_into(number, 0, buf, 0, size) == size
+        assert store.spool.descriptor_read_into(number, 0, buf, 0, size) == size
     assert bytes(buf) in allowed, "the descriptor"
 
 

@@ -180,12 +180,14 @@ class Run(Model):
         content = bytes(32) + number.to_bytes(8) + body
         part = number & 1
         store = self.store
-        self.attempt(lambda: store.part_drop(part))
-        code = self.attempt(lambda: store.part_open(part, message_id(number), 0, len(content)))
+        self.attempt(lambda: store.spool.part_drop(part))
+        code = self.attempt(
+            lambda: store.spool.part_open(part, message_id(number), 0, len(content))
+        )
         if self.code(code):
             for at in range(0, len(content), 400):
                 size = min(400, len(content) - at)
-                code = self.attempt(lambda at=at, size=size: store.part_append(
+                code = self.attempt(lambda at=at, size=size: store.spool.part_append(
                     part, content, at, size
                 ))  # type: ignore[misc]  # fmt: skip
                 if not self.code(code):
@@ -237,8 +239,8 @@ class Run(Model):
         before = self.descriptors.get(group, b"")
         self.descriptors[group] = b"%b|%b" % (before, text)
         calls = (
-            lambda: store.part_drop(0), lambda: store.part_open(0, b"describe", 0, 0),
-            lambda: store.part_append(0, content, 0, len(content)),
+            lambda: store.spool.part_drop(0), lambda: store.spool.part_open(0, b"describe", 0, 0),
+            lambda: store.spool.part_append(0, content, 0, len(content)),
             lambda: store.descriptor_put(0, group),
         )  # fmt: skip
         if all(self.code(self.attempt(call)) for call in calls):

@@ -287,11 +287,11 @@ def parts(run: Run) -> Iterator[None]:
     begin(run)
     content = bytes(range(250)) * 6
     for _ in range(2):
-        yield run.code(run.store.part_open(2, b"whose-id", 0, len(content)))
-        at = run.store.part_size(2)
-        yield run.code(run.store.part_append(2, content, at, 700 if at < 700 else 100))
+        yield run.code(run.store.spool.part_open(2, b"whose-id", 0, len(content)))
+        at = run.store.spool.part_size(2)
+        yield run.code(run.store.spool.part_append(2, content, at, 700 if at < 700 else 100))
         run.boot()
-    yield run.code(run.store.part_open(2, b"another!", 0, 600))
+    yield run.code(run.store.spool.part_open(2, b"another!", 0, 600))
     yield run.put(2)
     yield run.barrier()
 

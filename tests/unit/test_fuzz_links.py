@@ -252,7 +252,9 @@ def test_frames_without_a_message_for_us_change_nothing(profile: int) -> None:
     sizes, used, log = target.sizes(), files.used, target.member.log()
     target.run(lambda: bytes(mutated(rng, frames, FRAME_SIZE_MAX)), STREAMS - MESSAGES)
     assert target.sizes() == sizes
-    parts = [target.member.store.part_size(PART_INCOMING + part) for part in range(PARTS_MAX)]
+    parts = [
+        target.member.store.spool.part_size(PART_INCOMING + part) for part in range(PARTS_MAX)
+    ]
     assert max(parts) < 32, "a beginning too short to show its group"
     assert files.used <= used + sum(parts) + PARTS_MAX * PART_HEAD_MAX
     assert target.member.log() == log and not target.node.pending_count()
@@ -312,7 +314,9 @@ def test_segments(mode: int) -> None:
     found = set(target.member.log()) - set(target.own)
     assert found == set(ids), "the three that are sound, and none that is not"
     store = target.member.store
-    assert all(store.part_size(PART_INCOMING + n) <= BODY_SIZE_MAX + 40 for n in range(PARTS_MAX))
+    assert all(
+        store.spool.part_size(PART_INCOMING + n) <= BODY_SIZE_MAX + 40 for n in range(PARTS_MAX)
+    )
     assert target.codes[E_PEER] > STREAMS // 50 and not target.codes[E_STORAGE]
     target.check_tables()
 

@@ -144,7 +144,7 @@ def test_what_a_receiver_lost_or_refused_leaves_the_turn_to_another(left: int) -
     net.now_ms += EPOCH_MS
     give(net, "B", "A", frames(net, "B", "A"))
     sent = frames(net, "A", "B")
-    have = b.store.part_size(PART_INCOMING + part_owners(b.node).index(1))
+    have = b.store.spool.part_size(PART_INCOMING + part_owners(b.node).index(1))
     assert {frame[1:9] for frame in sent} == {first[:8]}
     assert int.from_bytes(sent[0][11:13], "big") == have > left
     # Then B lost what it had, or some of it: it answers the last of these.

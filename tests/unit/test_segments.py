@@ -103,7 +103,7 @@ def test_short_messages_do_not_wait_for_a_long_one() -> None:
         body = b"\x00" + member.name.encode()
         assert member.node.publish(member.group, body, 2, stamp(9), 0) > 0
     net.run(lambda: len(a.log()) == 3 and len(b.log()) == 2, 12)
-    assert net.members["B"].node.core.store.part_size(PART_INCOMING) < 32768
+    assert net.members["B"].node.core.store.spool.part_size(PART_INCOMING) < 32768
 
 
 def test_a_gap_is_reported_and_the_sender_goes_on_from_there() -> None:
@@ -217,7 +217,7 @@ def test_a_sender_that_moves_on_finds_the_receiver_still_at_the_first() -> None:
     give(net, "A", "B", first[:10] + second)
     node = net.members["B"].node
     part = PART_INCOMING + part_owners(node).index(1)
-    assert node.core.store.part_size(part) == 10 * 1011
+    assert node.core.store.spool.part_size(part) == 10 * 1011
     net.now_ms += EPOCH_MS
     assert frames(net, "B", "A")[0][1:9] == first[0][1:9]
     net.run(lambda: net.complete(2), 80)

@@ -59,9 +59,9 @@ def bury(store: FlashStore, number: int, handle: int = 0, group: int = 1) -> int
 
 def put_long(store: FlashStore, number: int, state: int, group: int = 1, size: int = 1000) -> int:
     content = bytes(32) + number.to_bytes(8) + body_of(number, size)
-    store.part_drop(0)
-    assert store.part_open(0, message_id(number), 0, len(content)) == 0
-    assert store.part_append(0, content, 0, len(content)) == OK
+    store.spool.part_drop(0)
+    assert store.spool.part_open(0, message_id(number), 0, len(content)) == 0
+    assert store.spool.part_append(0, content, 0, len(content)) == OK
     return store.put_part(0, group, 2, message_id(number), 0, state)
 
 
@@ -141,9 +141,9 @@ class StoreMachine(RuleBasedStateMachine):
         long = [row for n, row in self.model.items() if n >= 100 and row.state != STATE_DELETED]
         handle = put_long(self.store, number, STATE_DELIVERED, group, size)
         if number in self.model:
-            assert handle == self.model[number].handle and self.store.part_size(0) == 0
+            assert handle == self.model[number].handle and self.store.spool.part_size(0) == 0
         elif len(long) == 4:
-            assert handle == E_CAPACITY and self.store.part_size(0) == size + 40
+            assert handle == E_CAPACITY and self.store.spool.part_size(0) == size + 40
         else:
             self.appears(number, handle, STATE_DELIVERED, size, group)
 
@@ -368,8 +368,8 @@ def test_what_is_current_outlives_its_segment() -> None:
     store.save(b"state", 5)
     waiting = put(store, 7000, 200, pending=True)
     content = bytes(32) + bytes(8) + body_of(5, 1000)
-    store.part_open(0, message_id(7001), 0, len(content))
-    store.part_append(0, content, 0, len(content))
+    store.spool.part_open(0, message_id(7001), 0, len(content))
+    store.spool.part_append(0, content, 0, len(content))
     long = store.put_part(0, 1, 2, message_id(7001), 0, 2)
     for number in range(300):
         assert put(store, number) > 0
@@ -406,9 +406,9 @@ def test_the_oldest_settled_body_makes_room_for_a_new_one() -> None:
 
     def put_long(number: int) -> int:
         content = bytes(40) + body_of(number, 1000)
-        store.part_drop(0)
-        store.part_open(0, message_id(number), 0, len(content))
-        store.part_append(0, content, 0, len(content))
+        store.spool.part_drop(0)
+        store.spool.part_open(0, message_id(number), 0, len(content))
+        store.spool.part_append(0, content, 0, len(content))
         return store.put_part(0, 1, 2, message_id(number), 0, 1)
 
     first, second = put_long(1), put_long(2)
@@ -539,8 +539,8 @@ def test_the_drawn_bytes() -> None:
     assert store.put(1, 2, ids[2], 0, ts, 0, b"", 0, 0, 2) == 4096 + 76
     assert store.promote(4096 + 76, 1) == 4096 + 132
     content = bytes(32) + ts + b"long"
-    store.part_open(1, b"part key", 0, len(content))
-    store.part_append(1, content, 0, len(content))
+    store.spool.part_open(1, b"part key", 0, len(content))
+    store.spool.part_append(1, content, 0, len(content))
     assert store.put_part(1, 1, 0, ids[3], 0, 2) == 4096 + 188
     assert store.entomb(4096 + 16, b"", 0) == OK
     assert store.save(b"wake", 4) == OK
@@ -585,20 +585,20 @@ def test_parts_resume_only_what_is_theirs() -> None:
     files = RamFiles()
     store = reboot(files)
     content = body_of(0, 2000)
-    assert store.part_open(0, b"keykeyke", 0, 2000) == 0
-    assert store.part_append(0, content, 0, 1999) == OK
-    assert store.part_append(0, content, 0, 2) == E_CAPACITY, "more than the total"
-    assert store.part_size(0) == 1999
-    assert store.part_open(0, b"keykeyke", 0, 2000) == 1536
-    assert store.part_open(0, b"KEYkeyke", 0, 2000) == 0, "another key starts anew"
-    store.part_append(0, content, 0, 1000)
-    assert store.part_open(0, b"KEYkeyke", 0, 1999) == 0, "another total starts anew"
-    assert store.part_open(2, b"compose!", 0, 0) == 0
-    store.part_append(2, content, 0, 700)
-    assert store.part_open(2, b"compose!", 0, 0) == 700, "no total, no rounding"
-    assert store.part_drop(2) == OK and store.part_drop(2) == OK
-    assert store.part_size(2) == 0 == store.part_read_into(2, 0, bytearray(4), 0, 4)
-    assert store.part_append(2, content, 0, 1) == E_STORAGE
+    assert store.spool.part_open(0, b"keykeyke", 0, 2000) == 0
+    assert store.spool.part_append(0, content, 0, 1999) == OK
+    assert store.spool.part_append(0, content, 0, 2) == E_CAPACITY, "more than the total"
+    assert store.spool.part_size(0) == 1999
+    assert store.spool.part_open(0, b"keykeyke", 0, 2000) == 1536
+    assert store.spool.part_open(0, b"KEYkeyke", 0, 2000) == 0, "another key starts anew"
+    store.spool.part_append(0, content, 0, 1000)
+    assert store.spool.part_open(0, b"KEYkeyke", 0, 1999) == 0, "another total starts anew"
+    assert store.spool.part_open(2, b"compose!", 0, 0) == 0
+    store.spool.part_append(2, content, 0, 700)
+    assert store.spool.part_open(2, b"compose!", 0, 0) == 700, "no total, no rounding"
+    assert store.spool.part_drop(2) == OK and store.spool.part_drop(2) == OK
+    assert store.spool.part_size(2) == 0 == store.spool.part_read_into(2, 0, bytearray(4), 0, 4)
+    assert store.spool.part_append(2, content, 0, 1) == E_STORAGE
     assert store.put_part(2, 1, 2, message_id(1), 0, 1) == E_STORAGE
 
 
@@ -606,9 +606,9 @@ def test_a_part_on_a_full_disk_gives_its_room_back() -> None:
     files = RamFiles(capacity=3000)
     store = reboot(files)
     content = body_of(0, 2000)
-    store.part_open(0, b"keykeyke", 0, 4000)
-    assert store.part_append(0, content, 0, 2000) == OK
-    assert store.part_append(0, content, 0, 2000) == E_CAPACITY
+    store.spool.part_open(0, b"keykeyke", 0, 4000)
+    assert store.spool.part_append(0, content, 0, 2000) == OK
+    assert store.spool.part_append(0, content, 0, 2000) == E_CAPACITY
     assert files.names() == [] and files.used == 0
 
 

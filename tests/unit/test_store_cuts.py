@@ -37,23 +37,23 @@ def test_a_cut_while_a_part_is_resumed() -> None:
         files = CutFiles()
         store = make_store(files)
         store.open()
-        store.part_open(0, b"whose-id", 0, len(content))
-        store.part_append(0, content, 0, 1300)
+        store.spool.part_open(0, b"whose-id", 0, len(content))
+        store.spool.part_append(0, content, 0, 1300)
         files.power_on(EVERYTHING, cut_at)
         store = make_store(files)
         try:
-            kept = store.part_open(0, b"whose-id", 0, len(content))
+            kept = store.spool.part_open(0, b"whose-id", 0, len(content))
             files.cut_at = -1
         except PowerCut:
             files.power_on(0)
             store = make_store(files)
-            kept = store.part_open(0, b"whose-id", 0, len(content))
-        assert kept == 1024 == store.part_size(0)
+            kept = store.spool.part_open(0, b"whose-id", 0, len(content))
+        assert kept == 1024 == store.spool.part_size(0)
         files.power_on(0)
         store = make_store(files)
-        assert store.part_open(0, b"whose-id", 0, len(content)) == 1024
+        assert store.spool.part_open(0, b"whose-id", 0, len(content)) == 1024
         buf = bytearray(1100)
-        assert store.part_read_into(0, 0, buf, 0, 1100) == 1024
+        assert store.spool.part_read_into(0, 0, buf, 0, 1100) == 1024
         assert buf[:1024] == content[:1024]
-        assert store.part_append(0, content, 1024, len(content) - 1024) == OK
+        assert store.spool.part_append(0, content, 1024, len(content) - 1024) == OK
         assert store.put_part(0, 1, 0, message_id(1), 0, 1) > 0

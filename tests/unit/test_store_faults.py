@@ -502,9 +502,9 @@ def test_a_long_body_costs_a_program_for_each_4_kib() -> None:
     store = FlashStore(files)
     store.open()
     content = bytes(40) + body_of(1, 32768)
-    store.part_open(0, message_id(1), 0, len(content))
+    store.spool.part_open(0, message_id(1), 0, len(content))
     for at in range(0, len(content), 512):
-        assert store.part_append(0, content, at, min(512, len(content) - at)) == OK
+        assert store.spool.part_append(0, content, at, min(512, len(content) - at)) == OK
     assert store.put_part(0, 1, 2, message_id(1), 0, STATE_DELIVERED) > 0
     assert store.barrier() == OK
     assert files.programs <= 32768 // 4096 + 2 and store.programs == files.programs + 0

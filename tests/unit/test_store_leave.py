@@ -96,7 +96,7 @@ def test_making_the_filter_anew_brings_nothing_of_a_left_group_back() -> None:
             store.settled_handle = SETTLED
     assert [store.load(handle) for handle in kept] == [OK] * 4
     assert read(store, kept[3]) == body_of(51, 1000)
-    assert join(store, 0) == [rejoined] and store.descriptor_size(left) == -1
+    assert join(store, 0) == [rejoined] and store.spool.descriptor_size(left) == -1
 
 
 def test_messages_of_a_left_group_hold_no_room() -> None:
@@ -274,13 +274,13 @@ def test_a_descriptor_stands_for_a_durable_member_only() -> None:
     files = RamFiles()
     store = reboot(files)
     (group,) = join(store, 0)
-    store.part_open(0, b"describe", 0, 0)
-    store.part_append(0, bytes(32) + b"text", 0, 36)
+    store.spool.part_open(0, b"describe", 0, 0)
+    store.spool.part_append(0, bytes(32) + b"text", 0, 36)
     assert store.descriptor_put(0, group) == OK
     store = reboot(files)  # no barrier
     other = join(store, 5)[0]
-    assert store.descriptor_size(other) == -1 and other != group
-    assert store.descriptor_size(group) == 4 and join(store, 0) == [group]
+    assert store.spool.descriptor_size(other) == -1 and other != group
+    assert store.spool.descriptor_size(group) == 4 and join(store, 0) == [group]
     assert store.dismiss(GROUP, group) == OK
     assert names_of(files, ".DSC") == []
     assert join(store, 0)[0] not in (group, other)
@@ -293,8 +293,8 @@ def test_a_descriptor_goes_after_its_group(cut_at: int) -> None:
     store = FlashStore(files)
     store.open()
     (group,) = join(store, 0)
-    store.part_open(0, b"describe", 0, 0)
-    store.part_append(0, bytes(32) + b"text", 0, 36)
+    store.spool.part_open(0, b"describe", 0, 0)
+    store.spool.part_append(0, bytes(32) + b"text", 0, 36)
     assert store.descriptor_put(0, group) == OK
     files.power_on(cut_at=cut_at)
     store = FlashStore(files)
@@ -307,7 +307,7 @@ def test_a_descriptor_goes_after_its_group(cut_at: int) -> None:
     store = FlashStore(files)
     store.open()
     if join(store, 0) == [group]:
-        assert store.descriptor_size(group) == 4
+        assert store.spool.descriptor_size(group) == 4
     else:
         assert names_of(files, ".DSC") == []
 
@@ -318,8 +318,8 @@ def test_boot_removes_the_descriptors_of_what_is_no_group() -> None:
     group, left = join(store, 0, 1)
     peer = [store.member(PEER, bytes([n] * 4), 0, 4) for n in range(3)][2]
     for number in (group, left, peer, 200):
-        store.part_open(0, b"describe", 0, 0)
-        store.part_append(0, bytes(32) + b"text", 0, 36)
+        store.spool.part_open(0, b"describe", 0, 0)
+        store.spool.part_append(0, bytes(32) + b"text", 0, 36)
         assert store.descriptor_put(0, number) == OK
     strange = ["GX.DSC", "NOTES.DSC", "G1.TXT"]
     for name in strange:
@@ -331,7 +331,7 @@ def test_boot_removes_the_descriptors_of_what_is_no_group() -> None:
     store = reboot(files)
     assert names_of(files, ".DSC") == [f"G{group}.DSC", "GX.DSC", "NOTES.DSC"]
     assert set(strange) <= set(files.names())
-    assert store.descriptor_size(group) == 4
+    assert store.spool.descriptor_size(group) == 4
 
 
 # --- what making room leaves ---
@@ -411,8 +411,8 @@ def test_a_body_survives_that_its_record_meets_the_end_of_the_disk() -> None:
         store.settled_handle = SETTLED
         files.capacity = files.used + room
         content = bytes(40) + body_of(500, 1000)
-        opened = store.part_open(0, message_id(500), 0, len(content)) == 0
-        if not opened or store.part_append(0, content, 0, len(content)) != OK:
+        opened = store.spool.part_open(0, message_id(500), 0, len(content)) == 0
+        if not opened or store.spool.part_append(0, content, 0, len(content)) != OK:
             continue
         handle = store.put_part(0, 1, 2, message_id(500), 0, STATE_DELIVERED)
         if handle > 0:

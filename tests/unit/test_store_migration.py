@@ -97,14 +97,14 @@ def check(store: FlashStore) -> None:
     assert walk(store.next_kept) == known["kept"]
     for kind, key, number in known["members"]:
         assert store.member(kind, bytes.fromhex(key), 0, len(key) // 2) == number
-    size = store.descriptor_size(1)
+    size = store.spool.descriptor_size(1)
     text = bytearray(size)
-    assert store.descriptor_read_into(1, 0, text, 0, size) == size
+    assert store.spool.descriptor_read_into(1, 0, text, 0, size) == size
     assert text.decode() == known["descriptor"]
     assert [store.dropped(group) for group in (1, 2)] == known["dropped"]
     assert [store.noted(message_id(n), 0) for n in (700, 1000)] == known["never"]
     assert bytes(store.saved[: store.saved_size]).hex() == known["saved"]
-    assert (store.store_gen, store.part_left(2)) == (known["store_gen"], known["part"])
+    assert (store.store_gen, store.spool.part_left(2)) == (known["store_gen"], known["part"])
 
 
 def put(store: FlashStore, number: int) -> int:

@@ -52,8 +52,9 @@ class BodyReader:
         """Read a body that is in a part file."""
         store = self._store
         self._where = part
-        self._set(group, source, store.part_size(part) - CONTENT_HEADER_SIZE, self.timestamp, 0)
-        store.part_read_into(part, ID_SIZE, self.timestamp, 0, TIMESTAMP_SIZE)
+        size = store.spool.part_size(part) - CONTENT_HEADER_SIZE
+        self._set(group, source, size, self.timestamp, 0)
+        store.spool.part_read_into(part, ID_SIZE, self.timestamp, 0, TIMESTAMP_SIZE)
 
     def open_stored(self, group: int, handle: int) -> bool:
         """Read a message of the store; of a deleted one its edges are left. False: no such."""
@@ -92,7 +93,9 @@ class BodyReader:
             return size
         if self._where < 0:
             return self._store.read_into(self._at, offset, buf, at, size)
-        return self._store.part_read_into(self._where, CONTENT_HEADER_SIZE + offset, buf, at, size)
+        return self._store.spool.part_read_into(
+            self._where, CONTENT_HEADER_SIZE + offset, buf, at, size
+        )
 
 
 class DefaultClient:

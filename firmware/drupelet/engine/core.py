@@ -234,8 +234,8 @@ class Core:
         """
         store = self.store
         scratch = self.graph.ids
-        size = store.part_size(part)
-        have = store.part_read_into(part, 0, scratch, 0, CONTENT_HEADER_SIZE + 1)
+        size = store.spool.part_size(part)
+        have = store.spool.part_read_into(part, 0, scratch, 0, CONTENT_HEADER_SIZE + 1)
         if have < CONTENT_HEADER_SIZE:
             return E_STORAGE
         group = self.members.group_of(scratch, 0)
@@ -248,7 +248,7 @@ class Core:
         offset += head
         hashing = self.begin_hash(group, scratch, ID_SIZE, size - offset)
         while offset < size:
-            count = store.part_read_into(part, offset, scratch, 0, SCRATCH_SIZE)
+            count = store.spool.part_read_into(part, offset, scratch, 0, SCRATCH_SIZE)
             if count <= 0:
                 return E_STORAGE
             hashing.update(scratch, 0, count)

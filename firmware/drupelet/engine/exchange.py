@@ -319,16 +319,16 @@ class Exchange:
         scratch = core.graph.ids
         copy(scratch, 0, core.members.group_ids, row * ID_SIZE, ID_SIZE)
         copy(scratch, ID_SIZE, stamp, stamp_at, TIMESTAMP_SIZE)
-        store.part_drop(part)
-        code = store.part_open(part, core.id, 0, CONTENT_HEADER_SIZE + size)
+        store.spool.part_drop(part)
+        code = store.spool.part_open(part, core.id, 0, CONTENT_HEADER_SIZE + size)
         if code >= 0:
-            code = store.part_append(part, scratch, 0, CONTENT_HEADER_SIZE)
+            code = store.spool.part_append(part, scratch, 0, CONTENT_HEADER_SIZE)
         if code == OK:
-            code = store.part_append(part, body, at, size)
+            code = store.spool.part_append(part, body, at, size)
         outcome = REFUSED
         if code == OK:
             outcome = core.graph.take_part(row, self.number_of_peer, core.id, part)
-        store.part_drop(part)
+        store.spool.part_drop(part)
         return outcome
 
     def reack_if_known(self, id: bytearray) -> bool:

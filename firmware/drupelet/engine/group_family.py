@@ -24,7 +24,7 @@ def keep_family(core: "Core", number: int, family: int) -> None:
     """Note the family of a group. Raises CapacityError when it is of another one."""
     store = core.store
     row = core.members.group_slot(number)
-    if store.descriptor_size(number) >= 0:
+    if store.spool.descriptor_size(number) >= 0:
         noted = _noted(store, number)
     elif row >= 0:
         noted = core.members.family(row)
@@ -37,7 +37,7 @@ def keep_family(core: "Core", number: int, family: int) -> None:
 
 def _noted(store: "StorePort", number: int) -> int:
     client = bytearray(ID_SIZE)
-    store.descriptor_read_into(number, -ID_SIZE, client, 0, ID_SIZE)  # it is in front
+    store.spool.descriptor_read_into(number, -ID_SIZE, client, 0, ID_SIZE)  # it is in front
     family = client[ID_SIZE - 1]
     is_other = equal(client, 0, _NO_CLIENT, 0, ID_SIZE - 1) and family < FAMILIES
     return family if is_other else FAMILY_BSP

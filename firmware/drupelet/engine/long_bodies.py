@@ -246,7 +246,8 @@ class LongBodies:
         part = self.part()
         if part < 0 or not equal(self._core.incoming[part].key, 0, id, at, ID_PREFIX_SIZE):
             return False
-        self._note_gap(self._core.incoming[part], self._core.store.part_size(PART_INCOMING + part))
+        have = self._core.store.spool.part_size(PART_INCOMING + part)
+        self._note_gap(self._core.incoming[part], have)
         return True
 
     def part(self) -> int:
@@ -270,7 +271,7 @@ class LongBodies:
         """True when a part is empty, stands still, or its content came another way."""
         core = self._core
         incoming = core.incoming[part]
-        if not core.store.part_size(PART_INCOMING + part):
+        if not core.store.spool.part_size(PART_INCOMING + part):
             return True
         still_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
         if still_ms >> _STILL_SHIFT >= min(self.epoch_ms, 1 << 25):
@@ -289,7 +290,7 @@ class LongBodies:
         incoming.gap_sends += 1
         if not incoming.stated or incoming.gap_sends > 1:
             incoming.gap = 0
-        if core.store.part_size(PART_INCOMING + part) != gap - 1:
+        if core.store.spool.part_size(PART_INCOMING + part) != gap - 1:
             return 0  # it has grown since: the sender is at it already
         incoming.stated = gap
         incoming.stated_ms = core.now_ms
@@ -333,7 +334,7 @@ class LongBodies:
         else:
             incoming.is_box = exchange.is_telemetry
         file = PART_INCOMING + part
-        have = core.store.part_size(file)
+        have = core.store.spool.part_size(file)
         if offset > have or end <= have < total:
             # What ends where the run ends is a copy, unless it is a byte that asks.
             if end != have or size == SEGMENT_HEADER_SIZE + 1:
@@ -342,7 +343,7 @@ class LongBodies:
         code = OK
         if end > have:
             at = SEGMENT_HEADER_SIZE + have - offset
-            code = core.store.part_append(file, frame, at, end - have)
+            code = core.store.spool.part_append(file, frame, at, end - have)
             incoming.grew_ms = core.now_ms
         if code != OK or end >= total:
             incoming.peer = -1
@@ -380,7 +381,7 @@ class LongBodies:
             return part
         if incoming.peer >= 0 and not self._gives_way(part):
             if incoming.peer == peer:
-                self._note_gap(incoming, core.store.part_size(PART_INCOMING + part))
+                self._note_gap(incoming, core.store.spool.part_size(PART_INCOMING + part))
             return -1
         incoming.peer = peer
         incoming.grew_ms = core.now_ms
@@ -390,8 +391,8 @@ class LongBodies:
         incoming.is_box = False
         if self._exchange.family == FAMILY_MVDS:
             # Its id does not cover parents: what a power cut tore there, nothing would show.
-            core.store.part_drop(PART_INCOMING + part)
-        if core.store.part_open(PART_INCOMING + part, frame, 1, total) < 0:
+            core.store.spool.part_drop(PART_INCOMING + part)
+        if core.store.spool.part_open(PART_INCOMING + part, frame, 1, total) < 0:
             incoming.peer = -1
             return -1
         return part
@@ -408,4 +409,4 @@ class LongBodies:
         elif not exchange.reack_if_known(core.id):
             outcome = core.graph.take_part(group, exchange.number_of_peer, core.id, file)
             exchange.after_accept(outcome, group)
-        core.store.part_drop(file)
+        core.store.spool.part_drop(file)

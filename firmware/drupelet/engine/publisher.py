@@ -56,20 +56,20 @@ class Publisher:
         core = self.core
         slot = self._slot(group, timestamp)
         store = core.store
-        store.part_drop(part)
-        code = store.part_open(part, COMPOSED_KEY, 0, 0)
+        store.spool.part_drop(part)
+        code = store.spool.part_open(part, COMPOSED_KEY, 0, 0)
         if code < 0:
             return code
         copy(core.graph.ids, 0, core.members.group_ids, slot * ID_SIZE, ID_SIZE)
         copy(core.graph.ids, ID_SIZE, timestamp, 0, TIMESTAMP_SIZE)
-        return store.part_append(part, core.graph.ids, 0, CONTENT_HEADER_SIZE)
+        return store.spool.part_append(part, core.graph.ids, 0, CONTENT_HEADER_SIZE)
 
     def publish_append(self, body: "bytes | bytearray", at: int, size: int) -> int:
         """Add `size` bytes to the body that was begun; E_CAPACITY when it gets too long."""
         store = self.core.store
-        if size > CONTENT_HEADER_SIZE + BODY_SIZE_MAX - store.part_size(PART_PUBLISH):
+        if size > CONTENT_HEADER_SIZE + BODY_SIZE_MAX - store.spool.part_size(PART_PUBLISH):
             return E_CAPACITY
-        return store.part_append(PART_PUBLISH, body, at, size)
+        return store.spool.part_append(PART_PUBLISH, body, at, size)
 
     def publish_end(self, group: int, now_ms: int, part: int = PART_PUBLISH) -> int:
         """Put the message into the log; its handle, or a negative code."""

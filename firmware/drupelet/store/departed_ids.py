@@ -19,6 +19,7 @@ from drupelet.store.log import KIND_GONE, RECORD_EXTRA, Log
 
 NEVER_CAME = const(1)
 _ROW = const(9)
+_LOOK_SIZE = const(4)  # no more of what was written is read again
 _BATCH_SIZE = const(63)  # rows in a record: as many as a scratch takes
 _TRIES = const(3)  # the ring is full, the flash is, and once more
 
@@ -73,7 +74,7 @@ class DepartedIds:
     def __init__(self, store: "Owner", messages: Log, filter_size: int) -> None:
         self._store = store
         segments = messages.segments_max // GONE_SHARE + GONE_SPARE
-        self.log = Log(store, ".IDS", messages.segment_size, segments)
+        self.log = Log(store, ".IDS", messages.segment_size, segments, _LOOK_SIZE)
         self._filter = IdFilter(filter_size)
         self._batch = bytearray(_BATCH_SIZE)
         self._size = 0
@@ -129,7 +130,7 @@ class DepartedIds:
         self._size = 0
         code = OK
         for _ in range(_TRIES if size else 0):
-            code = log.fit(size)
+            code = OK if log.fits(size) else log.rotate(log.segments_max)
             if code == OK:
                 code = min(log.append(KIND_GONE, self._tag, self._batch, size, b"", 0, 0), OK)
             if code != E_CAPACITY:

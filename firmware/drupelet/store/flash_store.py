@@ -65,6 +65,7 @@ from drupelet.store.log import (
     KIND_PENDING,
     KIND_PENDING_FILE,
     KIND_TOMBSTONE,
+    MESSAGE_HEAD_SIZE,
     MESSAGE_PAYLOAD,
     RECORD_EXTRA,
     Log,
@@ -112,7 +113,7 @@ class FlashStore:
         self.saved_size = 0
         self.salt = bytearray(4)
         self._new_salt = salt
-        self.log = Log(self, ".LOG", segment_size, segments_max)
+        self.log = Log(self, ".LOG", segment_size, segments_max, MESSAGE_HEAD_SIZE)
         self.meta = Meta(self, meta_size)
         self.departed = DepartedIds(self, self.log, filter_size)
         self.index = Index(self, self.log, self.meta, pending_max, body_files_max, filter_size)
@@ -149,14 +150,6 @@ class FlashStore:
         self.reclaim = self.space.reclaim
         self.bodies = self.space.bodies
         self.dropped = self.space.dropped
-        self.part_open = self.spool.part_open
-        self.part_append = self.spool.part_append
-        self.part_size = self.spool.part_size
-        self.part_left = self.spool.part_left
-        self.part_read_into = self.spool.part_read_into
-        self.part_drop = self.spool.part_drop
-        self.descriptor_size = self.spool.descriptor_size
-        self.descriptor_read_into = self.spool.descriptor_read_into
 
     @property
     def store_gen(self) -> int:
@@ -189,7 +182,9 @@ class FlashStore:
 
     def _begin(self, names: "list[str]") -> "list[str]":
         """Take the salt from the name of its file, or begin a log with a new one; the files."""
-        begins = not [name for name in names if name.endswith(".LOG")]
+        begins = True
+        for name in names:
+            begins = begins and not name.endswith(".LOG")
         salt = 0
         for name in names:
             if begins and self._new_salt and name[-4:] in (".IDS", ".SLT", ".MET"):
@@ -244,7 +239,7 @@ class FlashStore:
         if code != OK:
             return code
         index = self.index
-        self.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
+        self.spool.part_read_into(part, ID_SIZE, self._stamp, 0, TIMESTAMP_SIZE)
         number = index.body_newest + 1
         code = self.spool.finish(part, body_name(number))
         if code != OK:
@@ -480,7 +475,7 @@ class FlashStore:
             self.edges_size = log.length - RECORD_EXTRA - MESSAGE_PAYLOAD - 4
             log.read_into(tombstone, 0, head, 0, AT_SIZE + 2)
             # An older one may still say what is over.
-            if index.row_at(index.kept, tombstone) >= 0:
+            if index.row(index.places, tombstone) >= 0:
                 self.missing = get_u16_le(head, AT_SIZE)
             self.state = STATE_INVALID if head[AT_FLAGS] & FLAG_INVALID else STATE_DELETED
         elif kind == KIND_OPENED or (self._body and index.row(index.bodies, self._body) < 0):
@@ -609,7 +604,7 @@ class FlashStore:
 
     def descriptor_put(self, part: int, number: int) -> int:
         """Keep a finished part (client id 32 | descriptor) as a group's; OK or a code."""
-        if self.part_size(part) < ID_SIZE:
+        if self.spool.part_size(part) < ID_SIZE:
             return E_STORAGE
         # A number that a power cut takes back must not have a descriptor.
         return self.barrier() or self.spool.finish(part, descriptor_name(number))

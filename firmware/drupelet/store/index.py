@@ -3,8 +3,8 @@
 `build` makes the tables again from the records, but for `recent`. A row is 8 bytes and begins
 with its key; 0 is a free row.
 
-    pending   handle u32 | place of the record u32     a handle outlives the moves of its record
-    kept      the same, of deleted messages that somebody may still offer
+    moving    handle u32 | place of the record u32     a handle outlives the moves of its record:
+              first `pending` messages, then `kept` deletions that somebody may still offer
     bodies    file number u32 | place of the record u32
     recent    how the id begins, 4 bytes | place of the last record, of the last 16 ids that the
               log was asked for or took in: answers about them come soon, and a scan is long
@@ -68,8 +68,11 @@ class Index:
         self._log = log
         self._meta = meta
         self.filter = IdFilter(filter_size)
-        self.pending = bytearray(_ROW * pending_max)
-        self.kept = bytearray(_ROW * KEPT_MAX)
+        end = _ROW * (pending_max + KEPT_MAX)
+        self.moving = memoryview(bytearray(end + 4))
+        self.pending = self.moving[: _ROW * pending_max]
+        self.kept = self.moving[_ROW * pending_max : end]
+        self.places = self.moving[4:]  # in which a row begins with the place
         self.bodies = bytearray(_ROW * body_files_max)
         self.recent = bytearray(_ROW * _RECENT)
         self.body_newest = 0
@@ -84,8 +87,7 @@ class Index:
         log = self._log
         numbers = self._meta.numbers
         self.filter.clear()
-        fill(self.pending, 0, len(self.pending), 0)
-        fill(self.kept, 0, len(self.kept), 0)
+        fill(self.moving, 0, len(self.moving), 0)
         for row in range(4, len(self.bodies), 8):
             put_u32_le(self.bodies, row, 0)
         handle = log.step(0)
@@ -114,8 +116,8 @@ class Index:
         if is_pending(kind):
             self.set_row(self.pending, ref or place, place)
         elif ref:
-            row = self.row_at(self.pending, ref)
-            self.set_row(self.pending, get_u32_le(self.pending, row) if row >= 0 else ref, 0)
+            row = self.row(self.places, ref)
+            self.set_row(self.pending, get_u32_le(self.moving, row) if row >= 0 else ref, 0)
         body = get_u32_le(head, AT_BODY) if has_file(kind) else 0
         if kind >= KIND_TOMBSTONE:
             self.filter.add(head, AT_ID, _TWIST)
@@ -127,20 +129,16 @@ class Index:
         if row >= 0:
             put_u32_le(self.bodies, row + 4, 0 if kind == KIND_TOMBSTONE else place)
 
-    def row(self, table: bytearray, key: int) -> int:
-        """Offset of the row that begins with this key (0: of a free row); -1 for none."""
+    def row(self, table: "bytearray | memoryview", key: int) -> int:
+        """Offset of the row that begins with this key (0: of a free row); -1 for none.
+
+        In `places` the key is where a record is, and the row one of `moving`.
+        """
         put_u32_le(self._key, 0, key)
         index = find(table, _ROW, len(table) // _ROW, self._key, 0, 4)
         return index * _ROW if index >= 0 else -1
 
-    def row_at(self, table: bytearray, place: int) -> int:
-        """Offset of the row whose record is at `place`; -1 for none."""
-        for row in range(0, len(table), 8):
-            if get_u32_le(table, row + 4) == place:
-                return row
-        return -1
-
-    def set_row(self, table: bytearray, key: int, place: int) -> None:
+    def set_row(self, table: "bytearray | memoryview", key: int, place: int) -> None:
         """Note the place of a record that moves, or of a body's; 0: of a message no more."""
         row = self.row(table, key)
         if row < 0 and (place or table is self.bodies):
@@ -151,7 +149,7 @@ class Index:
             put_u32_le(table, row, key if place or table is self.bodies else 0)
             put_u32_le(table, row + 4, place)
 
-    def next_key(self, table: bytearray, key: int) -> int:
+    def next_key(self, table: "bytearray | memoryview", key: int) -> int:
         """The lowest key of a table above `key`; 0 for none."""
         best = 0
         for row in range(0, len(table), 8):
@@ -221,12 +219,8 @@ class Index:
         Of a kept deletion that is its tombstone.
         """
         log = self._log
-        table = self.pending
-        row = self.row(table, handle)
-        if row < 0:
-            table = self.kept
-            row = self.row(table, handle)
-        place = get_u32_le(table, row + 4) if row >= 0 else handle
+        row = self.row(self.moving, handle)
+        place = get_u32_le(self.moving, row + 4) if row >= 0 else handle
         if handle <= 0 or not log.look(place) or log.kind < KIND_MESSAGE:
             return False
         size = 0 if self._meta.is_left(log.tag) else MESSAGE_HEAD_SIZE

@@ -83,7 +83,10 @@ if TYPE_CHECKING:
 class Log:
     """Segments with one name ending: one is written, beside it one is open for reading."""
 
-    def __init__(self, store: "Owner", ending: str, segment_size: int, segments_max: int) -> None:
+    def __init__(
+        self, store: "Owner", ending: str, segment_size: int, segments_max: int, kept: int
+    ) -> None:
+        """`kept`: so many first bytes of the record that was written last are read from RAM."""
         assert 64 <= segment_size <= 65535
         self._store = store
         self.files = store.files
@@ -101,7 +104,7 @@ class Log:
         # The record that was written last. Looking it up must not seek: LittleFS would have to
         # write first what was appended.
         self.newest = self._head_size = 0
-        self._head = bytearray(MESSAGE_HEAD_SIZE)
+        self._head = bytearray(kept)
         self._crc = store.crc
         self.scratch = store.scratch
         self.dirty = False
@@ -113,8 +116,11 @@ class Log:
         """Find the segments; OK, E_CAPACITY for more than segments_max, or E_STORAGE. Then `step`
         through all of them, which checks every record, and `resume`.
         """
-        digits = [name[1:8] for name in names if name.endswith(self.ending)]
-        numbers = sorted([int(number) for number in digits if number.isdigit()])
+        numbers = []
+        for name in names:
+            if name.endswith(self.ending) and name[1:8].isdigit():
+                numbers.append(int(name[1:8]))
+        numbers.sort()
         if len(numbers) > self.segments_max:
             return E_CAPACITY
         for self._newest in numbers:
@@ -342,10 +348,6 @@ class Log:
         end = self._end + RECORD_EXTRA + size
         return self._fd >= 0 and not self._torn and end <= self.segment_size
 
-    def fit(self, size: int) -> int:
-        """Have room for a payload, if need be in another segment; OK or a code."""
-        return OK if self.fits(size) else self.rotate(self.segments_max)
-
     def rotate(self, segments: int) -> int:
         """Begin a segment, of which there are at most `segments` then; OK or a code."""
         if self.count >= segments or (self._newest + 2) * self.segment_size > GONE_HANDLE:
@@ -401,11 +403,11 @@ class Log:
         self._torn = True
         self.newest = 0
         head = self._head
-        put_u16_le(head, 0, size + RECORD_EXTRA)
+        self.length = size + RECORD_EXTRA
+        put_u16_le(head, 0, self.length)
         head[2] = kind if self.dirty else kind | FLUSHED
         head[3] = tag
         self._head_size = 4
-        self.length = size + RECORD_EXTRA
         self.at = self._newest * self.segment_size + self._end
         self.kind = kind
         self.tag = tag
@@ -416,7 +418,7 @@ class Log:
         if self.failed == OK and size:
             crc32_into(self._crc, 0, buf, at, size, False)
             self.failed = self.files.append(self._fd, buf, at, size)
-            kept = min(size, MESSAGE_HEAD_SIZE - self._head_size)
+            kept = min(size, len(self._head) - self._head_size)
             copy(self._head, self._head_size, buf, at, kept)
             self._head_size += kept
 
@@ -489,8 +491,7 @@ class Log:
             return code
         self.count -= 1
         self._store.erases += 1
-        self.at = 0
-        self.newest = 0
+        self.at = self.newest = 0
         row = index * SEGMENT_ROW
         copy(self.rows, row, self.rows, row + SEGMENT_ROW, self.count * SEGMENT_ROW - row)
         return OK

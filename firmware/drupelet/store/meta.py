@@ -42,7 +42,7 @@ class Meta:
     def __init__(self, store: "Owner", segment_size: int) -> None:
         self._store = store
         # One more while the next one is begun, and one that the flash did not remove.
-        self.log = Log(store, ".MET", segment_size, META_SEGMENTS + 2)
+        self.log = Log(store, ".MET", segment_size, META_SEGMENTS + 2, _AT_KEY)
         self.rows = bytearray(_ROW * MEMBERS_MAX)
         self.left = bytearray(32)  # a bit for each number of a group that was left
         self.numbers = bytearray(3)  # the largest of each kind of member that any record carries

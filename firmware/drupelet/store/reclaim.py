@@ -163,7 +163,7 @@ class Reclaim:
 
     def _is_needed(self, place: int) -> bool:
         log = self._log
-        if self._index.row_at(self._index.kept, place) >= 0:
+        if self._index.row(self._index.places, place) >= 0:
             return False  # is written again
         if not self.is_settled(place):
             return True
@@ -231,17 +231,16 @@ class Reclaim:
         code = OK if code == E_CAPACITY else code
         place = log.step_in(index, 0)
         while code == OK and place:
-            table = tables.pending if is_pending(log.kind) else tables.kept
-            row = tables.row_at(table, place)
+            row = tables.row(tables.places, place)
             if row >= 0:
-                code = self._write_again(place, get_u32_le(table, row))
+                code = self._write_again(place, get_u32_le(tables.moving, row))
             place = log.step_in(index, place)
         return code or self._meta.log.flush() or log.flush()
 
     def _write_again(self, place: int, handle: int) -> int:
         log = self._log
         kind = log.kind
-        code = log.fit(log.length - RECORD_EXTRA)
+        code = OK if log.fits(log.length - RECORD_EXTRA) else log.rotate(log.segments_max)
         if code != OK:
             return code
         code = self._index.write_again(place, kind, handle, 0, -1)
@@ -272,13 +271,13 @@ class Reclaim:
 
     def _count_own(self, index: int) -> int:
         """Count the messages of our own in a segment as gone, once; OK or a code."""
-        rows = self._meta.rows
+        meta = self._meta
         code = OK
-        for row in range(0, len(rows), 8):
-            group = rows[row + 5]
-            if code == OK and rows[row + 4] == MEMBER_GROUP and not rows[row + 6]:
-                own = self._own(group, index)
-                if own:
-                    number = self._log.number(index)
-                    code = self._meta.set_count(group, self.dropped(group) + own, number)
+        for row in range(0, len(meta.rows), 8):
+            group = meta.rows[row + 5]
+            here = meta.rows[row + 4] == MEMBER_GROUP and not meta.rows[row + 6]
+            own = self._own(group, index) if here else 0
+            if own:
+                own += self.dropped(group)
+                code = code or meta.set_count(group, own, self._log.number(index))
         return code

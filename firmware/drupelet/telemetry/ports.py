@@ -6,16 +6,23 @@ from typing import Protocol
 from drupelet.base.ports import Buffer
 
 
-class RingPort(Protocol):
-    """The files of the black box in a store: `part` is the file `box_slot` of `box_slots`."""
-
-    box_slots: int
-    box_slot: int
+class SpoolPort(Protocol):
+    """Parts of a store."""
 
     def part_open(self, part: int, key: Buffer, at: int, total: int) -> int: ...
     def part_append(self, part: int, buf: Buffer, at: int, size: int) -> int: ...
     def part_left(self, part: int) -> int: ...
     def part_drop(self, part: int) -> int: ...
+
+
+class RingPort(Protocol):
+    """The files of the black box in a store: its part is the file `box_slot` of `box_slots`."""
+
+    box_slots: int
+    box_slot: int
+
+    @property
+    def spool(self) -> SpoolPort: ...
     def bodies(self, group: int) -> int: ...
     def barrier(self) -> int: ...
 

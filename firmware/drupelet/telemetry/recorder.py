@@ -65,7 +65,7 @@ class Recorder:
             if box.starts:
                 code = self._begin(group, timestamp)
             if code == OK and self._open:
-                code = self._flash.part_append(PART_BOX, box.block, 0, BLOCK_SIZE)
+                code = self._flash.spool.part_append(PART_BOX, box.block, 0, BLOCK_SIZE)
             self._open = self._open and code == OK
             ends = box.ends
             if code == OK:
@@ -85,8 +85,10 @@ class Recorder:
         store.box_slot = (self._first + self._waiting) % store.box_slots
         code = self._publisher.publish_begin(group, timestamp, PART_BOX)
         if code == OK:
-            store.part_append(PART_BOX, _NO_DEPENDENCIES, 0, 1)  # failed: so does the next one
-            code = store.part_append(PART_BOX, self._box.header, 0, BOX_HEADER_SIZE)
+            store.spool.part_append(
+                PART_BOX, _NO_DEPENDENCIES, 0, 1
+            )  # failed: so does the next one
+            code = store.spool.part_append(PART_BOX, self._box.header, 0, BOX_HEADER_SIZE)
         self._open = code == OK
         return code
 
@@ -94,7 +96,7 @@ class Recorder:
         """Bytes in a file of the ring, which is the part from here on."""
         store = self._flash
         store.box_slot = slot % store.box_slots
-        return store.part_left(PART_BOX)
+        return store.spool.part_left(PART_BOX)
 
     def _look(self) -> None:
         """Find the segments that the last run left in the ring, whole or not."""
@@ -107,7 +109,7 @@ class Recorder:
         size = _HEAD_SIZE + self._box.block[2] * BLOCK_SIZE
         if not self._box.starts and self._left(self._first + self._waiting - 1) == size:
             # After a deep sleep the newest one goes on, for this is the next block of it.
-            self._open = self._flash.part_open(PART_BOX, self._key, 0, 0) == size
+            self._open = self._flash.spool.part_open(PART_BOX, self._key, 0, 0) == size
             self._waiting -= 1
 
     def _publish(self, group: int, now_ms: int) -> None:
@@ -119,7 +121,7 @@ class Recorder:
         while self._waiting > 0 and code != E_CAPACITY and store.bodies(group) < BOX_MESSAGES_MAX:
             store.box_slot = self._first
             code = E_STORAGE
-            if store.part_open(PART_BOX, self._key, 0, 0) >= _HEAD_SIZE + BLOCK_SIZE:
+            if store.spool.part_open(PART_BOX, self._key, 0, 0) >= _HEAD_SIZE + BLOCK_SIZE:
                 code = self._publisher.publish_end(group, now_ms, PART_BOX)
             if code != E_CAPACITY:
                 store.barrier()  # its file has another name already
@@ -129,7 +131,7 @@ class Recorder:
         """The ring's oldest segment goes."""
         store = self._flash
         store.box_slot = self._first
-        store.part_drop(PART_BOX)
+        store.spool.part_drop(PART_BOX)
         self._first = (self._first + 1) % store.box_slots
         self._waiting -= 1
 

@@ -32,6 +32,7 @@ class LedgerStore:
     """Messages by handle; `content` is all of it, `before` what a power cut may go back to."""
 
     def __init__(self) -> None:
+        self.spool = self  # parts are never filled here
         self.id = bytearray(32)
         self.timestamp = bytearray(8)
         self.group = self.source = self.size = self.state = self.edges_size = 0
