@@ -503,6 +503,17 @@ def test_the_newest_record_is_looked_up_without_the_flash() -> None:
     assert state_of(store, 28) == STATE_DELETED and state_of(store, 27) == STATE_DELIVERED
 
 
+@pytest.mark.parametrize("state", [STATE_DELIVERED, STATE_PENDING, STATE_PRIVATE])
+def test_what_was_written_is_noted_without_the_flash(state: int) -> None:
+    """However short it is: a call of the files could fail, and what is in the log be unknown."""
+    files = ReadFiles()
+    store = reboot(files)
+    for size in range(60):
+        id = message_id(size)
+        assert store.put(1, 2, id, 0, bytes(8), 0, body_of(size, size), 0, size, state) > 0
+    assert files.reads == 0
+
+
 def read(store: FlashStore, handle: int) -> bytes:
     buf = bytearray(100)
     return bytes(buf[: store.read_into(handle, 0, buf, 0, 100)])

@@ -106,7 +106,8 @@ class Index:
         head = log.scratch
         if kind < KIND_MESSAGE or kind > KIND_OPENED:
             return
-        log.read_into(place, 0, head, 0, min(log.length, MESSAGE_HEAD_SIZE))
+        # Not more than the log keeps of what was written last: nothing can fail here.
+        log.read_into(place, 0, head, 0, min(log.length - 4, MESSAGE_HEAD_SIZE))
         if self._meta.is_left(log.tag):
             return
         log.pin(place)
