@@ -31,7 +31,9 @@ from drupelet.seal.record import (
     RECORD_SIZE,
     finish,
     frame_key,
+    get_u24,
     is_sound,
+    put_u24,
     step,
 )
 
@@ -89,6 +91,7 @@ class SenderKeys:
         self._ivs = bytearray(rows * _NONCE_SIZE)
         self._seen = bytearray(rows * _SEEN_SIZE)
         self._ciphers: "list[Cipher | None]" = [None] * rows
+        self._header = bytearray(HEADER_SIZE)  # of our frames in this epoch, but for the number
         self._nonce = bytearray(_NONCE_SIZE)
         self._one = bytearray(RECORD_SIZE)
         self._seq = _SEQ_MAX  # of our last frame; the next one opens an epoch
@@ -204,12 +207,20 @@ class SenderKeys:
         copy(record, RECORD_KEY_AT, key, 0, 32)
         put_u32(record, RECORD_EPOCH_AT, epoch)
 
-    def _use(self, row: int, salt: "bytes | bytearray", at: int) -> "Cipher":
-        """The cipher of `_one` with a salt; its IV goes to the row."""
-        okm = frame_key(bytes(self._one[RECORD_KEY_AT:_CRC_AT]), bytes(salt[at : at + _SALT_SIZE]))
+    def _cipher(self, header: "bytes | bytearray") -> "Cipher":
+        """The cipher of `_one` with the salt of a header; its IV goes to the nonce."""
+        salt = bytes(header[_SALT_AT:HEADER_SIZE])
+        okm = frame_key(bytes(self._one[RECORD_KEY_AT:_CRC_AT]), salt)
         assert len(okm) == OKM_SIZE
-        copy(self._ivs, row * _NONCE_SIZE, okm, _IV_AT, _NONCE_SIZE)
+        copy(self._nonce, 0, okm, _IV_AT, _NONCE_SIZE)
         return self._aead.cipher(okm, 0)
+
+    def _take_up(self, row: int, cipher: "Cipher", header: "bytes | bytearray") -> None:
+        """Go on with a cipher whose IV is in the nonce and whose salt is in a header."""
+        self._ciphers[row] = cipher
+        copy(self._ivs, row * _NONCE_SIZE, self._nonce, 0, _NONCE_SIZE)
+        copy(self._salts, row * _SALT_SIZE, header, _SALT_AT, _SALT_SIZE)
+        fill(self._seen, row * _SEEN_SIZE, _SEEN_SIZE, 0)
 
     # --- frames ---
 
@@ -223,16 +234,11 @@ class SenderKeys:
                 return code
         else:
             self._seq += 1
-        epoch = get_u32(self._records, RECORD_EPOCH_AT)
-        out[0] = _FLAGS
-        copy(out, 1, self._records, _CHAIN_AT, _CHAIN_SIZE)
-        out[_EPOCH_AT] = epoch >> 16
-        out[_EPOCH_AT + 1] = epoch >> 8 & 255
-        out[_EPOCH_AT + 2] = epoch & 255
+        copy(out, 0, self._header, 0, HEADER_SIZE)
         out[_SEQ_AT] = self._seq
-        copy(out, _SALT_AT, self._salts, 0, _SALT_SIZE)
         copy(out, HEADER_SIZE, frame, 0, size)
-        self._set_nonce(0, self._seq)
+        copy(self._nonce, 0, self._ivs, 0, _NONCE_SIZE)
+        self._nonce[_NONCE_SIZE - 1] ^= self._seq
         cipher = self._ciphers[0]
         assert cipher is not None
         self._aead.seal(cipher, self._nonce, out, 0, HEADER_SIZE, size, TAG_SIZE)
@@ -247,15 +253,15 @@ class SenderKeys:
         code = self._save(0, self._one)
         if code != OK:
             return code
-        for at in range(_SALT_SIZE):
-            self._salts[at] = self._random_byte()
-        self._ciphers[0] = self._use(0, self._salts, 0)
+        header = self._header
+        header[0] = _FLAGS
+        copy(header, 1, self._records, _CHAIN_AT, _CHAIN_SIZE)
+        put_u24(header, _EPOCH_AT, epoch)
+        for at in range(_SALT_AT, HEADER_SIZE):
+            header[at] = self._random_byte()
+        self._take_up(0, self._cipher(header), header)
         self._seq = 0
         return OK
-
-    def _set_nonce(self, row: int, seq: int) -> None:
-        copy(self._nonce, 0, self._ivs, row * _NONCE_SIZE, _NONCE_SIZE)
-        self._nonce[_NONCE_SIZE - 1] ^= seq
 
     def open(self, buf: bytearray, size: int, now_ms: int) -> int:
         """Open a frame in place; the size of what is at buf[at], or a code: it is dropped."""
@@ -267,7 +273,7 @@ class SenderKeys:
         if row <= 0:
             self.unknown += row < 0  # our own come back on many carriers
             return E_PEER
-        epoch = buf[_EPOCH_AT] << 16 | buf[_EPOCH_AT + 1] << 8 | buf[_EPOCH_AT + 2]
+        epoch = get_u24(buf, _EPOCH_AT)
         steps = epoch - get_u32(self._records, row * RECORD_SIZE + RECORD_EPOCH_AT)
         if steps < 0 or not epoch:
             self.closed += 1
@@ -276,36 +282,32 @@ class SenderKeys:
         seen_at = row * _SEEN_SIZE + (seq >> 3)
         cipher = self._ciphers[row]
         opens_epoch = steps > 0 or cipher is None
-        iv_at = row * _NONCE_SIZE
-        iv = b""
+        nonce = self._nonce
         if opens_epoch:
             if steps > SEAL_STEPS_MAX or (steps > SEAL_SKIP_FREE and not self._may_skip(now_ms)):
                 self.forged += 1
                 return E_PEER
-            iv = bytes(self._ivs[iv_at : iv_at + _NONCE_SIZE])
             self._step(row, epoch)
-            cipher = self._use(row, buf, _SALT_AT)
+            cipher = self._cipher(buf)
         elif not equal(buf, _SALT_AT, self._salts, row * _SALT_SIZE, _SALT_SIZE):
             self.clones += 1
             return E_PEER
         elif self._seen[seen_at] & 1 << (seq & 7):
             self.replayed += 1
             return E_PEER
-        self._set_nonce(row, seq)
-        code = OK
-        if not self._aead.open(cipher, self._nonce, buf, 0, HEADER_SIZE, size, TAG_SIZE):
+        else:
+            copy(nonce, 0, self._ivs, row * _NONCE_SIZE, _NONCE_SIZE)
+        nonce[_NONCE_SIZE - 1] ^= seq
+        if not self._aead.open(cipher, nonce, buf, 0, HEADER_SIZE, size, TAG_SIZE):
             self.forged += 1
-            code = E_PEER
-        elif steps:
-            code = self._save(row, self._one)
+            return E_PEER
+        # Only a durable record moves the chain: without it the epoch before goes on.
+        code = self._save(row, self._one) if steps else OK
         if code != OK:
-            if opens_epoch:  # only a durable record moves the chain: the epoch before goes on
-                copy(self._ivs, iv_at, iv, 0, _NONCE_SIZE)
             return code
         if opens_epoch:
-            self._ciphers[row] = cipher
-            copy(self._salts, row * _SALT_SIZE, buf, _SALT_AT, _SALT_SIZE)
-            fill(self._seen, row * _SEEN_SIZE, _SEEN_SIZE, 0)
+            nonce[_NONCE_SIZE - 1] ^= seq  # the IV again
+            self._take_up(row, cipher, buf)
         self._seen[seen_at] |= 1 << (seq & 7)
         return size
 
