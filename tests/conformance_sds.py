@@ -64,7 +64,8 @@ SDS = [
     Mutation("S-5-02", CORE + "channel/frame_writer.py",
              "code | out.put_lamport(lamport, 0)", "code | out.put_lamport(bytes(8), 0)"),
     Mutation("S-5-03", CORE + "channel/frame_writer.py",
-             "log.count - (1 if cramped else log.settings.causal), 0)", "log.count - 1, 0)"),
+             "log.rows.count - (1 if cramped else log.settings.causal), 0)",
+             "log.rows.count - 1, 0)"),
     Mutation("S-5-03", CORE + "channel/frame_writer.py",
              "                heads -= 1\n", ""),
     Mutation("S-5-03", CORE + "channel/frame_writer.py",
@@ -80,7 +81,7 @@ SDS = [
     Mutation("S-5-05", CORE + "channel/frame_writer.py",
              "room = _REQUEST_SIZE if request >= 0 else 0\n", "room = 0\n"),
     Mutation("S-5-06", CORE + "channel/channel.py",
-             "        if self.outbox.is_full():\n"
+             "        if self.outbox.rows.is_full():\n"
              "            return E_CAPACITY\n"
              "        key = self.key",
              "        key = self.key"),
@@ -89,8 +90,8 @@ SDS = [
     Mutation("S-6-01", CORE + "channel/channel.py",
              "        if mine and not log.recovering:\n", "        if mine:\n"),
     Mutation("S-6-02", CORE + "channel/channel.py",
-             "        if self.keeper.find(key, 0, buf, message.id_at, message.id_size):\n",
-             "        if log.find(key) >= 0:\n"),
+             "        if self.keeper.find(key, buf, message.id_at, message.id_size):\n",
+             "        if log.rows.find(key) >= 0:\n"),
     Mutation("S-6-02", CORE + "channel/channel.py",
              "        if self._is_beyond(now_ms):\n", "        if False:\n"),
     Mutation("S-6-03", CORE + "channel/channel.py",
@@ -98,7 +99,7 @@ SDS = [
     Mutation("S-6-03", CORE + "channel/channel.py",
              "        if message.bloom_at >= 0:\n", "        if False:\n"),
     Mutation("S-6-03", CORE + "channel/outbox.py",
-             "                rows.table[place + STATE_AT] = POSSIBLY\n",
+             "                rows.set_state(row, POSSIBLY)\n",
              "                rows.remove(row)\n"
              "                return\n"),
     Mutation("S-6-04", CORE + "channel/channel.py",
@@ -137,11 +138,13 @@ SDS = [
     Mutation("S-8-01", CORE + "channel/keeper.py",
              "return -1 if one < other else 1", "return 1 if one < other else -1"),
     Mutation("S-9-01", CORE + "channel/channel.py",
-             "                    self.outbox.release(row)\n",
-             "                    while row:\n"
-             "                        row -= 1\n"
-             "                        self.outbox.release(row)\n"
-             "                    self.outbox.release(row)\n"),
+             "                self.outbox.release(row)\n"
+             "                if notify",
+             "                while row:\n"
+             "                    row -= 1\n"
+             "                    self.outbox.release(row)\n"
+             "                self.outbox.release(row)\n"
+             "                if notify"),
     Mutation("S-9-02", CORE + "wire/sds/bloom.py",
              "        if size != len(self.bits):\n", "        if size < len(self.bits):\n"),
     Mutation("S-9-02", CORE + "wire/sds/bloom.py",
@@ -150,8 +153,8 @@ SDS = [
              "_FULL_TENTHS = const(6)", "_FULL_TENTHS = const(3)"),
     Mutation("S-10-01", CORE + "channel/log.py",
              "        self._check_waiting(key)\n"
-             "        row = self._position",
-             "        row = self._position"),
+             "        rows = self.rows\n",
+             "        rows = self.rows\n"),
     Mutation("S-10-01", CORE + "channel/channel.py",
              "        if settings.repair:\n"
              "            log.want_missing(now_ms)\n",
@@ -161,25 +164,24 @@ SDS = [
     Mutation("S-10-03", "host/drupelet_host/store_node.py",
              "WHERE channel = ? AND hint = ?", "WHERE channel = ? AND hint >= ?"),
     Mutation("S-10-04", CORE + "channel/log.py",
-             "            if self.check(best, now_ms, False) == 0:",
-             "            if self.check(best, now_ms, False) >= 0:"),
+             "                if self.check(row, now_ms, False) == 0:",
+             "                if self.check(row, now_ms, False) >= 0:"),
     Mutation("S-10-05", CORE + "channel/log.py",
-             "late = is_due(now_ms, later_ms(times_ms[row], lost_ms))", "late = True"),
+             "late = is_due(now_ms, later_ms(since_ms, lost_ms))", "late = True"),
     Mutation("S-10-05", CORE + "channel/channel.py",
              "self._release(row, now_ms, EVENT_GAP)", "self._release(row, now_ms, EVENT_MESSAGE)"),
     Mutation("S-11-01", CORE + "channel/outbox.py",
-             "self._due(UNACKNOWLEDGED, self._settings.period_ms, now_ms)",
-             "self._due(UNACKNOWLEDGED, 2 * self._settings.period_ms, now_ms)"),
+             "rows.set_time(row, later_ms(now_ms, self._wait_ms(state)))",
+             "rows.set_time(row, later_ms(now_ms, 2 * self._wait_ms(state)))"),
     Mutation("S-11-01", CORE + "channel/outbox.py",
              "_RESENDS_AT] >= CHANNEL_RESENDS_MAX:", "_RESENDS_AT] > CHANNEL_RESENDS_MAX:"),
     Mutation("S-11-01", CORE + "channel/outbox.py",
-             "            if heard_ms >= 0 and elapsed_ms(now_ms, heard_ms) <= since_ms:\n",
+             "            if heard_ms >= 0 and elapsed_ms(now_ms, heard_ms) <= passed_ms:\n",
              "            if True:\n"),
     Mutation("S-11-02", CORE + "channel/outbox.py",
-             "wait_ms = self._settings.period_ms * self._settings.possibly_periods",
-             "wait_ms = self._settings.period_ms"),
+             "(settings.possibly_periods if state == POSSIBLY else 1)", "1"),
     Mutation("S-11-02", CORE + "channel/settings.py",
-             "self.possibly_periods = 4", "self.possibly_periods = 3"),
+             "    possibly_periods = 4", "    possibly_periods = 3"),
     Mutation("S-12-01", CORE + "channel/channel.py",
              "wait_ms += (wait_ms >> 8) * self._random_byte()",
              "wait_ms += (wait_ms >> 7) * self._random_byte()"),
@@ -212,7 +214,7 @@ SDS = [
              '_SYNC_ID = b"sync"', '_SYNC_ID = b"synk"'),
     Mutation("S-12-10", CORE + "channel/channel.py",
              "        elif asks or not self._heard or self.log.again:",
-             "        elif not self._heard or self.log.count:"),
+             "        elif not self._heard or self.log.rows.count:"),
     Mutation("S-12-10", CORE + "channel/channel.py",
              "wait_ms += (wait_ms >> 8) * self._random_byte()", "wait_ms += (wait_ms >> 8) * 128"),
     Mutation("S-12-11", CORE + "channel/channel.py",
@@ -237,9 +239,9 @@ SDS = [
     Mutation("S-15-01", CORE + "channel/repair.py",
              "        groups = settings.response_groups\n", "        groups = 1\n"),
     Mutation("S-15-02", CORE + "channel/settings.py",
-             "self.t_min_ms = 30_000", "self.t_min_ms = 20_000"),
+             "    t_min_ms = 30_000", "    t_min_ms = 20_000"),
     Mutation("S-15-03", CORE + "channel/settings.py",
-             "self.t_max_ms = 300_000", "self.t_max_ms = 310_000"),
+             "    t_max_ms = 300_000", "    t_max_ms = 310_000"),
     Mutation("S-15-04", CORE + "channel/settings.py",
              "return participants // 128 + 1", "return (participants + 127) // 128"),
     Mutation("S-15-05", CORE + "channel/repair.py",
@@ -258,11 +260,11 @@ SDS = [
              "        row = self.responses",
              "        row = self.responses"),
     Mutation("S-17-02", CORE + "channel/repair.py",
-             "_SENT_AT]:\n"
+             "state(row) == PLANNED:\n"
              "            self.responses.remove(row)\n"
              "\n"
              "    def on_requested",
-             "_SENT_AT]:\n"
+             "state(row) == PLANNED:\n"
              "            pass\n"
              "\n"
              "    def on_requested"),
@@ -285,9 +287,8 @@ SDS = [
     Mutation("S-17-06", CORE + "channel/channel.py",
              "        self._repairs_left -= 1\n", ""),
     Mutation("S-17-06", CORE + "channel/repair.py",
-             "                responses.times_ms[row] = later_ms(now_ms, "
-             "self._settings.t_max_ms)\n",
-             "                responses.times_ms[row] = now_ms\n"),
+             "        responses.set_time(row, later_ms(now_ms, self._settings.t_max_ms))\n",
+             "        responses.set_time(row, now_ms)\n"),
     Mutation("S-17-07", CORE + "base/hashes_sds.py",
              "            digest[index] ^= other[index]\n",
              "            digest[index] |= other[index]\n"),
@@ -302,8 +303,8 @@ SDS = [
              "        if not size and self._repairs_left:\n",
              "        if not size and self._repairs_left and is_due(now_ms, self._sync_ms):\n"),
     Mutation("S-18-02", CORE + "channel/repair.py",
-             "        row = responses.add(key, 0, later_ms(now_ms, wait_ms))",
-             "        row = responses.add(key, 0, now_ms)"),
+             "        responses.add(key, handle, later_ms(now_ms, wait_ms))",
+             "        responses.add(key, handle, now_ms)"),
     Mutation("S-18-02", CORE + "channel/channel.py",
              "        copy(frame, 0, self.keeper.work, 0, size)\n"
              "        self.repaired += size > 0\n"

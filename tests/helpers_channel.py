@@ -166,8 +166,8 @@ class Talker:
 
     @property
     def log(self) -> list[bytes]:
-        log = self.channel.log
-        return [self.id_of(log.handle(row)) for row in range(log.count)]
+        rows = self.channel.log.rows
+        return [self.id_of(rows.handle(row)) for row in range(rows.count)]
 
     @property
     def delivered(self) -> list[bytes]:
@@ -177,10 +177,7 @@ class Talker:
     def state(self) -> dict[bytes, int]:
         """Outgoing messages and their states."""
         rows = self.channel.outbox.rows
-        return {
-            self.id_of(self.channel.outbox.handle(row)): rows.table[row * rows.stride + 12]
-            for row in range(rows.count)
-        }
+        return {self.id_of(rows.handle(row)): rows.state(row) for row in range(rows.count)}
 
 
 def publish_one(talker: Talker, content: bytes, id: bytes | None = None) -> Said:

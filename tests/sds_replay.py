@@ -120,8 +120,8 @@ class Participant:
         return read(bytes(self.channel.keeper.work[:size])).id
 
     def ordered(self) -> list[str]:
-        log = self.channel.log
-        return [self.id_of(log.handle(row)) for row in range(log.count)]
+        rows = self.channel.log.rows
+        return [self.id_of(rows.handle(row)) for row in range(rows.count)]
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Any
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.base.limits import WAIT_MS_MAX
-from drupelet.channel.keeper import compare_ids, put_names
+from drupelet.channel.keeper import put_names
 from drupelet.channel.ports import Buffer, Key
 from drupelet.wire.sds.message import Decoder
 from drupelet_host import clock
@@ -136,7 +136,7 @@ class SqliteKeeper:
         self.horizon = bytearray(8)
         self.limit = bytearray(8)
 
-    def put(self, key: Key, key_at: int, size: int, waits: bool) -> int:  # noqa: ARG002
+    def put(self, key: Key, size: int, waits: bool) -> int:  # noqa: ARG002
         """Keep work[:size]; its handle or E_STORAGE."""
         work = self.work
         at = 3 + work[1]
@@ -167,18 +167,13 @@ class SqliteKeeper:
         )
         return rows[0][0] if rows else b""
 
-    def find(self, key: Key, key_at: int, id: Buffer, at: int, size: int) -> int:  # noqa: ARG002
+    def find(self, key: Key, id: Buffer, at: int, size: int) -> int:  # noqa: ARG002
         """Handle of a message by its id, or 0."""
         rows = self._database.rows(
             "SELECT handle FROM messages WHERE channel = ? AND id = ?",
             (self._channel, bytes(id[at : at + size])),
         )
         return rows[0][0] if rows else 0
-
-    def order(self, handle: int, id: Buffer, at: int, size: int) -> int:
-        """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]."""
-        frame = self._frame(handle)
-        return compare_ids(frame, 0, id, at, size) if frame else -1
 
     def names_into(self, handle: int, out: bytearray) -> bool:
         """Write who sent a message and its id to `out`; False: there is none."""

@@ -151,7 +151,7 @@ class AgentChannel:
         """Counters for `drupelet status --json`."""
         channel = self.channel
         return {
-            "log": channel.log.count,
+            "log": channel.log.rows.count,
             "waiting": channel.log.incoming.count,
             "unacknowledged": channel.outbox.rows.count,
             "malformed": channel.malformed,

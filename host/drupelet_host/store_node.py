@@ -144,4 +144,4 @@ def _has(channel: Channel, id: bytes) -> bool:
     """Whether a message is in the log, or waits to be."""
     key = bytearray(8)
     channel.bloom.key_into(key, 0, id, 0, len(id))
-    return channel.keeper.find(key, 0, id, 0, len(id)) > 0
+    return channel.keeper.find(key, id, 0, len(id)) > 0

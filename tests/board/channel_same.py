@@ -89,8 +89,8 @@ for _ in range(600):
 print("sent", World.sent, World.bytes, bytes(crc))
 for here in channels:
     ids = []
-    for row in range(here.log.count):
-        size = here.keeper.load(here.log.handle(row))
+    for row in range(here.log.rows.count):
+        size = here.keeper.load(here.log.rows.handle(row))
         at = 3 + here.keeper.work[1]
         ids.append(bytes(here.keeper.work[at + 1 : at + 9]))
         assert size

@@ -84,7 +84,7 @@ def test_a_commit_that_failed_is_not_tried_again(tmp_path: Path) -> None:
     frame = wire(b"m")
     keeper.work[: len(frame)] = frame
     assert [keeper.barrier(), keeper.barrier()] == [E_STORAGE, E_STORAGE]
-    assert keeper.put(bytes(8), 0, len(frame), False) == E_STORAGE
+    assert keeper.put(bytes(8), len(frame), False) == E_STORAGE
     assert "disk is full" in database.failure
 
 

@@ -52,8 +52,8 @@ class Nim:
 def log_of(one: Nim | Talker) -> list[bytes]:
     channel = one.channel
     found = []
-    for row in range(channel.log.count):
-        size = channel.keeper.load(channel.log.handle(row))
+    for row in range(channel.log.rows.count):
+        size = channel.keeper.load(channel.log.rows.handle(row))
         found.append(Said(bytes(channel.keeper.work[:size])).id)
     return found
 
@@ -85,7 +85,7 @@ def test_filters_with_other_parameters_are_read() -> None:
     answer = decode(reply)
     answer.causal = []
     nina.hear(encode(answer))
-    assert nina.channel.outbox.rows.table[12] == 2, "possibly acknowledged"
+    assert nina.channel.outbox.rows.state(0) == 2, "possibly acknowledged"
 
 
 def test_what_nim_does_not_send_is_refused() -> None:
@@ -166,7 +166,7 @@ def test_one_channel_in_two_dialects() -> None:
     assert all(log == logs[0] for log in logs) and len(logs[0]) == 10
     assert logs[0] == [b"%c%d" % (c, n) for n in range(5) for c in b"an"]
     nina = world.nim[0].channel
-    size = nina.keeper.load(nina.log.handle(0))
+    size = nina.keeper.load(nina.log.rows.handle(0))
     message = from_sds(bytes(nina.keeper.work[:size]))
     assert (message.sender_id, message.content) == (b"ann", b"from ann")
     assert not any(one.channel.outbox.rows.count for one in world.sds)

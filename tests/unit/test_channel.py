@@ -598,7 +598,7 @@ def test_open_channel() -> None:
     ann = Talker()
     publish_one(ann, b"x", b"mine")
     made = open_channel(CHANNEL, b"ann", ann.channel.keeper, lambda: 0)
-    assert made.log.count == 1 and made.outbox.rows.count == 1 and made.bloom.capacity == 100
+    assert made.log.rows.count == 1 and made.outbox.rows.count == 1 and made.bloom.capacity == 100
 
 
 def test_response_groups() -> None:

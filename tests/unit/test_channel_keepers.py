@@ -7,7 +7,7 @@ import pytest
 
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.channel.flash_keeper import FlashKeeper
-from drupelet.channel.keeper import NAMES_ID, NAMES_SIZE
+from drupelet.channel.keeper import NAMES_ID, NAMES_SIZE, compare_ids
 from drupelet.channel.ports import KeeperPort
 from drupelet.channel.ram_keeper import RamKeeper
 from drupelet.store.files import RamFiles
@@ -45,11 +45,11 @@ def key_of(id: bytes) -> bytearray:
 def put(keeper: KeeperPort, id: bytes, lamport: int = START_MS, pinned: bool = False) -> int:
     frame = wire(id, lamport=lamport, content=b"content of " + id)
     keeper.work[: len(frame)] = frame
-    return keeper.put(key_of(id), 0, len(frame), pinned)
+    return keeper.put(key_of(id), len(frame), pinned)
 
 
 def find(keeper: KeeperPort, id: bytes) -> int:
-    return keeper.find(key_of(id), 0, b"." + id, 1, len(id))
+    return keeper.find(key_of(id), b"." + id, 1, len(id))
 
 
 def test_what_is_put_is_found_and_loaded(make: Make) -> None:
@@ -66,14 +66,14 @@ def test_what_is_put_is_found_and_loaded(make: Make) -> None:
     assert keeper.barrier() == OK and keeper.left == 0
 
 
-def test_finding_and_ordering_leave_the_buffer_alone(make: Make) -> None:
+def test_finding_and_naming_leave_the_buffer_alone(make: Make) -> None:
     keeper = make()
     handle = put(keeper, b"mm")
     keeper.work[:4] = b"mine"
     names = bytearray(NAMES_SIZE)
     for id, expected in ((b"m", 1), (b"mm", 0), (b"mmm", -1), (b"a", 1), (b"z", -1)):
-        assert keeper.order(handle, id, 0, len(id)) == expected
-    assert find(keeper, b"mm") == handle and keeper.names_into(handle, names)
+        assert find(keeper, id) == (0 if expected else handle) and keeper.names_into(handle, names)
+        assert compare_ids(names, NAMES_ID, id, 0, len(id)) == expected
     assert names[: 1 + 3] == b"\x03eve" and names[NAMES_ID : NAMES_ID + 3] == b"\x02mm"
     assert keeper.work[:4] == b"mine"
     assert not keeper.names_into(12345, names)

@@ -34,7 +34,7 @@ def wanted(talker: Talker) -> int:
 
 def unanswered(talker: Talker) -> int:
     asked = talker.channel.repair.responses
-    return sum(not asked.table[row * asked.stride + 12] for row in range(asked.count))
+    return sum(not asked.state(row) for row in range(asked.count))
 
 
 def test_a_missing_dependency_is_asked_for_at_its_t_req() -> None:

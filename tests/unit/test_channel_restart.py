@@ -68,8 +68,8 @@ class World:
 
     @property
     def log(self) -> list[bytes]:
-        log = self.channel.log
-        return [self.id_of(log.handle(row)) for row in range(log.count)]
+        rows = self.channel.log.rows
+        return [self.id_of(rows.handle(row)) for row in range(rows.count)]
 
 
 def flash(files: RamFiles, kept_max: int = 64) -> FlashKeeper:
@@ -127,7 +127,7 @@ def test_a_clock_that_was_not_set_tells_no_waiting_time(tmp_path: Path) -> None:
     keeper = SqliteKeeper(opened(ChannelDatabase(tmp_path / "c.db")), CHANNEL, lambda: wall_ms)
     frame = wire(b"m")
     keeper.work[: len(frame)] = frame
-    handle = keeper.put(bytearray(8), 0, len(frame), True)
+    handle = keeper.put(bytearray(8), len(frame), True)
     wall_ms = START_MS
     assert keeper.waited_ms(handle) == 0
     wall_ms = 100
@@ -141,7 +141,7 @@ def test_the_waiting_time_is_bounded(tmp_path: Path) -> None:
     keeper = SqliteKeeper(opened(ChannelDatabase(tmp_path / "c.db")), CHANNEL, lambda: wall_ms)
     frame = wire(b"m")
     keeper.work[: len(frame)] = frame
-    handle = keeper.put(bytearray(8), 0, len(frame), True)
+    handle = keeper.put(bytearray(8), len(frame), True)
     wall_ms = START_MS + 3000
     assert keeper.waited_ms(handle) == 3000
     wall_ms = START_MS + 400 * DAY_MS
@@ -156,7 +156,7 @@ def test_what_waits_behind_many_newer_ones_is_found(world: World) -> None:
     for number in range(200):
         world.hear(wire(b"n%03d" % number, lamport=START_MS + 10 + number))
     world.boot()
-    assert world.channel.log.incoming.count == 1 and world.channel.log.count == 100
+    assert world.channel.log.incoming.count == 1 and world.channel.log.rows.count == 100
     world.hear(wire(b"m1", lamport=START_MS + 1))
     assert world.events[-1] == (EVENT_MESSAGE, b"waits")
 
@@ -182,7 +182,7 @@ def test_an_older_database_gets_the_columns(tmp_path: Path) -> None:
         database = ChannelDatabase(path)
         keeper = SqliteKeeper(database, CHANNEL)
         made = open_channel(CHANNEL, b"ann", keeper, lambda: 7)
-        assert made.log.count == 2 and made.log.incoming.count == 1, (
+        assert made.log.rows.count == 2 and made.log.incoming.count == 1, (
             "nobody wrote down what waited"
         )
         assert [keeper.waited_ms(handle) for handle in (1, 2, 3)] == [-1, -1, 0]
@@ -196,14 +196,14 @@ def test_flash_files_of_version_1_are_read() -> None:
     keeper.work[: len(frame)] = frame
     key = bytearray(8)
     BLOOM.key_into(key, 0, b"old", 0, 3)
-    keeper.put(key, 0, len(frame), False)
+    keeper.put(key, len(frame), False)
     keeper.barrier()
     [name] = files._data
     head = files._data[name]
     head[4] = 1
     crc32_into(head, 16, head, 0, 16, True)
     made = open_channel(CHANNEL, b"ann", flash(files), lambda: 7)
-    assert made.log.count == 1 and not made.log.incoming.count
+    assert made.log.rows.count == 1 and not made.log.incoming.count
     head[4] = 3
     crc32_into(head, 16, head, 0, 16, True)
     again = FlashKeeper(files, BLOOM, 512, 64, 1024, 4)
@@ -242,7 +242,9 @@ def test_a_mark_is_cut_anywhere() -> None:
         keeper = FlashKeeper(copied, BLOOM, 512, 64, 1024, 4)
         assert keeper.open() == (0 < kept < tail)
         made = open_channel(CHANNEL, b"ann", keeper, lambda: 7)
-        assert (made.log.count, made.log.incoming.count) == ((1, 0) if kept == tail else (0, 1))
+        assert (made.log.rows.count, made.log.incoming.count) == (
+            (1, 0) if kept == tail else (0, 1)
+        )
 
 
 def test_no_room_for_a_mark_harms_nothing() -> None:

@@ -124,7 +124,7 @@ CHANNEL_REQUESTS_MAX = const(8)
 CHANNEL_REQUESTS_SENT = const(3)
 # Causal entries of our own messages, as recommended.
 CHANNEL_CAUSAL = const(2)
-# Messages of our own that nobody acknowledged yet: 16 make 224 B.
+# Messages of our own that nobody acknowledged yet: 16 make 272 B.
 CHANNEL_OUT_MAX = const(16)
 # Resends, others being heard before each, after which a message is theirs to ask for: where three
 # in ten frames are lost, all nine of a message are in 1 of 50,000.
@@ -133,7 +133,7 @@ CHANNEL_RESENDS_MAX = const(8)
 CHANNEL_IN_MAX = const(16)
 # Ids of the log that are in RAM, 20 B each; the rest is in the store.
 CHANNEL_IDS_MAX = const(100)
-# Missing messages that we ask for at the same time, 118 B each: twice what one request holds.
+# Missing messages that we ask for at the same time, 125 B each: twice what one request holds.
 CHANNEL_WANTED_MAX = const(6)
 # Rows of these for messages that came when no row for waiting ones was free: the last ones of two
 # senders. More where there is room.

@@ -34,11 +34,11 @@ from drupelet.base.limits import (
 from drupelet.base.memory import copy, equal
 from drupelet.base.time_ms import elapsed_ms, later_ms
 from drupelet.channel.frame_writer import FrameWriter
-from drupelet.channel.keeper import pack_names, put_names
+from drupelet.channel.keeper import NAMES_ID, compare_ids, pack_names, put_names
 from drupelet.channel.lamport import LamportClock, compare
 from drupelet.channel.log import AGAIN, LocalLog
-from drupelet.channel.outbox import Outbox
-from drupelet.channel.repair import Repair
+from drupelet.channel.outbox import POSSIBLY, Outbox
+from drupelet.channel.repair import PLANNED, Repair
 from drupelet.channel.rows import is_due, sooner_ms
 from drupelet.channel.settings import Settings
 from drupelet.wire.sds.bloom import Bloom
@@ -46,7 +46,7 @@ from drupelet.wire.sds.message import CAUSAL, REPAIR, Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from drupelet.channel.ports import BloomPort, Buffer, KeeperPort, Key
 
@@ -106,7 +106,7 @@ class Channel:
         Refused while too many of ours are unacknowledged, or when it is too long for a frame.
         """
         assert size > 0, "a message without content would be a sync message"
-        if self.outbox.is_full():
+        if self.outbox.rows.is_full():
             return E_CAPACITY
         key = self.key
         lamport = self.clock.value
@@ -118,7 +118,7 @@ class Channel:
         size = self.writer.message_into(id, lamport, content, at, size)
         if size < 0:
             return size
-        handle = self.keeper.put(key, 0, size, False)
+        handle = self.keeper.put(key, size, False)
         if handle > 0:
             # What it names has something that depends on it now.
             self.decoder.open(self.keeper.work, 0, size)
@@ -221,24 +221,26 @@ class Channel:
         message.rewind()
         while message.next(CAUSAL):
             buf = message.buf
-            self.bloom.key_into(key, 0, buf, message.entry_at, message.entry_size)
-            row = log.find(key) if log.again else -1
+            at = message.entry_at
+            size = message.entry_size
+            self.bloom.key_into(key, 0, buf, at, size)
+            row = log.rows.find(key) if log.again else -1
             if row >= 0 and log.has(row, AGAIN) and not self._is_of_sender(row):
                 log.set(row, AGAIN, False)
-            row = self.outbox.rows.find(key, 0)
-            if row >= 0:
-                handle = self.outbox.handle(row)
-                if self.keeper.order(handle, buf, message.entry_at, message.entry_size) == 0:
-                    self.outbox.release(row)
-                    if notify:
-                        self._add_event(EVENT_ACKNOWLEDGED, handle)
+            row = self.outbox.rows.find(key)
+            handle = self.outbox.rows.handle(row) if row >= 0 else 0
+            known = handle and self.keeper.names_into(handle, log.names)
+            if known and compare_ids(log.names, NAMES_ID, buf, at, size) == 0:
+                self.outbox.release(row)
+                if notify:
+                    self._add_event(EVENT_ACKNOWLEDGED, handle)
 
     def _is_of_sender(self, row: int) -> bool:
         """Whether one of the log is of the open message's sender, who tells us nothing by it."""
         message = self.decoder
         names = self.log.names
         return (
-            self.keeper.names_into(self.log.handle(row), names)
+            self.keeper.names_into(self.log.rows.handle(row), names)
             and names[0] == message.sender_size
             and equal(message.buf, message.sender_at, names, 1, names[0])
         )
@@ -254,8 +256,8 @@ class Channel:
         key = log.entry_key
         self.bloom.key_into(key, 0, frame, at, size)
         self.repair.on_requested(key, frame, at, size, now_ms)
-        handle = self.keeper.find(key, 0, frame, at, size)
-        if handle and log.incoming.find(key, 0) < 0 and self.keeper.load(handle):
+        handle = self.keeper.find(key, frame, at, size)
+        if handle and log.incoming.find(key) < 0 and self.keeper.load(handle):
             # Who sent it stands in what we keep: an entry may not say so, or lie.
             put_names(log.names, self.keeper.work, 0)
             self.repair.plan_response(key, handle, log.names, now_ms)
@@ -269,9 +271,9 @@ class Channel:
         log = self.log
         key = self.key
         buf = message.buf
-        if self.keeper.find(key, 0, buf, message.id_at, message.id_size):
+        if self.keeper.find(key, buf, message.id_at, message.id_size):
             self.duplicates += 1
-            row = log.find(key)
+            row = log.rows.find(key)
             if row >= 0 and not carried and self.settings.heads_max:
                 # Its sender may not know that we have it: our next frame names it.
                 log.set(row, AGAIN, True)
@@ -296,7 +298,7 @@ class Channel:
             self.refused += 1
             log.put_off(highest, now_ms)
         size = self.writer.stripped_into(message)
-        handle = self.keeper.put(key, 0, size, missing > 0) if size > 0 else E_CAPACITY
+        handle = self.keeper.put(key, size, missing > 0) if size > 0 else E_CAPACITY
         if handle < 0:
             self.refused += 1
             return handle
@@ -432,7 +434,7 @@ class Channel:
         self._sweep_ms = later_ms(now_ms, settings.period_ms)
         self._repairs_left = CHANNEL_REPAIRS_MAX
         self.repair.sweep(now_ms)
-        self.outbox.release_unnamed()
+        self.outbox.sweep(now_ms)
         while settings.lost_ms and self._give_up(now_ms):
             self._settle(now_ms)
         if settings.repair:
@@ -443,10 +445,10 @@ class Channel:
     def _wait_ms(self, now_ms: int) -> int:
         """Milliseconds until something is due."""
         wait_ms = sooner_ms(self._sync_ms, now_ms, WAIT_MS_MAX)
-        wait_ms = self.outbox.wait_ms(now_ms, wait_ms)
+        wait_ms = self.outbox.rows.wait_ms(now_ms, wait_ms, POSSIBLY)
         if self.log.incoming.count:
             wait_ms = sooner_ms(self._sweep_ms, now_ms, wait_ms)
-        soonest_ms = self.repair.wait_ms(now_ms, wait_ms)
+        soonest_ms = self.repair.responses.wait_ms(now_ms, wait_ms, PLANNED)
         if soonest_ms < wait_ms and not self._repairs_left:
             soonest_ms = max(soonest_ms, sooner_ms(self._sweep_ms, now_ms, wait_ms))
         return soonest_ms
@@ -456,7 +458,7 @@ class Channel:
         row = self.outbox.next(now_ms, self._heard_ms)
         if row < 0:
             return 0
-        size = self.repeat_into(frame, self.outbox.handle(row), now_ms)
+        size = self.repeat_into(frame, self.outbox.rows.handle(row), now_ms)
         if not size:  # the store lost it: nothing can be sent again
             self.outbox.rows.remove(row)
             self.refused += 1
@@ -516,45 +518,39 @@ class Channel:
         first = self.keeper.tail(settings.ids_max + settings.incoming_max)
         while self._restore_waiting(first, now_ms):
             pass
-        handle = self.keeper.next(first)
-        while handle:
-            if self._open_kept(handle):
-                mine = self._is_mine()
-                if not mine:
-                    self._acknowledge(False)
-                if self.log.incoming.find(self.key, 0) < 0:
-                    self._restore_one(handle, mine, now_ms)
-            handle = self.keeper.next(handle)
+        for handle in self._kept(first):
+            mine = self._is_mine()
+            if not mine:
+                self._acknowledge(False)
+            if self.log.incoming.find(self.key) < 0:
+                self._restore_one(handle, mine, now_ms)
 
-    def _open_kept(self, handle: int) -> bool:
-        """Open a kept message, and note its key."""
+    def _kept(self, handle: int) -> "Iterator[int]":
+        """Open what was kept after a message, one after the other, and note its key."""
         message = self.decoder
         work = self.keeper.work
-        size = self.keeper.load(handle)
-        if not size or message.open(work, 0, size) != OK:
-            return False
-        self.bloom.key_into(self.key, 0, work, message.id_at, message.id_size)
-        return True
+        handle = self.keeper.next(handle)
+        while handle:
+            if message.open(work, 0, self.keeper.load(handle)) == OK and message.id_size:
+                self.bloom.key_into(self.key, 0, work, message.id_at, message.id_size)
+                yield handle
+            handle = self.keeper.next(handle)
 
     def _restore_waiting(self, first: int, now_ms: int) -> bool:
         """Find messages that wait for what is not here, or waits itself; False: no more.
 
         What is in the log stays there, whatever became of what it depends on.
         """
-        any_waits = False
         log = self.log
-        keeper = self.keeper
-        handle = keeper.next(first)
-        while handle and log.incoming.count < log.incoming.rows_max:
-            waited_ms = keeper.waited_ms(handle)
-            if waited_ms >= 0 and self._open_kept(handle) and not self._is_mine():
-                waits = log.incoming.find(self.key, 0) >= 0
-                if not waits and log.count_missing(now_ms, False):
-                    keeper.pin(handle, True)
-                    log.hold(self.key, handle, elapsed_ms(now_ms, waited_ms))
-                    any_waits = True
-            handle = keeper.next(handle)
-        return any_waits
+        count = log.incoming.count
+        for handle in self._kept(first):
+            waited_ms = self.keeper.waited_ms(handle)
+            if waited_ms < 0 or log.incoming.find(self.key) >= 0 or self._is_mine():
+                continue
+            if not log.incoming.is_full() and log.count_missing(now_ms, False):
+                self.keeper.pin(handle, True)
+                log.hold(self.key, handle, elapsed_ms(now_ms, waited_ms))
+        return log.incoming.count > count
 
     def _restore_one(self, handle: int, mine: bool, now_ms: int) -> None:
         """A kept message is in the log again."""
@@ -566,7 +562,7 @@ class Channel:
             self.keeper.pin(handle, False)
             self.log.add_to_bloom(key)
             return
-        if outbox.is_full():
+        if outbox.rows.is_full():
             outbox.release(0)
         self.send_later(handle, now_ms)
 

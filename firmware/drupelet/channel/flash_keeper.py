@@ -13,26 +13,16 @@ RAM the number counts from the oldest file, so that handles go up from there.
 
 CRCs and Lamport values are little-endian. Files are appended to and removed whole, the oldest
 first; one that was not written by this boot is never added to, so what a power cut left at its end
-does no harm. Opening scans them once. Keys and handles of all messages are in RAM, 13 B each.
+does no harm. Opening scans them once. Keys and handles of all messages are in RAM, 12 B each.
 """
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import CHANNEL_FILES_MAX
-from drupelet.base.memory import (
-    copy,
-    crc32_into,
-    equal,
-    fill,
-    find,
-    get_u16,
-    get_u32,
-    put_u16,
-    put_u32,
-)
-from drupelet.channel.keeper import compare_ids, next_handle, put_names
+from drupelet.base.memory import copy, crc32_into, equal, fill, get_u16, get_u32, put_u16, put_u32
+from drupelet.channel.keeper import Keeper, compare_ids, put_names
 from drupelet.channel.lamport import compare
-from drupelet.wire.sds.message import Decoder
+from drupelet.channel.rows import KEY_SIZE, KeyRows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +39,8 @@ _FRONT_SIZE = const(216)
 _MARK_SIZE = const(4)
 _SIZE_MAX = const(0x7FFF)  # the bit above it: _WAITS
 _HANDLES = const(1 << 30)  # larger ones would be no small ints
-# key 8 | handle 4 | pinned 1: _PINNED, _WAITS
-_HANDLE_AT = const(8)
-_PINNED_AT = const(12)
-_STRIDE = const(13)
+_STRIDE = const(12)
+# Bits of the state of a row of the index.
 _PINNED = const(1)
 _WAITS = const(2)
 _MAGIC = b"DRPC"
@@ -63,7 +51,7 @@ def _name(number: int) -> str:
     return "C%07d.CHN" % number
 
 
-class FlashKeeper:
+class FlashKeeper(Keeper):
     """At most `kept_max` messages in `files_max` files of `file_size` bytes; `open` first.
 
     The files are the channel's own: a folder, or a Files port, for each.
@@ -75,20 +63,15 @@ class FlashKeeper:
     ) -> None:  # fmt: skip
         assert 1 < files_max <= min(CHANNEL_FILES_MAX, kept_max)
         assert frame_size + 26 <= file_size and frame_size <= _SIZE_MAX
-        self.work = bytearray(frame_size)
-        self.left = self.left_far = self.damaged = 0
-        self.horizon = bytearray(8)
-        self.limit = bytearray(8)
+        Keeper.__init__(self, frame_size)
+        self.damaged = 0
         self._files = files
         self._bloom = bloom
-        self._kept_max = kept_max
         self._file_size = file_size
-        self._index = bytearray(kept_max * _STRIDE)
-        self._count = 0
+        self._rows = KeyRows(kept_max, _STRIDE)  # in the order of handles
         self._files_max = files_max
         self._base = 0  # added to a number in a file's name
-        self._numbers: "list[int]" = []  # of the files that are open, oldest first
-        self._fds: "list[int]" = []
+        self._fds: "dict[int, int]" = {}  # of the files that are open, by number
         self._number = 0  # the file that is written; 0: the next record begins a new one
         self._newest = 0
         self._end = 0
@@ -96,7 +79,6 @@ class FlashKeeper:
         self._dirty = False
         self._front = bytearray(_FRONT_SIZE)
         self._key = bytearray(8)
-        self._decoder = Decoder()
 
     # --- opening ---
 
@@ -131,14 +113,13 @@ class FlashKeeper:
 
     def _open_file(self, number: int, create: bool) -> int:
         """Open a file, at the cost of the oldest one if there is no room; its fd or a code."""
-        full = len(self._fds) == self._files_max or (create and self._count == self._kept_max)
+        full = len(self._fds) == self._files_max or (create and self._rows.is_full())
         if full and not self._remove_oldest():
             return E_CAPACITY
         code = self.barrier() if create else OK
         fd = self._files.open(_name(self._base + number), create) if code == OK else code
         if fd >= 0:
-            self._numbers.append(number)
-            self._fds.append(fd)
+            self._fds[number] = fd
         return fd
 
     def _read_head(self, fd: int) -> bool:
@@ -160,31 +141,23 @@ class FlashKeeper:
         """Index the frame in `work`, which is at `handle`, or apply the mark that it is."""
         work = self.work
         if size == _MARK_SIZE:
-            row = self._row(self._far(get_u32(work, 0), -self._base))
+            row = self._rows.find_handle(self._far(get_u32(work, 0), -self._base))
             if row >= 0:
-                self._index[row * _STRIDE + _PINNED_AT] = 0
+                self._rows.set_state(row, 0)
             return
         waits = self._front[0] >> 6 & _WAITS
         at = 3 + work[1]
         self._bloom.key_into(self._key, 0, work, at + 1, work[at])
-        if self._count < self._kept_max and not self.find(self._key, 0, work, at + 1, work[at]):
-            self._note(self._key, 0, handle, waits)
-
-    def _note(self, key: "Key", key_at: int, handle: int, flags: int) -> None:
-        place = self._count * _STRIDE
-        copy(self._index, place, key, key_at, 8)
-        put_u32(self._index, place + _HANDLE_AT, handle)
-        self._index[place + _PINNED_AT] = flags
-        self._count += 1
+        known = self._rows.is_full() or self.find(self._key, work, at + 1, work[at])
+        if not known:
+            self._rows.insert(self._rows.count, self._key, handle)
+            self._rows.set_state(self._rows.count - 1, waits)
 
     # --- files ---
 
     def _fd(self, handle: int) -> int:
         """The descriptor of the file that a handle is in, or -1."""
-        for slot in range(len(self._fds)):
-            if self._numbers[slot] == handle // self._file_size:
-                return self._fds[slot]
-        return -1
+        return self._fds.get(handle // self._file_size, -1)
 
     def _far(self, handle: int, files: int) -> int:
         """A handle in RAM as one in a file, or the other way round."""
@@ -229,38 +202,21 @@ class FlashKeeper:
 
     def _remove_oldest(self) -> bool:
         """Remove the oldest file and its messages; False: one of them is pinned."""
-        number = self._numbers[0]
-        index = self._index
-        for remove in (False, True):
-            for row in range(self._count - 1, -1, -1):
-                handle = get_u32(index, row * _STRIDE + _HANDLE_AT)
-                if handle // self._file_size != number:
-                    continue
-                if remove:
-                    self._note_removal(handle)
-                    self._forget(row)
-                elif index[row * _STRIDE + _PINNED_AT] & _PINNED:
-                    return False
-        self._files.close(self._fds.pop(0))
-        self._files.remove(_name(self._base + self._numbers.pop(0)))
+        number = min(self._fds)
+        rows = self._rows
+        count = 0
+        while count < rows.count and rows.handle(count) // self._file_size == number:
+            if rows.state(count) & _PINNED:
+                return False
+            count += 1
+        for _ in range(count):
+            self.note_removal(self._front, 0, self._load_front(rows.handle(0)))
+            rows.remove(0)
+        self._files.close(self._fds.pop(number))
+        self._files.remove(_name(self._base + number))
         if number == self._number:
             self._number = 0
         return True
-
-    def _note_removal(self, handle: int) -> None:
-        """Move the horizon before a message is removed."""
-        decoder = self._decoder
-        # Its front holds the Lamport value; that the rest is not there is no matter.
-        decoder.open(self._front, 0, self._load_front(handle))
-        self.left += 1
-        if compare(decoder.lamport, 0, self.limit, 0) > 0:
-            self.left_far += 1
-        elif compare(decoder.lamport, 0, self.horizon, 0) > 0:
-            copy(self.horizon, 0, decoder.lamport, 0, 8)
-
-    def _forget(self, row: int) -> None:
-        self._count -= 1
-        copy(self._index, row * _STRIDE, self._index, self._count * _STRIDE, _STRIDE)
 
     def _load_front(self, handle: int) -> int:
         """The first bytes of a kept frame into `_front`; how many."""
@@ -279,14 +235,15 @@ class FlashKeeper:
 
     # --- the port ---
 
-    def put(self, key: "Key", key_at: int, size: int, waits: bool) -> int:
+    def put(self, key: "Key", size: int, waits: bool) -> int:
         """Keep work[:size]; its handle, or a code."""
-        share = self._kept_max // self._files_max
-        full = self._count == self._kept_max or self._written == share
+        rows = self._rows
+        full = rows.is_full() or self._written == rows.rows_max // self._files_max
         handle = self._append(self.work, size, waits, full)
         if handle > 0:
             self._written += 1
-            self._note(key, key_at, handle, _PINNED | _WAITS if waits else 0)
+            rows.insert(rows.count, key, handle)
+            rows.set_state(rows.count - 1, _PINNED | _WAITS if waits else 0)
         return handle
 
     def _append(self, data: bytearray, size: int, flag: bool, full: bool) -> int:
@@ -318,22 +275,17 @@ class FlashKeeper:
         fd = self._fd(handle)
         return max(self._read(fd, handle % self._file_size), 0) if fd >= 0 else 0
 
-    def find(self, key: "Key", key_at: int, id: "Buffer", at: int, size: int) -> int:
+    def find(self, key: "Key", id: "Buffer", at: int, size: int) -> int:
         """Handle of a message by key and id, or 0."""
-        row = find(self._index, _STRIDE, self._count, key, key_at, 8) if self._count else -1
-        while 0 <= row < self._count:
-            handle = get_u32(self._index, row * _STRIDE + _HANDLE_AT)
-            same = equal(self._index, row * _STRIDE, key, key_at, 8)
-            if same and self.order(handle, id, at, size) == 0:
+        rows = self._rows
+        row = rows.find(key)
+        while 0 <= row < rows.count:
+            handle = rows.handle(row)
+            same = equal(rows.table, row * _STRIDE, key, 0, KEY_SIZE) and self._load_front(handle)
+            if same and compare_ids(self._front, 3 + self._front[1], id, at, size) == 0:
                 return handle
             row += 1
         return 0
-
-    def order(self, handle: int, id: "Buffer", at: int, size: int) -> int:
-        """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]; -1: gone."""
-        if not self._load_front(handle):
-            return -1
-        return compare_ids(self._front, 0, id, at, size)
 
     def names_into(self, handle: int, out: bytearray) -> bool:
         """Write who sent a message and its id to `out`; False: it is gone."""
@@ -342,44 +294,39 @@ class FlashKeeper:
         put_names(out, self._front, 0)
         return True
 
-    def _row(self, handle: int) -> int:
-        for row in range(self._count):
-            if get_u32(self._index, row * _STRIDE + _HANDLE_AT) == handle:
-                return row
-        return -1
-
     def pin(self, handle: int, pinned: bool) -> None:
         """A pinned message stays; others go when room is needed.
 
         That one which waited is in the log is written down. Where there is no room for that, it
         waits again after a restart.
         """
+        rows = self._rows
         if not pinned and self.waited_ms(handle) == 0:
             put_u32(self._key, 0, self._far(handle, self._base))
             self._append(self._key, _MARK_SIZE, False, False)
-        row = self._row(handle)
+        row = rows.find_handle(handle)
         if row >= 0:
-            place = row * _STRIDE + _PINNED_AT
-            self._index[place] = self._index[place] | _PINNED if pinned else 0
+            rows.set_state(row, rows.state(row) | _PINNED if pinned else 0)
 
     def waited_ms(self, handle: int) -> int:
         """0: it waits for a dependency, since nobody knows when; -1: it is in the log."""
-        row = self._row(handle)
-        return 0 if row >= 0 and self._index[row * _STRIDE + _PINNED_AT] & _WAITS else -1
+        row = self._rows.find_handle(handle)
+        return 0 if row >= 0 and self._rows.state(row) & _WAITS else -1
 
     def drop(self, handle: int) -> None:
         """Forget a message: it may come again."""
-        row = self._row(handle)
+        row = self._rows.find_handle(handle)
         if row >= 0:
-            self._forget(row)
+            self._rows.remove(row)
 
     def next(self, handle: int) -> int:
         """Handle of the message that was put after that one (0: the first), or 0."""
-        return next_handle(self._index, _STRIDE, self._count, handle)
+        for row in range(self._rows.count):
+            if self._rows.handle(row) > handle:
+                return self._rows.handle(row)
+        return 0
 
     def tail(self, count: int) -> int:
         """The handle behind which are the last `count` messages that were put."""
-        handle = 0
-        for _ in range(self._count - count):
-            handle = self.next(handle)
-        return handle
+        row = self._rows.count - count
+        return self._rows.handle(row - 1) if row > 0 else 0

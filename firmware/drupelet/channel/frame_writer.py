@@ -83,8 +83,7 @@ class FrameWriter:
         while code == OK and message.next(CAUSAL):
             code = out.put_entry(
                 CAUSAL, buf, message.entry_at, message.entry_size, buf, message.hint_at,
-                message.hint_size if message.hint_at >= 0 else -1, buf, message.entry_sender_at,
-                message.entry_sender_size if message.entry_sender_at >= 0 else -1,
+                message.hint_size, buf, message.entry_sender_at, message.entry_sender_size,
             )  # fmt: skip
         code |= out.put_bytes(CONTENT, buf, message.content_at, message.content_size)
         return out.at if code == OK else E_CAPACITY
@@ -139,15 +138,15 @@ class FrameWriter:
         # Where the last frame had no room for any of the latter, this one has one regular entry
         # and no filter.
         cramped = self._cramped and not kept
-        first = max(log.count - (1 if cramped else log.settings.causal), 0)
+        first = max(log.rows.count - (1 if cramped else log.settings.causal), 0)
         heads = log.settings.heads_max
         left = out.limit - rest
-        for row in range(first, log.count):
-            left -= self._entry_size(log.handle(row))
+        for row in range(first, log.rows.count):
+            left -= self._entry_size(log.rows.handle(row))
         filter_size = 0 if kept or cramped else self._filter_size()
         skip = 0 if kept else self._skipped
         shown = more = 0
-        for row in range(log.count):
+        for row in range(log.rows.count):
             again = log.has(row, AGAIN)
             if row < first and not again:
                 if log.has(row, REFERENCED):
@@ -159,14 +158,14 @@ class FrameWriter:
             if row < first:
                 room = left - out.at - (0 if again else filter_size)
                 room = room if heads > 0 or (again and not kept) else 0
-            if self._entry_size(log.handle(row)) > room:
+            if self._entry_size(log.rows.handle(row)) > room:
                 more += row < first
                 continue
             if row < first:
                 heads -= 1
                 shown += not again
             log.set(row, AGAIN, False)
-            if self._put_kept(log.handle(row)) != OK:
+            if self._put_kept(log.rows.handle(row)) != OK:
                 return E_CAPACITY
         if not kept:
             self._skipped = self._skipped + shown if more else 0

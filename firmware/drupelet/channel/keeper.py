@@ -8,11 +8,10 @@ request:
 A handle is > 0 and < 2^30 and is not used again for another message. Only `load` writes to `work`.
 
     work                                 a buffer of one frame, free between two calls
-    put(key, key_at, size, waits)        keep work[:size]; the handle or a negative code. What
+    put(key, size, waits)                keep work[:size]; the handle or a negative code. What
                                          waits for a dependency is pinned
     load(handle)                         the frame into `work`; its size, 0: it is gone
-    find(key, key_at, id, at, size)      handle of a message by key and id, or 0
-    order(handle, id, at, size)          -1, 0, 1: its id is less than, equal to, more than that
+    find(key, id, at, size)              handle of a message by key and id, or 0
     names_into(handle, out)              its sender and id: size 1 | sender 66 | size 1 | id 66
     barrier()                            make durable what was put; OK or a code
     pin(handle, pinned)                  a pinned message stays; others go when room is needed.
@@ -30,7 +29,9 @@ A handle is > 0 and < 2^30 and is not used again for another message. Only `load
 
 from drupelet.base.compat import const
 from drupelet.base.limits import CHANNEL_MESSAGE_ID_MAX, CHANNEL_NAME_MAX
-from drupelet.base.memory import copy, get_u32
+from drupelet.base.memory import copy
+from drupelet.channel.lamport import compare
+from drupelet.wire.sds.message import Decoder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,18 +40,16 @@ if TYPE_CHECKING:
 # Where the id begins in what `names_into` writes, and its size in all.
 NAMES_ID = const(67)
 NAMES_SIZE = const(134)
-_HANDLE_AT = const(8)
 
 
-def compare_ids(frame: "Key", start: int, id: "Buffer", at: int, size: int) -> int:
-    """-1, 0 or 1 as the id of a kept frame is less than, equal to or more than id[at:at+size].
+def compare_ids(names: "Key", start: int, id: "Buffer", at: int, size: int) -> int:
+    """-1, 0 or 1 as an id is less than, equal to or more than id[at:at+size].
 
-    Ids are in ascending order of their UTF-8 bytes.
+    names: its size at `start`, then its bytes. Ids are in ascending order of their UTF-8 bytes.
     """
-    place = start + 3 + frame[start + 1]
-    own = frame[place]
+    own = names[start]
     for index in range(min(own, size)):
-        one = frame[place + 1 + index]
+        one = names[start + 1 + index]
         other = id[at + index]
         if one != other:
             return -1 if one < other else 1
@@ -73,11 +72,22 @@ def put_names(out: bytearray, frame: "Key", start: int) -> None:
     pack_names(out, frame, start + 2, frame[start + 1], at + 1, frame[at])
 
 
-def next_handle(rows: bytearray, stride: int, count: int, handle: int) -> int:
-    """The lowest handle above that one in rows of key 8 | handle 4 | ..., or 0."""
-    best = 0
-    for row in range(count):
-        other = get_u32(rows, row * stride + _HANDLE_AT)
-        if other > handle and (not best or other < best):
-            best = other
-    return best
+class Keeper:
+    """What bounded keepers have in common: their buffer, and what is known of removed messages."""
+
+    def __init__(self, frame_size: int) -> None:
+        self.work = bytearray(frame_size)
+        self.left = self.left_far = 0
+        self.horizon = bytearray(8)
+        self.limit = bytearray(8)
+        self._decoder = Decoder()
+
+    def note_removal(self, frame: bytearray, start: int, end: int) -> None:
+        """Move the horizon before the message whose front is frame[start:end] is removed."""
+        lamport = self._decoder.lamport
+        self._decoder.open(frame, start, end)  # that the rest is not there is no matter
+        self.left += 1
+        if compare(lamport, 0, self.limit, 0) > 0:
+            self.left_far += 1
+        elif compare(lamport, 0, self.horizon, 0) > 0:
+            copy(self.horizon, 0, lamport, 0, 8)

@@ -1,10 +1,10 @@
 """The local log of a channel: what entered it, what waits for a dependency, what was given up
 (specs/sds.md "Deliver Message", "Resolve Conflicts", "Periodic Incoming Buffer Sweep").
 
-    log        key 8 | handle 4, two flags in its highest bits | Lamport value 8; the newest
-               messages, ordered by Lamport value, then by id
-    incoming   key 8 | handle 4 | Lamport value 8 | key of a missing dependency 8 | check again 1;
-               its time: when it came
+    rows       the newest messages, ordered by Lamport value, then by id: rows (rows.py) | Lamport
+               value 8; their state: flags
+    incoming   rows (rows.py) by Lamport value | Lamport value 8 | key of a missing dependency 8;
+               their time: when it came, their state: 1: check again
     lost       key 8: dependencies that were given up, newest first
 
 Lamport values are little-endian. A message is read through `decoder`, which its caller opened.
@@ -13,9 +13,9 @@ Lamport values are little-endian. A message is read through `decoder`, which its
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.limits import CHANNEL_LOST_MAX
-from drupelet.base.memory import copy, equal, find, get_u32, put_u32
+from drupelet.base.memory import copy, equal, find
 from drupelet.base.time_ms import later_ms
-from drupelet.channel.keeper import NAMES_SIZE, pack_names
+from drupelet.channel.keeper import NAMES_ID, NAMES_SIZE, compare_ids, pack_names
 from drupelet.channel.lamport import compare
 from drupelet.channel.rows import KEY_SIZE, KeyRows, is_due
 from drupelet.wire.sds.message import CAUSAL
@@ -27,15 +27,13 @@ if TYPE_CHECKING:
     from drupelet.channel.settings import Settings
     from drupelet.wire.sds.message import Decoder
 
-_HANDLE_AT = const(8)
 _LAMPORT_AT = const(12)
 _STRIDE = const(20)
-REFERENCED = const(0x80)  # something in the log depends on it
-AGAIN = const(0x40)  # it came again: our next frame names it
-IN_LAMPORT = const(12)
-_IN_MISSING = const(20)
-_IN_CHECK = const(28)
-IN_STRIDE = const(29)
+REFERENCED = const(1)  # something in the log depends on it
+AGAIN = const(2)  # it came again: our next frame names it
+IN_LAMPORT = const(16)
+_IN_MISSING = const(24)
+IN_STRIDE = const(32)
 
 
 class LocalLog:
@@ -52,8 +50,7 @@ class LocalLog:
         self.repair = repair
         self.settings = settings
         self.recovering = False  # own messages are taken in until nothing is missing
-        self.count = 0
-        self.table = bytearray(settings.ids_max * _STRIDE)
+        self.rows = KeyRows(settings.ids_max, _STRIDE)
         self.left = 0  # messages that had to leave the table
         self.again = 0  # rows with that flag
         self.incoming = KeyRows(settings.incoming_max, IN_STRIDE)
@@ -65,25 +62,14 @@ class LocalLog:
 
     # --- the rows of the log, from the oldest ---
 
-    def find(self, key: "bytes | bytearray") -> int:
-        """The first row with this key, or -1."""
-        return find(self.table, _STRIDE, self.count, key, 0, KEY_SIZE) if self.count else -1
-
-    def handle(self, row: int) -> int:
-        """The keeper's handle of a row."""
-        table = self.table
-        at = row * _STRIDE + _HANDLE_AT
-        high = (table[at] & 0x3F) << 24
-        return high | table[at + 1] << 16 | table[at + 2] << 8 | table[at + 3]
-
     def has(self, row: int, flag: int) -> bool:
         """Whether a row has a flag: REFERENCED or AGAIN."""
-        return self.table[row * _STRIDE + _HANDLE_AT] & flag != 0
+        return self.rows.state(row) & flag != 0
 
     def set(self, row: int, flag: int, value: bool) -> None:
         """Set or clear a flag of a row."""
         if self.has(row, flag) != value:
-            self.table[row * _STRIDE + _HANDLE_AT] ^= flag
+            self.rows.set_state(row, self.rows.state(row) ^ flag)
             if flag == AGAIN:
                 self.again += 1 if value else -1
 
@@ -93,54 +79,41 @@ class LocalLog:
         A row leaves a full table: see `_victim`.
         """
         self._check_waiting(key)
+        rows = self.rows
         row = self._position(handle)
-        table = self.table
-        place = row * _STRIDE
-        if self.count < self.settings.ids_max:
-            copy(table, place + _STRIDE, table, place, self.count * _STRIDE - place)
-            self.count += 1
-        else:
+        if rows.is_full():
             self.left += 1
             victim = self._victim()
             if victim >= row and not self.has(victim, REFERENCED):
                 return  # it is the oldest itself
             self.set(victim, AGAIN, False)
-            if victim < row:
-                place -= _STRIDE
-                at_victim = victim * _STRIDE
-                copy(table, at_victim, table, at_victim + _STRIDE, place - at_victim)
-            else:
-                copy(table, place + _STRIDE, table, place, victim * _STRIDE - place)
-        copy(table, place, key, 0, KEY_SIZE)
-        put_u32(table, place + _HANDLE_AT, handle)
-        copy(table, place + _LAMPORT_AT, self._decoder.lamport, 0, 8)
+            rows.remove(victim)
+            row -= victim < row
+        rows.insert(row, key, handle)
+        copy(rows.table, row * _STRIDE + _LAMPORT_AT, self._decoder.lamport, 0, 8)
 
     def _position(self, handle: int) -> int:
         """The row behind all messages with a lower Lamport value, or the same and a lower id."""
         keeper = self.keeper
-        work = keeper.work
-        id_at = 0
-        row = self.count
-        while row:
-            order = compare(
-                self.table, row * _STRIDE - _STRIDE + _LAMPORT_AT, self._decoder.lamport, 0
-            )
-            if order == 0:
-                if not id_at:
-                    keeper.load(handle)
-                    id_at = 3 + work[1]
-                order = keeper.order(self.handle(row - 1), work, id_at + 1, work[id_at])
+        rows = self.rows
+        lamport_at = rows.count * _STRIDE + _LAMPORT_AT
+        for row in range(rows.count, 0, -1):
+            lamport_at -= _STRIDE
+            order = compare(rows.table, lamport_at, self._decoder.lamport, 0)
+            if order == 0 and keeper.names_into(rows.handle(row - 1), self.names):
+                work = keeper.work
+                id_at = 3 + work[1] if keeper.load(handle) else 0
+                order = compare_ids(self.names, NAMES_ID, work, id_at + 1, work[id_at])
             if order <= 0:
-                break
-            row -= 1
-        return row
+                return row
+        return 0
 
     def _victim(self) -> int:
         """The oldest row that something depends on, not of the newest quarter; or the oldest.
 
         What nothing depends on must stay as long as it can: others hear of it from us only.
         """
-        for row in range(self.count * 3 // 4):
+        for row in range(self.rows.count * 3 // 4):
             if self.has(row, REFERENCED):
                 return row
         return 0
@@ -151,9 +124,9 @@ class LocalLog:
         bloom = self.bloom
         if bloom.count >= bloom.capacity:
             bloom.clear()
-            first = max(self.count - bloom.capacity * 3 // 4, 0)
-            for row in range(first, self.count):
-                bloom.add(self.table, row * _STRIDE)
+            first = max(self.rows.count - bloom.capacity * 3 // 4, 0)
+            for row in range(first, self.rows.count):
+                bloom.add(self.rows.table, row * _STRIDE)
             for row in range(self.incoming.count):
                 bloom.add(self.incoming.table, row * IN_STRIDE)
         bloom.add(key, 0)
@@ -181,13 +154,13 @@ class LocalLog:
             id_at = message.entry_at
             size = message.entry_size
             self.bloom.key_into(key, 0, buf, id_at, size)
-            row = self.find(key)
+            row = self.rows.find(key)
             if row >= 0 and message.content_size:
                 self.set(row, REFERENCED, True)
             if row >= 0 or self._is_lost(key):
                 continue
-            waits = self.incoming.find(key, 0) >= 0
-            if not waits and self.keeper.find(key, 0, buf, id_at, size):
+            waits = self.incoming.find(key) >= 0
+            if not waits and self.keeper.find(key, buf, id_at, size):
                 continue
             if not count or (self._missing_waits and not waits):
                 copy(self._missing, 0, key, 0, KEY_SIZE)
@@ -208,7 +181,7 @@ class LocalLog:
 
     def _lose(self, key: bytearray) -> None:
         """Remember that a dependency does not come: it counts as met."""
-        row = self.repair.wanted.find(key, 0)
+        row = self.repair.wanted.find(key)
         if row >= 0:
             self.repair.wanted.remove(row)
         copy(self._lost, KEY_SIZE, self._lost, 0, len(self._lost) - KEY_SIZE)
@@ -225,9 +198,14 @@ class LocalLog:
     def hold(self, key: bytearray, handle: int, since_ms: int) -> None:
         """Let the open message wait for the dependency that `count_missing` noted."""
         incoming = self.incoming
-        place = incoming.add(key, 0, since_ms) * IN_STRIDE
-        put_u32(incoming.table, place + _HANDLE_AT, handle)
-        copy(incoming.table, place + IN_LAMPORT, self._decoder.lamport, 0, 8)
+        lamport = self._decoder.lamport
+        row = incoming.count
+        while row and self.is_above(row - 1):
+            row -= 1
+        incoming.insert(row, key, handle)
+        incoming.set_time(row, since_ms)
+        place = row * IN_STRIDE
+        copy(incoming.table, place + IN_LAMPORT, lamport, 0, 8)
         copy(incoming.table, place + _IN_MISSING, self._missing, 0, KEY_SIZE)
 
     def _check_waiting(self, key: bytearray) -> None:
@@ -236,24 +214,11 @@ class LocalLog:
         for row in range(incoming.count):
             place = row * IN_STRIDE
             if equal(incoming.table, place + _IN_MISSING, key, 0, KEY_SIZE):
-                incoming.table[place + _IN_CHECK] = 1
-
-    def _is_lower(self, row: int, other: int) -> bool:
-        """Whether a waiting message has a lower Lamport value than another one, -1 for none."""
-        at = row * IN_STRIDE + IN_LAMPORT
-        table = self.incoming.table
-        return other < 0 or compare(table, at, table, other * IN_STRIDE + IN_LAMPORT) < 0
+                incoming.set_state(row, 1)
 
     def highest(self) -> int:
         """The waiting message with the highest Lamport value if all rows are in use; or -1."""
-        incoming = self.incoming
-        if incoming.count < incoming.rows_max:
-            return -1
-        best = 0
-        for row in range(1, incoming.count):
-            if self._is_lower(best, row):
-                best = row
-        return best
+        return self.incoming.count - 1 if self.incoming.is_full() else -1
 
     def is_above(self, row: int) -> bool:
         """Whether a waiting message has a higher Lamport value than the open one."""
@@ -262,15 +227,14 @@ class LocalLog:
 
     def check(self, row: int, now_ms: int, want: bool) -> int:
         """How many dependencies a waiting message still misses, as `count_missing`; opens it."""
-        table = self.incoming.table
-        place = row * IN_STRIDE
         work = self.keeper.work
-        size = self.keeper.load(get_u32(table, place + _HANDLE_AT))
+        size = self.keeper.load(self.incoming.handle(row))
         if not size or self._decoder.open(work, 0, size) != OK:
             return 0  # it is gone from the store: nothing to wait for
         missing = self.count_missing(now_ms, want)
         if missing:
-            copy(table, place + _IN_MISSING, self._missing, 0, KEY_SIZE)
+            missing_at = row * IN_STRIDE + _IN_MISSING
+            copy(self.incoming.table, missing_at, self._missing, 0, KEY_SIZE)
         return missing
 
     def want_missing(self, now_ms: int) -> None:
@@ -281,32 +245,28 @@ class LocalLog:
     def next_ready(self, now_ms: int) -> int:
         """The lowest of the waiting messages that miss nothing any more; -1: there is none."""
         incoming = self.incoming
-        while True:
-            best = -1
-            for row in range(incoming.count):
-                if incoming.table[row * IN_STRIDE + _IN_CHECK] and self._is_lower(row, best):
-                    best = row
-            if best < 0:
-                return -1
-            incoming.table[best * IN_STRIDE + _IN_CHECK] = 0
-            if self.check(best, now_ms, False) == 0:
-                return best
+        for row in range(incoming.count):
+            if incoming.state(row):
+                incoming.set_state(row, 0)
+                if self.check(row, now_ms, False) == 0:
+                    return row
+        return -1
 
     def next_overdue(self, now_ms: int) -> int:
         """The lowest of the waiting messages whose dependencies are irretrievably lost; or -1."""
-        times_ms = self.incoming.times_ms
         lost_ms = self.settings.lost_ms
-        best = -1
+        first = -1
         for row in range(self.incoming.count):
-            late = is_due(now_ms, later_ms(times_ms[row], lost_ms))
-            # Messages may wait for each other in a cycle: after twice the time that ends, too.
-            ends = late and is_due(now_ms, later_ms(times_ms[row], 2 * lost_ms))
-            late = late and (
-                self.check(row, now_ms, False) == 0 or not self._missing_waits or ends
-            )
-            if late and self._is_lower(row, best):
-                best = row
-        return best
+            since_ms = self.incoming.time_ms(row)
+            late = is_due(now_ms, later_ms(since_ms, lost_ms))
+            # Each late one is checked: what it waits for may have been given up for another.
+            if late and (self.check(row, now_ms, False) == 0 or not self._missing_waits):
+                lost = True
+            else:  # messages may wait for each other in a cycle: after twice the time that ends
+                lost = late and is_due(now_ms, later_ms(since_ms, 2 * lost_ms))
+            if lost and first < 0:
+                first = row
+        return first
 
     def give_up(self, row: int, now_ms: int) -> int:
         """Count the dependencies of a waiting message as met that do not wait here; how many."""
@@ -323,7 +283,7 @@ class LocalLog:
         """
         incoming = self.incoming
         place = row * IN_STRIDE
-        handle = get_u32(incoming.table, place + _HANDLE_AT)
+        handle = incoming.handle(row)
         copy(key, 0, incoming.table, place, KEY_SIZE)
         copy(self._decoder.lamport, 0, incoming.table, place + IN_LAMPORT, 8)
         incoming.remove(row)
@@ -334,7 +294,7 @@ class LocalLog:
         """Forget a waiting message for want of room; it is to be asked for again."""
         incoming = self.incoming
         place = row * IN_STRIDE
-        handle = get_u32(incoming.table, place + _HANDLE_AT)
+        handle = incoming.handle(row)
         if self.keeper.names_into(handle, self.names):
             copy(self.entry_key, 0, incoming.table, place, KEY_SIZE)
             self.repair.want(

@@ -6,9 +6,7 @@ In no firmware set: boards keep a channel in files (`flash_keeper.py`).
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.memory import copy, equal, find, get_u16, get_u32, put_u16, put_u32
-from drupelet.channel.keeper import compare_ids, next_handle, put_names
-from drupelet.channel.lamport import compare
-from drupelet.wire.sds.message import Decoder
+from drupelet.channel.keeper import Keeper, compare_ids, put_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,23 +19,19 @@ _PINNED_AT = const(14)
 _STRIDE = const(15)
 
 
-class RamKeeper:
+class RamKeeper(Keeper):
     """`count` messages of up to `frame_size` bytes in RAM: the oldest arrivals go first."""
 
     def __init__(self, count: int, frame_size: int) -> None:
-        self.work = bytearray(frame_size)
-        self.left = self.left_far = 0
-        self.horizon = bytearray(8)
-        self.limit = bytearray(8)
+        Keeper.__init__(self, frame_size)
         self._count = count
         self._size = frame_size
         self._rows = bytearray(count * _STRIDE)
         self._frames = bytearray(count * frame_size)
         self._next = 0
         self._issued = 0
-        self._decoder = Decoder()
 
-    def put(self, key: "Key", key_at: int, size: int, waits: bool) -> int:
+    def put(self, key: "Key", size: int, waits: bool) -> int:
         """Keep work[:size]; its handle, or E_CAPACITY when everything is pinned."""
         rows = self._rows
         for _ in range(self._count):
@@ -49,25 +43,15 @@ class RamKeeper:
         else:
             return E_CAPACITY
         if get_u32(rows, place + _HANDLE_AT):
-            self._leave(row)
+            at = row * self._size
+            self.note_removal(self._frames, at, at + get_u16(rows, place + _SIZE_AT))
         self._issued += 1
-        copy(rows, place, key, key_at, 8)
+        copy(rows, place, key, 0, 8)
         put_u32(rows, place + _HANDLE_AT, self._issued)
         put_u16(rows, place + _SIZE_AT, size)
         rows[place + _PINNED_AT] = waits
         copy(self._frames, row * self._size, self.work, 0, size)
         return self._issued
-
-    def _leave(self, row: int) -> None:
-        """Note that a message goes."""
-        at = row * self._size
-        decoder = self._decoder
-        decoder.open(self._frames, at, at + get_u16(self._rows, row * _STRIDE + _SIZE_AT))
-        self.left += 1
-        if compare(decoder.lamport, 0, self.limit, 0) > 0:
-            self.left_far += 1
-        elif compare(decoder.lamport, 0, self.horizon, 0) > 0:
-            copy(self.horizon, 0, decoder.lamport, 0, 8)
 
     def _row(self, handle: int) -> int:
         """The row of a handle, or -1: rows are taken in turn, so it is near where it was put."""
@@ -89,25 +73,19 @@ class RamKeeper:
         copy(self.work, 0, self._frames, row * self._size, size)
         return size
 
-    def find(self, key: "Key", key_at: int, id: "Buffer", at: int, size: int) -> int:
+    def find(self, key: "Key", id: "Buffer", at: int, size: int) -> int:
         """Handle of a message by key and id, or 0."""
         rows = self._rows
-        row = find(rows, _STRIDE, self._count, key, key_at, 8)
+        row = find(rows, _STRIDE, self._count, key, 0, 8)
         while 0 <= row < self._count:
             place = row * _STRIDE
             handle = get_u32(rows, place + _HANDLE_AT)
-            same = handle and equal(rows, place, key, key_at, 8)
-            if same and compare_ids(self._frames, row * self._size, id, at, size) == 0:
+            same = handle and equal(rows, place, key, 0, 8)
+            id_at = row * self._size + 3 + self._frames[row * self._size + 1]
+            if same and compare_ids(self._frames, id_at, id, at, size) == 0:
                 return handle
             row += 1
         return 0
-
-    def order(self, handle: int, id: "Buffer", at: int, size: int) -> int:
-        """-1, 0 or 1 as its id is less than, equal to or more than id[at:at+size]; -1: gone."""
-        row = self._row(handle)
-        if row < 0:
-            return -1
-        return compare_ids(self._frames, row * self._size, id, at, size)
 
     def names_into(self, handle: int, out: bytearray) -> bool:
         """Write who sent a message and its id to `out`; False: it is gone."""
@@ -140,7 +118,8 @@ class RamKeeper:
 
     def next(self, handle: int) -> int:
         """Handle of the message that was put after that one (0: the first), or 0."""
-        return next_handle(self._rows, _STRIDE, self._count, handle)
+        handles = [get_u32(self._rows, row * _STRIDE + _HANDLE_AT) for row in range(self._count)]
+        return min([other for other in handles if other > handle], default=0)
 
     def tail(self, count: int) -> int:
         """The handle behind which are the last `count` messages that were put."""

@@ -18,11 +18,11 @@ def carry(channel: "Channel", frame: bytearray, size: int, now_ms: int) -> int:
     code = message.open(frame, 0, size)
     if code != OK or not message.has_lamport or not message.content_size:
         return E_PEER
-    if channel.outbox.is_full():
+    if channel.outbox.rows.is_full():
         return E_CAPACITY
     channel.bloom.key_into(channel.key, 0, frame, message.id_at, message.id_size)
     handle = channel.accept(now_ms, True)
-    if handle > 0 and channel.log.incoming.find(channel.key, 0) < 0:
+    if handle > 0 and channel.log.incoming.find(channel.key) < 0:
         channel.send_later(handle, now_ms)
     return handle
 
@@ -34,10 +34,10 @@ def send(channel: "Channel", handle: int, now_ms: int) -> int:
     size = channel.keeper.load(handle)
     if not size or message.open(work, 0, size) != OK:
         return E_STORAGE
-    if channel.outbox.is_full():
+    if channel.outbox.rows.is_full():
         return E_CAPACITY
     channel.bloom.key_into(channel.key, 0, work, message.id_at, message.id_size)
-    if channel.outbox.rows.find(channel.key, 0) < 0:
+    if channel.outbox.rows.find(channel.key) < 0:
         channel.send_later(handle, now_ms)
     return OK
 
@@ -54,10 +54,10 @@ def repeat_newest_into(channel: "Channel", frame: bytearray, now_ms: int) -> int
 
     For `Settings.ask_into` of a dialect without sync messages.
     """
-    log = channel.log
-    for row in range(log.count - 1, -1, -1):
-        names = log.names
-        known = channel.keeper.names_into(log.handle(row), names)
-        if known and log.is_mine(names, 1, names[0]):
-            return channel.repeat_into(frame, log.handle(row), now_ms)
-    return channel.repeat_into(frame, log.handle(log.count - 1), now_ms) if log.count else 0
+    rows = channel.log.rows
+    names = channel.log.names
+    for row in range(rows.count - 1, -1, -1):
+        known = channel.keeper.names_into(rows.handle(row), names)
+        if known and channel.log.is_mine(names, 1, names[0]):
+            return channel.repeat_into(frame, rows.handle(row), now_ms)
+    return channel.repeat_into(frame, rows.handle(rows.count - 1), now_ms) if rows.count else 0

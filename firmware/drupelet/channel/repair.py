@@ -1,10 +1,10 @@
 """SDS-R of a channel: what is missing here and asked for, what others ask for (specs/sds.md
 "SDS Repair").
 
-    wanted     key 8 | requests sent 1 | id size 1 | id 66 | sender size 1 | sender 32 | Lamport
-               value 8 | refused 1; its time: T_req. The value is that of the message that names
-               it, or its own if it was refused itself
-    responses  key 8 | handle 4 | sent 1; its time: T_resp, or until when it is not sent again
+    wanted     rows (rows.py) | requests sent 1 | Lamport value 8 | id size 1 | id 66 | sender
+               size 1 | sender 32; their time: T_req, their state: 1: it was refused itself. The
+               value is that of the message that names it, or its own if it was refused itself
+    responses  rows; their time: T_resp, or until when it is not sent again; their state: 1: sent
 
 The wanted table keeps what is named by the lowest messages, which can be delivered first, and the
 highest of what was refused for want of room: what those depend on leads to the rest. While all
@@ -17,11 +17,11 @@ no answer could be quicker than. After `_REQUESTS_MAX` the row is freed.
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.limits import CHANNEL_MESSAGE_ID_MAX, CHANNEL_REFUSED_MAX, CHANNEL_SENDER_MAX
-from drupelet.base.memory import copy, equal, get_u32, put_u32
+from drupelet.base.memory import copy, equal
 from drupelet.base.time_ms import CLOCK_BACK_MS, elapsed_ms, later_ms
 from drupelet.channel.keeper import NAMES_ID
 from drupelet.channel.lamport import compare
-from drupelet.channel.rows import KeyRows, is_due, sooner_ms
+from drupelet.channel.rows import KeyRows, is_due
 from drupelet.wire.sds.message import REPAIR
 
 TYPE_CHECKING = False
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from drupelet.channel.settings import Settings
     from drupelet.wire.sds.message import Encoder
 
-_REQUESTS_AT = const(8)
-WANTED_ID_AT = const(9)
-_SENDER_SIZE_AT = const(76)
-_LAMPORT_AT = const(109)
-_REFUSED_AT = const(117)
-_WANTED_STRIDE = const(118)
-_HANDLE_AT = const(8)
-_SENT_AT = const(12)
-_RESPONSE_STRIDE = const(13)
+_REQUESTS_AT = const(16)
+_LAMPORT_AT = const(17)
+WANTED_ID_AT = const(25)
+_SENDER_SIZE_AT = const(92)
+_WANTED_STRIDE = const(125)
+_RESPONSE_STRIDE = const(16)
 _REQUESTS_MAX = const(16)
+# States of a response.
+PLANNED = const(0)
+_SENT = const(1)
 
 assert WANTED_ID_AT + 1 + CHANNEL_MESSAGE_ID_MAX == _SENDER_SIZE_AT
-assert _SENDER_SIZE_AT + 1 + CHANNEL_SENDER_MAX == _LAMPORT_AT
+assert _SENDER_SIZE_AT + 1 + CHANNEL_SENDER_MAX == _WANTED_STRIDE
 
 
 class Repair:
@@ -60,7 +60,7 @@ class Repair:
     def _row(self, key: bytearray, id: "Buffer", id_at: int, size: int) -> int:
         """The row of a missing message, or -1: a key alone is no proof."""
         wanted = self.wanted
-        row = wanted.find(key, 0)
+        row = wanted.find(key)
         while 0 <= row < wanted.count:
             place = row * _WANTED_STRIDE
             same = wanted.table[place + WANTED_ID_AT] == size
@@ -88,7 +88,7 @@ class Repair:
         id_at = NAMES_ID + 1
         wanted = self.wanted
         row = self._row(key, names, id_at, size)
-        if row < 0 and wanted.count == wanted.rows_max:
+        if row < 0 and wanted.is_full():
             self.refused += 1
             victim = self._victim(lamport, at, refused)
             if victim < 0:
@@ -107,7 +107,7 @@ class Repair:
         if 0 < names[0] <= CHANNEL_SENDER_MAX:
             copy(table, place + _SENDER_SIZE_AT, names, 0, 1 + names[0])
         copy(table, place + _LAMPORT_AT, lamport, at, 8)
-        table[place + _REFUSED_AT] |= refused
+        wanted.set_state(row, wanted.state(row) | refused)
 
     def _victim(self, lamport: bytearray, at: int, refused: bool) -> int:
         """The row to free for a missing message; -1: none.
@@ -117,11 +117,11 @@ class Repair:
         wanted = self.wanted
         count = 0
         for row in range(wanted.count):
-            count += wanted.table[row * _WANTED_STRIDE + _REFUSED_AT]
+            count += wanted.state(row)
         of_refused = count > CHANNEL_REFUSED_MAX or (refused and count == CHANNEL_REFUSED_MAX)
         best = -1
         for row in range(wanted.count):
-            if wanted.table[row * _WANTED_STRIDE + _REFUSED_AT] != of_refused:
+            if wanted.state(row) != of_refused:
                 continue
             order = self._compare(best, wanted.table, row * _WANTED_STRIDE + _LAMPORT_AT)
             if best < 0 or (order > 0 if of_refused else order < 0):
@@ -139,7 +139,7 @@ class Repair:
     def on_named(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
         """A refused message is named by another one, which will lead to it again."""
         row = self._row(key, id, at, size)
-        if row >= 0 and self.wanted.table[row * _WANTED_STRIDE + _REFUSED_AT]:
+        if row >= 0 and self.wanted.state(row):
             self.wanted.remove(row)
 
     def on_received(self, key: bytearray, id: "Buffer", at: int, size: int) -> None:
@@ -147,8 +147,8 @@ class Repair:
         row = self._row(key, id, at, size)
         if row >= 0:
             self.wanted.remove(row)
-        row = self.responses.find(key, 0)
-        if row >= 0 and not self.responses.table[row * _RESPONSE_STRIDE + _SENT_AT]:
+        row = self.responses.find(key)
+        if row >= 0 and self.responses.state(row) == PLANNED:
             self.responses.remove(row)
 
     def on_requested(self, key: bytearray, id: "Buffer", at: int, size: int, now_ms: int) -> None:
@@ -156,8 +156,8 @@ class Repair:
         row = self._row(key, id, at, size)
         if row < 0:
             return
-        if self.wanted.table[row * _WANTED_STRIDE + _REFUSED_AT]:
-            self.wanted.times_ms[row] = later_ms(now_ms, self._settings.t_max_ms)
+        if self.wanted.state(row):
+            self.wanted.set_time(row, later_ms(now_ms, self._settings.t_max_ms))
         else:
             self.wanted.remove(row)
 
@@ -170,7 +170,7 @@ class Repair:
         best = -1
         longest = -1
         for row in range(wanted.count):
-            late = elapsed_ms(now_ms, wanted.times_ms[row])
+            late = elapsed_ms(now_ms, wanted.time_ms(row))
             if longest < late < CLOCK_BACK_MS and (at < 0 or self._compare(row, limit, at) <= 0):
                 best = row
                 longest = late
@@ -189,7 +189,7 @@ class Repair:
         )  # fmt: skip
         if code == OK:
             table[place + _REQUESTS_AT] += 1
-            wanted.times_ms[row] = later_ms(now_ms, self._settings.t_max_ms)
+            wanted.set_time(row, later_ms(now_ms, self._settings.t_max_ms))
             if table[place + _REQUESTS_AT] >= _REQUESTS_MAX:
                 wanted.remove(row)
         return code
@@ -203,11 +203,11 @@ class Repair:
         """
         responses = self.responses
         settings = self._settings
-        row = responses.find(key, 0)
+        row = responses.find(key)
         if row >= 0:
-            if not responses.table[row * _RESPONSE_STRIDE + _SENT_AT]:
+            if responses.state(row) == PLANNED:
                 return
-            if not is_due(now_ms, responses.times_ms[row]):
+            if not is_due(now_ms, responses.time_ms(row)):
                 self.refused += 1
                 return
             responses.remove(row)
@@ -215,55 +215,34 @@ class Repair:
         groups = settings.response_groups
         if not self.identity.in_group(names, 1, names[0], names, NAMES_ID + 1, size, groups):
             return
-        if responses.count == responses.rows_max and not self._free_response(now_ms):
-            self.refused += 1
-            return
+        if responses.is_full():
+            # The one that was sent first makes room; its time may be still to come.
+            row = responses.next_due(_SENT, later_ms(now_ms, settings.t_max_ms))
+            if row < 0:
+                self.refused += 1
+                return
+            responses.remove(row)
         wait_ms = self.identity.t_resp_ms(
             names, 1, names[0], names, NAMES_ID + 1, size, settings.t_max_ms
         )
-        row = responses.add(key, 0, later_ms(now_ms, wait_ms))
-        put_u32(responses.table, row * _RESPONSE_STRIDE + _HANDLE_AT, handle)
+        responses.add(key, handle, later_ms(now_ms, wait_ms))
 
     def sweep(self, now_ms: int) -> None:
         """Free the rows of responses sent so long ago that they may be sent again."""
         responses = self.responses
         self.wanted.keep_due(now_ms)
         responses.keep_due(now_ms)
-        row = responses.count
-        while row:
-            row -= 1
-            sent = responses.table[row * _RESPONSE_STRIDE + _SENT_AT]
-            if sent and is_due(now_ms, responses.times_ms[row]):
-                responses.remove(row)
-
-    def _free_response(self, now_ms: int) -> bool:
-        """Free the row of a sent response: one whose time is over, else any."""
-        responses = self.responses
-        free = -1
-        for row in range(responses.count):
-            if responses.table[row * _RESPONSE_STRIDE + _SENT_AT]:
-                free = row
-                if is_due(now_ms, responses.times_ms[row]):
-                    break
-        if free >= 0:
-            responses.remove(free)
-        return free >= 0
+        row = responses.next_due(_SENT, now_ms)
+        while row >= 0:
+            responses.remove(row)
+            row = responses.next_due(_SENT, now_ms)
 
     def next_response(self, now_ms: int) -> int:
         """The handle of a message whose T_resp has come, or 0; from now on it counts as sent."""
         responses = self.responses
-        for row in range(responses.count):
-            place = row * _RESPONSE_STRIDE
-            if not responses.table[place + _SENT_AT] and is_due(now_ms, responses.times_ms[row]):
-                responses.table[place + _SENT_AT] = 1
-                responses.times_ms[row] = later_ms(now_ms, self._settings.t_max_ms)
-                return get_u32(responses.table, place + _HANDLE_AT)
-        return 0
-
-    def wait_ms(self, now_ms: int, wait_ms: int) -> int:
-        """Milliseconds until the next T_resp, at most `wait_ms`."""
-        responses = self.responses
-        for row in range(responses.count):
-            if not responses.table[row * _RESPONSE_STRIDE + _SENT_AT]:
-                wait_ms = sooner_ms(responses.times_ms[row], now_ms, wait_ms)
-        return wait_ms
+        row = responses.next_due(PLANNED, now_ms)
+        if row < 0:
+            return 0
+        responses.set_state(row, _SENT)
+        responses.set_time(row, later_ms(now_ms, self._settings.t_max_ms))
+        return responses.handle(row)

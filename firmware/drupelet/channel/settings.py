@@ -32,31 +32,30 @@ class Settings:
     ask_into: of a dialect without sync messages, writes a frame with a repair request.
     """
 
-    def __init__(self) -> None:
-        self.period_ms = 30_000
-        self.possibly_periods = 4
-        self.sync_ms = 60_000
-        self.t_min_ms = 30_000
-        self.t_max_ms = 300_000
-        self.response_groups = 1
-        self.lost_ms = 86_400_000
-        self.repair = True
-        self.send_bloom = False
-        self.bloom_capacity = 100
-        self.bloom_bits = 10
-        self.bloom_hashes = 7
-        self.send_sync = True
-        self.ask_into: "Callable[[bytearray, int], int] | None" = None
-        self.hints: "HintPort | None" = None
-        self.causal = CHANNEL_CAUSAL
-        self.heads_max = CHANNEL_HEADS_MAX
-        self.unit_ms = 1  # of a Lamport value
-        self.outgoing_max = CHANNEL_OUT_MAX
-        self.incoming_max = CHANNEL_IN_MAX
-        self.ids_max = CHANNEL_IDS_MAX
-        self.wanted_max = CHANNEL_WANTED_MAX
-        self.asked_max = CHANNEL_ASKED_MAX
-        self.identity: "TimesPort | None" = None  # None: dialect `sds`
+    period_ms = 30_000
+    possibly_periods = 4
+    sync_ms = 60_000
+    t_min_ms = 30_000
+    t_max_ms = 300_000
+    response_groups = 1
+    lost_ms = 86_400_000
+    repair = True
+    send_bloom = False
+    bloom_capacity = 100
+    bloom_bits = 10
+    bloom_hashes = 7
+    send_sync = True
+    ask_into: "Callable[[bytearray, int], int] | None" = None
+    hints: "HintPort | None" = None
+    causal = CHANNEL_CAUSAL
+    heads_max = CHANNEL_HEADS_MAX
+    unit_ms = 1  # of a Lamport value
+    outgoing_max = CHANNEL_OUT_MAX
+    incoming_max = CHANNEL_IN_MAX
+    ids_max = CHANNEL_IDS_MAX
+    wanted_max = CHANNEL_WANTED_MAX
+    asked_max = CHANNEL_ASKED_MAX
+    identity: "TimesPort | None" = None  # None: dialect `sds`
 
 
 def response_groups(participants: int) -> int:

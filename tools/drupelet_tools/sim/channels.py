@@ -113,8 +113,8 @@ class Participant:
 
     def log(self) -> tuple[bytes, ...]:
         """The messages of the log in its order."""
-        log = self.channel.log
-        return tuple(self.name_of(log.handle(row)) for row in range(log.count))
+        rows = self.channel.log.rows
+        return tuple(self.name_of(rows.handle(row)) for row in range(rows.count))
 
 
 class World:

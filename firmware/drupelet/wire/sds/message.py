@@ -79,22 +79,14 @@ class Decoder:
         self._fields = Reader()
         self._inner = Reader()
         self.lamport = bytearray(8)
-        self._start = 0
-        self.buf: "bytes | bytearray | memoryview" = b""
-        self.sender_at = self.sender_size = 0
-        self.id_at = self.id_size = 0
-        self.channel_at = self.channel_size = 0
-        self.has_lamport = False
-        self.bloom_at = self.bloom_size = 0
-        self.content_at = self.content_size = 0
-        self.causal_count = 0
         self.entry_at = self.entry_size = 0
-        self.hint_at = self.hint_size = 0
-        self.entry_sender_at = self.entry_sender_size = 0
+        self.hint_at = self.hint_size = _ABSENT
+        self.entry_sender_at = self.entry_sender_size = _ABSENT
+        self.open(b"", 0, 0)
 
     def open(self, buf: "bytes | bytearray | memoryview", at: int, end: int) -> int:
         """Check and take apart the message in buf[at:end]; OK or E_PEER."""
-        self.buf = buf
+        self.buf: "bytes | bytearray | memoryview" = buf
         self._start = at
         self.sender_at = self.id_at = self.channel_at = at
         self.sender_size = self.id_size = self.channel_size = 0
@@ -153,8 +145,8 @@ class Decoder:
         inner = self._inner
         self.entry_at = fields.start
         self.entry_size = 0
-        self.hint_at = self.entry_sender_at = _ABSENT
-        self.hint_size = self.entry_sender_size = 0
+        self.hint_at = self.hint_size = _ABSENT
+        self.entry_sender_at = self.entry_sender_size = _ABSENT
         inner.open(fields.buf, fields.start, fields.start + fields.size)
         field = inner.next()
         while field > 0:
