@@ -232,6 +232,19 @@ def test_flash_with_a_bit_that_fell_over() -> None:
     assert again.damaged == 1 and find(again, b"m0")
 
 
+@pytest.mark.parametrize("at", [1, 3 + 3])
+def test_a_length_with_bits_that_fell_over_is_no_index_error(at: int) -> None:
+    files = RamFiles()
+    keeper = flash(files)
+    handle = put(keeper, b"m0")
+    [name] = files._data
+    files._data[name][handle % FILE_SIZE + 6 + at] ^= 0xF0
+    assert find(keeper, b"m0") == 0 and not keeper.names_into(handle, bytearray(NAMES_SIZE))
+    for number in range(90):
+        assert put(keeper, b"n%02d" % number) > 0
+    assert keeper.left
+
+
 def test_a_full_flash_refuses() -> None:
     files = RamFiles(capacity=300)
     keeper = flash(files)

@@ -18,7 +18,7 @@ does no harm. Opening scans them once. Keys and handles of all messages are in R
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.base.limits import CHANNEL_FILES_MAX
+from drupelet.base.limits import CHANNEL_FILES_MAX, CHANNEL_NAME_MAX
 from drupelet.base.memory import copy, crc32_into, equal, fill, get_u16, get_u32, put_u16, put_u32
 from drupelet.channel.keeper import Keeper, compare_ids, put_names
 from drupelet.channel.lamport import compare
@@ -219,10 +219,15 @@ class FlashKeeper(Keeper):
         return True
 
     def _load_front(self, handle: int) -> int:
-        """The first bytes of a kept frame into `_front`; how many."""
+        """The first bytes of a kept frame into `_front`; how many, 0: its names are damaged."""
+        front = self._front
         fd = self._fd(handle)
         at = handle % self._file_size + _RECORD_HEAD
-        return self._files.read_into(fd, at, self._front, 0, _FRONT_SIZE) if fd >= 0 else 0
+        size = self._files.read_into(fd, at, front, 0, _FRONT_SIZE) if fd >= 0 else 0
+        # Sizes are looked at before anything is read by them: no CRC is checked here.
+        if size <= 4 or front[1] > CHANNEL_NAME_MAX or front[1] > size - 4:
+            return 0
+        return size if 4 + front[1] + front[3 + front[1]] <= size else 0
 
     def barrier(self) -> int:
         """Make durable what was put; before a frame leaves that tells of it."""
