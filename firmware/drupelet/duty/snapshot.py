@@ -6,6 +6,8 @@ flash program per wake. Bytes: docs/SPEC.md 10.3. A snapshot is good once: `read
 owner writes the mark back *before* anything is sent. Whatever is refused costs bytes, no message.
 """
 
+import struct
+
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import (
@@ -16,7 +18,7 @@ from drupelet.base.limits import (
     WAIT_MS_MAX,
     WAKE_STATE_SIZE_MAX,
 )
-from drupelet.base.memory import copy, crc32_into, equal, fill, get_u16, get_u32, put_u16, put_u32
+from drupelet.base.memory import copy, crc32_into, equal, fill, get_u16, get_u32, put_u16
 from drupelet.base.time_ms import elapsed_ms, epochs_since
 from drupelet.duty.wake_plan import PLAN_HEAD_SIZE, PLAN_OLD_SIZE, PLAN_PEER_SIZE, earlier_ms
 from drupelet.engine.states import HOLD, REQUEST
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
 _USED = const(0)  # read already, or nothing there
 _LONG = const(3)  # 1 and 2 had no generation
 _SHORT = const(4)
-# Both forms: form u8, peers u8, boot u16, device [4], newest and consumed handle u32, plan, and
-# the generation of link numbers with which the wake goes on, u16.
+# Both forms: form u8, peers u8, boot u16, device [4], newest and consumed handle u32, plan (none:
+# ff), and the generation of link numbers with which the wake goes on, u16.
+_HEAD = ">BBH4sIIiHH"
 _PLAN_AT = const(16)
 _CRC_SIZE = const(4)
 _GENERATION_AT = const(22)
@@ -43,15 +46,26 @@ _OLD_AT = const(24)
 _KEYS_AT = const(29)
 _SIZE_AT = const(123)
 _ROWS_AT = const(125)
-# A peer's row: number u8, send count u8, age u16, heard u16, handle u32, into u32, anchor u32.
+# A peer's row: number u8, send count u8, age u16, heard u16, handle u32, into u32, and of the plan
+# its anchor u32; ff for none.
+_ROW = ">BBHHii"
+_ROW_TAKEN = ">BBHHII"
 _ROW_SIZE = const(18)
+_ROW_PLAN_AT = const(14)
 _NEVER = const(0xFFFF)
 
 assert _GENERATION_AT == _PLAN_AT + PLAN_HEAD_SIZE
 assert _OLD_AT + _CRC_SIZE == SNAPSHOT_SHORT_SIZE
 assert _KEYS_AT == _OLD_AT + PLAN_OLD_SIZE
 assert _SIZE_AT == _KEYS_AT + SNAPSHOT_KEYS_SIZE and _ROWS_AT == _SIZE_AT + 2
-assert _ROW_SIZE == 14 + PLAN_PEER_SIZE
+assert _ROW_SIZE == _ROW_PLAN_AT + PLAN_PEER_SIZE
+
+
+def is_whole(buf: bytearray, start: int, end: int) -> bool:
+    """Whether the CRC that stands behind buf[start:end] is right."""
+    crc = bytearray(_CRC_SIZE)
+    crc32_into(crc, 0, buf, start, end - start, True)
+    return equal(buf, end, crc, 0, _CRC_SIZE)
 
 
 class Snapshot:
@@ -63,7 +77,6 @@ class Snapshot:
         self.refused = 0
         self.generation = -1  # of the one that `read` took, for `node.boot`
         self._device = bytearray(device_id)
-        self._crc = bytearray(_CRC_SIZE)
 
     def state_room(self, peers: int) -> int:
         """How long the wake state in a snapshot may be; message rows beyond are left out."""
@@ -84,16 +97,16 @@ class Snapshot:
         end = _ROWS_AT + peers * _ROW_SIZE + state_size
         if state_size > self.state_room(peers) or end + _CRC_SIZE > len(buf):
             return E_CAPACITY
-        self._head(buf, _LONG, core, plan, now_ms)
-        buf[1] = peers
+        self._head(buf, _LONG, peers, core, plan, now_ms)
         put_u16(buf, _SIZE_AT, state_size)
         fill(buf, _OLD_AT, PLAN_OLD_SIZE, 0)
         if plan is not None:
             plan.save_old_into(buf, _OLD_AT, now_ms)
         for peer in range(peers):
-            self._put_peer(buf, _ROWS_AT + peer * _ROW_SIZE, core, peer, links, now_ms)
+            at = _ROWS_AT + peer * _ROW_SIZE
+            self._put_peer(buf, at, core, peer, _live(links, peer), now_ms)
             if plan is not None:
-                plan.save_peer_into(peer, buf, _ROWS_AT + peer * _ROW_SIZE + 14, now_ms)
+                plan.save_peer_into(peer, buf, at + _ROW_PLAN_AT, now_ms)
         copy(buf, end - state_size, core.store.saved, 0, state_size)
         crc32_into(buf, end, buf, 0, end, True)
         return end + _CRC_SIZE
@@ -102,65 +115,51 @@ class Snapshot:
         self, buf: bytearray, core: "Core", plan: "WakePlan | None", now_ms: int
     ) -> int:
         """Write the short form; its size. `wake_state.save` must have made all else durable."""
-        self._head(buf, _SHORT, core, plan, now_ms)
+        self._head(buf, _SHORT, 0, core, plan, now_ms)
         crc32_into(buf, _OLD_AT, buf, 0, _OLD_AT, True)
         return SNAPSHOT_SHORT_SIZE
 
     def _head(
-        self, buf: bytearray, form: int, core: "Core", plan: "WakePlan | None", now_ms: int
-    ) -> None:
-        buf[0] = form
-        buf[1] = 0
-        put_u16(buf, 2, core.boot)
-        copy(buf, 4, self._device, 0, 4)
-        put_u32(buf, 8, core.graph.newest)
-        put_u32(buf, 12, core.consumed)
-        fill(buf, _PLAN_AT, PLAN_HEAD_SIZE, 255)
+        self, buf: bytearray, form: int, peers: int, core: "Core", plan: "WakePlan | None",
+        now_ms: int,
+    ) -> None:  # fmt: skip
+        # Numbers begin at 1 again after the sleep, so in a generation of their own.
+        generation = (core.clocks.generation + 1) & 0xFFFF
+        struct.pack_into(
+            _HEAD, buf, 0, form, peers, core.boot, self._device, core.graph.newest, core.consumed,
+            -1, _NEVER, generation,
+        )  # fmt: skip
         if plan is not None:
             plan.save_into(buf, _PLAN_AT, now_ms)
-        # Numbers begin at 1 again after the sleep, so in a generation of their own.
-        put_u16(buf, _GENERATION_AT, (core.clocks.generation + 1) & 0xFFFF)
 
     def _put_peer(
-        self,
-        buf: bytearray,
-        at: int,
-        core: "Core",
-        peer: int,
-        links: "Sequence[LivePort]",
+        self, buf: bytearray, at: int, core: "Core", peer: int, live: "Sequence[LivePort]",
         now_ms: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """A peer's clock, its link's back-off, and when the oldest of what is under way was sent.
 
         The oldest and not the newest: a message that is sent at each wake would put the others
         off for ever.
         """
+        sends = 0
+        age = heard = _NEVER
+        newest = into_ms = -1
+        if live:
+            pace = live[0].pace
+            epoch = core.clocks.advance(peer, now_ms)
+            into_ms = elapsed_ms(now_ms, core.clocks.start_ms(peer))
+            if pace.heard_epoch >= 0:
+                heard = epochs_since(epoch, pace.heard_epoch)
+            outbox = core.outboxes[peer]
+            for row in range(outbox.count):
+                if outbox.is_open(row) and outbox.sends[row]:
+                    if not sends:
+                        sends = pace.probes or 1
+                        age = epochs_since(epoch, outbox.epochs[row])
+                    newest = outbox.handles[row]
         fill(buf, at, _ROW_SIZE, 255)
-        buf[at] = core.members.peer_numbers[peer]
-        buf[at + 1] = 0
-        for link in links:
-            if link.peer == peer and not link.visits:
-                epoch = core.clocks.advance(peer, now_ms)
-                if link.pace.heard_epoch >= 0:
-                    put_u16(buf, at + 4, epochs_since(epoch, link.pace.heard_epoch))
-                put_u32(buf, at + 10, elapsed_ms(now_ms, core.clocks.start_ms(peer)))
-                self._put_back_off(buf, at, core, link, epoch)
-                break
-
-    def _put_back_off(
-        self, buf: bytearray, at: int, core: "Core", link: "LivePort", epoch: int
-    ) -> None:  # fmt: skip
-        outbox = core.outboxes[link.peer]
-        oldest = newest = -1
-        for row in range(outbox.count):
-            if outbox.is_open(row) and outbox.sends[row]:
-                newest = row
-                if oldest < 0:
-                    oldest = row
-        if oldest >= 0:
-            buf[at + 1] = link.pace.probes or 1
-            put_u16(buf, at + 2, epochs_since(epoch, outbox.epochs[oldest]))
-            put_u32(buf, at + 6, outbox.handles[newest])
+        number = core.members.peer_numbers[peer]
+        struct.pack_into(_ROW, buf, at, number, sends, age, heard, newest, into_ms)
 
     # --- after sleep ---
 
@@ -188,18 +187,12 @@ class Snapshot:
 
     def _whole(self, buf: bytearray, size: int) -> bool:
         """True when form, size and CRC are right: not torn, no bit flipped."""
-        form = buf[0]
         end = _OLD_AT
-        if form == _LONG:
-            if size < _ROWS_AT + _CRC_SIZE:
-                return False
+        if buf[0] == _LONG and size >= _ROWS_AT + _CRC_SIZE:
             end = _ROWS_AT + buf[1] * _ROW_SIZE + get_u16(buf, _SIZE_AT)
-        elif form != _SHORT or buf[1]:
+        elif buf[0] != _SHORT or buf[1]:
             return False  # the short form has no rows of peers
-        if end + _CRC_SIZE > size:
-            return False
-        crc32_into(self._crc, 0, buf, 0, end, True)
-        return equal(buf, end, self._crc, 0, _CRC_SIZE)
+        return end + _CRC_SIZE <= size and is_whole(buf, 0, end)
 
     def _fits(self, buf: bytearray, store: "StorePort") -> bool:
         """True when it is of this device and of the log as it is: neither foreign nor old."""
@@ -229,40 +222,37 @@ class Snapshot:
             if peer < 0:
                 continue
             if plan is not None:
-                plan.restore_peer_from(peer, buf, at + 14, now_ms, slept_ms)
+                plan.restore_peer_from(peer, buf, at + _ROW_PLAN_AT, now_ms, slept_ms)
             core.refill(peer)
-            self._take_peer(buf, at, core, peer, links, now_ms, slept_ms)
+            # A first byte of 17 and more: there was no live link.
+            if buf[at + 10] <= 16:
+                self._take_peer(buf, at, core, peer, _live(links, peer), now_ms, slept_ms)
 
     def _take_peer(
-        self, buf: bytearray, at: int, core: "Core", peer: int, links: "Sequence[LivePort]",
+        self, buf: bytearray, at: int, core: "Core", peer: int, live: "Sequence[LivePort]",
         now_ms: int, slept_ms: int,
     ) -> None:  # fmt: skip
-        begun = -1
-        for link in links:
-            if link.peer != peer or link.visits or buf[at + 10] > 16:
-                continue
-            if begun < 0:  # live links to one peer share it
-                begun = link.epoch
-                start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 10))
-                core.clocks.set_start(peer, start_ms)
-                if buf[at + 1]:
-                    self._take_back_off(buf, at, core, peer, begun)
-            link.count_anew()
-            link.resume()
-            heard = get_u16(buf, at + 4)
-            if heard != _NEVER:
-                link.pace.heard_epoch = (begun - heard) % EPOCH_MODULUS
-            if buf[at + 1]:
-                link.pace.resume_probes(
-                    buf[at + 1], (begun - get_u16(buf, at + 2)) % EPOCH_MODULUS
-                )
-
-    def _take_back_off(self, buf: bytearray, at: int, core: "Core", peer: int, epoch: int) -> None:
+        if not live:
+            return
+        _number, sends, age, heard, newest, into_ms = struct.unpack_from(_ROW_TAKEN, buf, at)
+        epoch = live[0].epoch  # live links to one peer share it
+        core.clocks.set_start(peer, earlier_ms(now_ms, slept_ms + into_ms))
+        sent = (epoch - age) % EPOCH_MODULUS
         outbox = core.outboxes[peer]
-        sent = (epoch - get_u16(buf, at + 2)) % EPOCH_MODULUS
-        newest = get_u32(buf, at + 6)
-        for row in range(outbox.count):
+        for row in range(outbox.count if sends else 0):
             # What the peer asked for is due at once.
             is_open = not outbox.states[row] & (HOLD | REQUEST)
             if is_open and outbox.handles[row] <= newest:
-                outbox.note_sent(row, min(buf[at + 1], SEND_COUNT_MAX), sent)
+                outbox.note_sent(row, min(sends, SEND_COUNT_MAX), sent)
+        for link in live:
+            link.count_anew()
+            link.resume()
+            if heard != _NEVER:
+                link.pace.heard_epoch = (epoch - heard) % EPOCH_MODULUS
+            if sends:
+                link.pace.resume_probes(sends, sent)
+
+
+def _live(links: "Sequence[LivePort]", peer: int) -> "Sequence[LivePort]":
+    """The links to a peer whose carrier has two ends."""
+    return [link for link in links if link.peer == peer and not link.visits]

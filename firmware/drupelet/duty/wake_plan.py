@@ -7,6 +7,8 @@ anchor comes; from then on the device with the higher id opens its windows at th
 anchors, and one window per period is enough. A peer that was missed too often is sought again.
 """
 
+import struct
+
 from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, OK, CapacityError
 from drupelet.base.limits import (
@@ -16,7 +18,7 @@ from drupelet.base.limits import (
     WAIT_MS_MAX,
     WAKE_PERIOD_MS_MAX,
 )
-from drupelet.base.memory import copy, fill, get_u16, get_u32, put_u16, put_u32
+from drupelet.base.memory import get_u16, get_u32
 from drupelet.base.time_ms import CLOCK_BACK_MS, elapsed_ms
 
 KIND_WAKE = const(0x52)
@@ -70,13 +72,12 @@ class WakePlan:
         self.foreign = 0  # WAKE frames of another plan
         self._old_start_ms = 0  # the anchor before it moved, and how long it is still kept
         self._old_left = 0
-        self._id = bytearray(device_id)
-        self._ids = bytearray(_ID_SIZE * peers_max)
+        self._id = int.from_bytes(device_id, "big")
+        self._ids = [0] * peers_max
         self._states = bytearray(peers_max)
         self._anchors_ms = [0] * peers_max  # the peer's anchor of its last WAKE
         self._wake_seen_ms = [0] * peers_max  # when its last WAKE came
-        self._asked_ms = [0] * peers_max  # when our last WAKE went
-        self._asked = bytearray(peers_max)
+        self._asked_ms = [-1] * peers_max  # when our last WAKE went; -1: none did
         self._answer = bytearray(peers_max)  # the peer asked
 
     def _set_probes(self, slack: int) -> None:
@@ -109,9 +110,10 @@ class WakePlan:
 
     def seek(self, peer: int, device_id: "bytes | bytearray", at: int) -> None:
         """Take a peer (row) into the plan; it is sought from now on."""
-        copy(self._ids, peer * _ID_SIZE, device_id, at, _ID_SIZE)
+        self._ids[peer] = int.from_bytes(device_id[at : at + _ID_SIZE], "big")
         self._states[peer] = _SOUGHT
-        self._asked[peer] = self._answer[peer] = 0
+        self._asked_ms[peer] = -1
+        self._answer[peer] = 0
 
     def drop(self, peer: int) -> None:
         """Take a peer out: it is removed, or met in other ways."""
@@ -128,15 +130,9 @@ class WakePlan:
                 return True
         return False
 
-    def _leads(self, a: bytearray, at: int, b: bytearray, start: int) -> bool:
-        for i in range(_ID_SIZE):
-            if a[at + i] != b[start + i]:
-                return a[at + i] < b[start + i]
-        return False
-
     def _visits(self, peer: int) -> bool:
         """True when we open our windows at the peer's anchors: it is met, and leads."""
-        return self._states[peer] == _MET and self._leads(self._ids, peer * _ID_SIZE, self._id, 0)
+        return self._states[peer] == _MET and self._ids[peer] < self._id
 
     # --- time ---
 
@@ -154,10 +150,11 @@ class WakePlan:
             return
         self.start_ms = self._latest(now_ms, self.start_ms)
         if passed_ms >= CLOCK_BACK_MS:
+            self._old_start_ms = self._latest(now_ms, self._old_start_ms)
             return
         periods = passed_ms // self.period_ms
         self._sweep(periods)
-        self._old_left = self._old_left - periods if self._old_left > periods else 0
+        self._old_left = max(self._old_left - periods, 0)
 
     def _sweep(self, periods: int) -> None:
         if self.probes:
@@ -175,75 +172,52 @@ class WakePlan:
         """Where in the period the probe is; 0 when there is none."""
         if not self.probe or not self.searches():
             return 0
-        place_ms = self.probe * self._step_ms
-        last_ms = self.period_ms - self.window_ms
-        return place_ms if place_ms < last_ms else last_ms
+        return min(self.probe * self._step_ms, self.period_ms - self.window_ms)
 
-    def _probe_ms(self, place_ms: int) -> int:
-        """A time that is whole periods from the probe: one in the past, a small int."""
-        return earlier_ms(self.start_ms, self.period_ms - place_ms)
+    def _window_ms(self, now_ms: int, start_ms: int, drift_ms: int) -> int:
+        """What is left of the window at `start_ms` or whole periods later, in ms.
 
-    def _left(self, now_ms: int, start_ms: int) -> int:
-        """Milliseconds left of the window at `start_ms` or whole periods later; 0: not in it."""
-        passed_ms = elapsed_ms(now_ms, self._latest(now_ms, start_ms))
-        return self.window_ms - passed_ms if passed_ms < self.window_ms else 0
-
-    def _until(self, now_ms: int, start_ms: int) -> int:
-        """Milliseconds until the next such window opens, 1 .. period_ms."""
-        return self.period_ms - elapsed_ms(now_ms, self._latest(now_ms, start_ms))
-
-    def _visit_left(self, now_ms: int, peer: int) -> int:
-        """The same as `_left` at the anchors of a peer that we visit.
-
-        A window has room for what clocks drift in one period; each period more since the peer
-        sent its anchor opens it earlier, and closes it later, by that much.
+        Outside of it the time until the next one, less than 0. start_ms: up to now. drift_ms: what
+        two clocks drift in a period, 0 for windows by our own. A window has room for that of one
+        period; each period more since `start_ms` opens it earlier, and closes it later, by that
+        much.
         """
-        passed_ms = elapsed_ms(now_ms, self._anchors_ms[peer])
+        passed_ms = elapsed_ms(now_ms, start_ms)
         periods = passed_ms // self.period_ms
         into_ms = passed_ms - periods * self.period_ms
-        size_ms = self.window_ms + (periods - 1 if periods else 0) * self.drift_ms
+        size_ms = self.window_ms + (periods - 1 if periods else 0) * drift_ms
         if into_ms < size_ms:
             return size_ms - into_ms
-        early_ms = into_ms + periods * self.drift_ms - self.period_ms
+        early_ms = into_ms + periods * drift_ms - self.period_ms
         if early_ms < 0:
-            return 0
-        return self.window_ms + 2 * periods * self.drift_ms - early_ms
+            return early_ms
+        return self.window_ms + 2 * periods * drift_ms - early_ms
 
-    def _visit_until(self, now_ms: int, peer: int) -> int:
-        """The same as `_until`; called outside of its windows."""
-        passed_ms = elapsed_ms(now_ms, self._anchors_ms[peer])
-        periods = passed_ms // self.period_ms
-        return (periods + 1) * self.period_ms - passed_ms - periods * self.drift_ms
+    def _nearest_ms(self, now_ms: int) -> int:
+        """The longest that is left of any window; less than 0: minus the time until the first."""
+        self._advance(now_ms)
+        self._forget(now_ms)
+        nearest_ms = self._window_ms(now_ms, self.start_ms, 0)
+        if self._old_left:
+            nearest_ms = max(nearest_ms, self._window_ms(now_ms, self._old_start_ms, 0))
+        place_ms = self._place_ms()
+        if place_ms:
+            # Whole periods from the probe, and in the past.
+            probe_ms = earlier_ms(self.start_ms, self.period_ms - place_ms)
+            nearest_ms = max(nearest_ms, self._window_ms(now_ms, probe_ms, 0))
+        for peer in range(len(self._states)):
+            if self._visits(peer):
+                anchor_ms = self._anchors_ms[peer]
+                nearest_ms = max(nearest_ms, self._window_ms(now_ms, anchor_ms, self.drift_ms))
+        return nearest_ms
 
     def awake_ms(self, now_ms: int) -> int:
         """How long to stay awake from now on; 0: sleep."""
-        self._advance(now_ms)
-        self._forget(now_ms)
-        left = self._left(now_ms, self.start_ms)
-        if self._old_left:
-            left = max(left, self._left(now_ms, self._old_start_ms))
-        place_ms = self._place_ms()
-        if place_ms:
-            left = max(left, self._left(now_ms, self._probe_ms(place_ms)))
-        for peer in range(len(self._states)):
-            if self._visits(peer):
-                left = max(left, self._visit_left(now_ms, peer))
-        return left
+        return max(self._nearest_ms(now_ms), 0)
 
     def next_wake_ms(self, now_ms: int) -> int:
         """Milliseconds until the next window opens, at most a period; 0 while awake."""
-        if self.awake_ms(now_ms):
-            return 0
-        wait = self._until(now_ms, self.start_ms)
-        if self._old_left:
-            wait = min(wait, self._until(now_ms, self._old_start_ms))
-        place_ms = self._place_ms()
-        if place_ms:
-            wait = min(wait, self._until(now_ms, self._probe_ms(place_ms)))
-        for peer in range(len(self._states)):
-            if self._visits(peer):
-                wait = min(wait, self._visit_until(now_ms, peer))
-        return wait
+        return max(-self._nearest_ms(now_ms), 0)
 
     # --- WAKE frames ---
 
@@ -258,11 +232,10 @@ class WakePlan:
             return 0
         if self.there(peer, now_ms):
             return WAIT_MS_MAX
-        if not self._asked[peer]:
+        if self._asked_ms[peer] < 0:
             return 0
-        passed_ms = elapsed_ms(now_ms, self._asked_ms[peer])
         half_ms = (self.contact_ms + 1) // 2
-        return half_ms - passed_ms if passed_ms < half_ms else 0
+        return max(half_ms - elapsed_ms(now_ms, self._asked_ms[peer]), 0)
 
     def there(self, peer: int, now_ms: int) -> bool:
         """True when the peer is awake: its WAKE came in this window. Before, frames are wasted."""
@@ -278,11 +251,9 @@ class WakePlan:
         """
         if self.wake_due_ms(peer, now_ms):
             return 0
-        frame[0] = KIND_WAKE
-        frame[1] = 0 if self.there(peer, now_ms) else _ASK
-        put_u32(frame, 2, self._until(now_ms, self.start_ms))
-        put_u32(frame, 6, self.period_ms)
-        self._asked[peer] = 1
+        ask = 0 if self.there(peer, now_ms) else _ASK
+        wait_ms = self.period_ms - elapsed_ms(now_ms, self.start_ms)
+        struct.pack_into(">BBII", frame, 0, KIND_WAKE, ask, wait_ms, self.period_ms)
         self._asked_ms[peer] = now_ms
         self._answer[peer] = 0
         return WAKE_SIZE
@@ -313,12 +284,10 @@ class WakePlan:
         A peer that knows the old place still meets us there for some periods, and gets the new
         one. It may be a peer that we do not know of: its answer to our last frame was lost.
         """
-        ids = self._ids
         if not self._visits(leader):
             return
         for peer in range(len(self._states)):
-            at = peer * _ID_SIZE
-            if self._visits(peer) and self._leads(ids, at, ids, leader * _ID_SIZE):
+            if self._visits(peer) and self._ids[peer] < self._ids[leader]:
                 return
         there_ms = self._latest(now_ms, self._anchors_ms[leader])
         apart_ms = elapsed_ms(there_ms, self.start_ms)
@@ -342,8 +311,7 @@ class WakePlan:
     def save_into(self, buf: bytearray, at: int, now_ms: int) -> int:
         """Write what survives a deep sleep, PLAN_HEAD_SIZE bytes; returns the end."""
         self._advance(now_ms)
-        put_u32(buf, at, elapsed_ms(now_ms, self.start_ms))
-        put_u16(buf, at + 4, self.probe)
+        struct.pack_into(">IH", buf, at, elapsed_ms(now_ms, self.start_ms), self.probe)
         return at + PLAN_HEAD_SIZE
 
     def restore_from(self, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int) -> None:
@@ -358,8 +326,8 @@ class WakePlan:
     def save_old_into(self, buf: bytearray, at: int, now_ms: int) -> int:
         """The same for the anchor that we moved away from, PLAN_OLD_SIZE bytes."""
         self._advance(now_ms)
-        buf[at] = self._old_left
-        put_u32(buf, at + 1, elapsed_ms(now_ms, self._latest(now_ms, self._old_start_ms)))
+        old_ms = elapsed_ms(now_ms, self._latest(now_ms, self._old_start_ms))
+        struct.pack_into(">BI", buf, at, self._old_left, old_ms)
         return at + PLAN_OLD_SIZE
 
     def restore_old_from(
@@ -372,9 +340,10 @@ class WakePlan:
 
     def save_peer_into(self, peer: int, buf: bytearray, at: int, now_ms: int) -> int:
         """The same for a peer, PLAN_PEER_SIZE bytes: ms since its anchor, or ff."""
-        fill(buf, at, PLAN_PEER_SIZE, 255)
+        anchor_ms = -1
         if self._states[peer] == _MET:
-            put_u32(buf, at, elapsed_ms(now_ms, self._anchors_ms[peer]))
+            anchor_ms = elapsed_ms(now_ms, self._anchors_ms[peer])
+        struct.pack_into(">i", buf, at, anchor_ms)
         return at + PLAN_PEER_SIZE
 
     def restore_peer_from(

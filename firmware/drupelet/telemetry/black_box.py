@@ -19,6 +19,8 @@ Events go in by `log`, `log_id`, `state`, `count`; blocks come out without a cal
         append box.block; box.take()     # the segment ends with it when box.ends (asked before)
 """
 
+import struct
+
 from drupelet.base.compat import const
 from drupelet.base.events import CODE_COUNTER, CODE_STATE, COUNT_LOST
 from drupelet.base.limits import (
@@ -30,17 +32,7 @@ from drupelet.base.limits import (
     EVENT_SIZE,
     EVENTS_PER_BLOCK,
 )
-from drupelet.base.memory import (
-    add_u48_le,
-    copy,
-    crc32_into,
-    equal,
-    fill,
-    get_u16_le,
-    get_u32_le,
-    put_u16_le,
-    put_u32_le,
-)
+from drupelet.base.memory import add_u48_le, copy, crc32_into, equal, fill
 from drupelet.base.time_ms import elapsed_ms
 
 # No counter has the indices 18 to 63, so none has a row here: those from 64 on follow those below.
@@ -53,10 +45,15 @@ _UNCERTAIN = const(0xFFFF)
 _NO_STATE = const(255)
 # An event this long after its block began opens a new block: dt stays a small int.
 _DT_END_MS = const(1 << 28)
-# In a snapshot for deep sleep: what stands before the events, and one counter.
-_REST_SIZE = const(32)
-_COUNTER_SIZE = const(8)
+# A counter: whether it changed since it was written u8, value u48 little-endian.
+_ROW_SIZE = const(7)
 _ZEROS = bytes(6)
+# In a snapshot for deep sleep, what stands before the events: events and blocks so far, power
+# state, flags, segment, dt, uncertainty, the two clocks of `_now`; then t0 of the block. Behind
+# the events follow the counters that are not 0, an index and a row each.
+_REST = "<BBBBIIH12s"
+_REST_SIZE = const(32)
+_T0_AT = const(26)
 _MAGIC = b"DRBX\x01"  # and the version
 # More than this between two calls is a clock that went back.
 _ELAPSED_END_MS = const(1 << 29)
@@ -85,12 +82,10 @@ class BlackBox:
         # Ms since boot, then the wall clock less that, modulo 2^48; both little-endian.
         self._now = bytearray(12)
         self._last_ms = -1
-        self._wall_known = False
+        self._wall_known = 0  # a flag of headers
         self._uncertainty = _UNCERTAIN
-        self._crc = bytearray(4)
         self._state = _NO_STATE
-        self._counters = bytearray(6 * COUNTERS_MAX)
-        self._changed = bytearray(COUNTERS_MAX)
+        self._counters = bytearray(_ROW_SIZE * COUNTERS_MAX)
 
     # --- events in ---
 
@@ -98,19 +93,13 @@ class BlackBox:
         """Note an event; c is handed in as its two 16-bit halves. Full: counted as lost."""
         at = self._event(now_ms, code, a, b)
         if at:
-            put_u16_le(self._writing, at, low)
-            put_u16_le(self._writing, at + 2, high)
+            struct.pack_into("<HH", self._writing, at, low, high)
             self._close_if_full()
 
     def log_id(
-        self,
-        now_ms: int,
-        code: int,
-        a: int,
-        b: int,
-        ids: "bytes | bytearray | memoryview",
+        self, now_ms: int, code: int, a: int, b: int, ids: "bytes | bytearray | memoryview",
         at: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Note an event whose c is the first 4 bytes of the message id at ids[at]."""
         target = self._event(now_ms, code, a, b)
         if target:
@@ -128,9 +117,9 @@ class BlackBox:
     def count(self, index: int, amount: int) -> None:
         """Add 0 <= amount < 2^29 to a counter."""
         if amount:
-            row = index if index < _COMMON else index - _GAP
-            add_u48_le(self._counters, row * 6, amount)
-            self._changed[row] = 1
+            at = _ROW_SIZE * (index if index < _COMMON else index - _GAP)
+            self._counters[at] = 1
+            add_u48_le(self._counters, at + 1, amount)
 
     def wall(self, now_ms: int, anchor: "bytes | bytearray", uncertainty: int) -> None:
         """Tell the wall clock: 6 bytes little-endian, ms since the Unix epoch; units of 10 ms."""
@@ -140,21 +129,21 @@ class BlackBox:
             value = anchor[i] - self._now[i] - borrow
             self._now[6 + i] = value & 255
             borrow = 1 if value < 0 else 0
-        self._wall_known = True
+        self._wall_known = _WALL_KNOWN
         self._uncertainty = uncertainty
 
     def flush_counters(self, now_ms: int) -> bool:
         """Write the counters that changed; False: blocks are full, `take` and call again."""
         self._tick(now_ms)
-        for row in range(len(self._changed)):
-            if self._changed[row]:
+        counters = self._counters
+        for at in range(0, len(counters), _ROW_SIZE):
+            if counters[at]:
                 if not self._has_room():
                     return False
-                self._changed[row] = 0
-                index = row if row < _COMMON else row + _GAP
-                target = self._event(now_ms, CODE_COUNTER, index, 0)
-                copy(self._writing, target - 2, self._counters, row * 6 + 4, 2)
-                copy(self._writing, target, self._counters, row * 6, 4)
+                counters[at] = 0
+                target = self._event(now_ms, CODE_COUNTER, _index(at), 0)
+                copy(self._writing, target - 2, counters, at + 5, 2)
+                copy(self._writing, target, counters, at + 1, 4)
                 self._close_if_full()
         return True
 
@@ -189,44 +178,35 @@ class BlackBox:
         end = at + _REST_SIZE + self._count * EVENT_SIZE
         if end > limit or self.ready:
             return 0
-        out[at] = self._count
-        out[at + 1] = self._block_number
-        out[at + 2] = self._state
-        out[at + 3] = _WALL_KNOWN if self._wall_known else 0
-        put_u32_le(out, at + 4, self.segment_number)
-        put_u32_le(out, at + 8, self._dt_ms)
-        put_u16_le(out, at + 12, self._uncertainty)
-        copy(out, at + 14, self._now, 0, 12)
-        copy(out, at + 26, self._writing, 6, 6)
+        struct.pack_into(
+            _REST, out, at, self._count, self._block_number, self._state, self._wall_known,
+            self.segment_number, self._dt_ms, self._uncertainty, self._now,
+        )  # fmt: skip
+        copy(out, at + _T0_AT, self._writing, 6, 6)
         copy(out, at + _REST_SIZE, self._writing, BLOCK_HEADER_SIZE, self._count * EVENT_SIZE)
-        for row in range(len(self._changed)):
-            if not equal(self._counters, row * 6, _ZEROS, 0, 6):
-                if end + _COUNTER_SIZE > limit:
+        for row in range(0, len(self._counters), _ROW_SIZE):
+            if not equal(self._counters, row + 1, _ZEROS, 0, 6):
+                if end + 1 + _ROW_SIZE > limit:
                     return 0
-                out[end] = row if row < _COMMON else row + _GAP
-                out[end + 1] = self._changed[row]
-                copy(out, end + 2, self._counters, row * 6, 6)
-                end += _COUNTER_SIZE
+                out[end] = _index(row)
+                copy(out, end + 1, self._counters, row, _ROW_SIZE)
+                end += 1 + _ROW_SIZE
         return end
 
     def wake_from(self, kept: bytearray, at: int, end: int, now_ms: int, slept_ms: int) -> None:
         """Go on after `slept_ms` with what `rest_into` wrote to kept[at:end]."""
-        self._count = kept[at]
-        self._block_number = kept[at + 1]
-        self._state = kept[at + 2]
-        self._wall_known = kept[at + 3] == _WALL_KNOWN
-        self.segment_number = get_u32_le(kept, at + 4)
-        self._dt_ms = get_u32_le(kept, at + 8)
-        self._uncertainty = get_u16_le(kept, at + 12)
-        copy(self._now, 0, kept, at + 14, 12)
-        copy(self._writing, 6, kept, at + 26, 6)
+        (
+            self._count, self._block_number, self._state, self._wall_known,
+            self.segment_number, self._dt_ms, self._uncertainty, now,
+        ) = struct.unpack_from(_REST, kept, at)  # fmt: skip
+        self._now[:] = now
+        copy(self._writing, 6, kept, at + _T0_AT, 6)
         copy(self._writing, BLOCK_HEADER_SIZE, kept, at + _REST_SIZE, self._count * EVENT_SIZE)
         at += _REST_SIZE + self._count * EVENT_SIZE
         while at < end:
-            row = kept[at] if kept[at] < _COMMON else kept[at] - _GAP
-            self._changed[row] = kept[at + 1]
-            copy(self._counters, row * 6, kept, at + 2, 6)
-            at += _COUNTER_SIZE
+            row = _ROW_SIZE * (kept[at] if kept[at] < _COMMON else kept[at] - _GAP)
+            copy(self._counters, row, kept, at + 1, _ROW_SIZE)
+            at += 1 + _ROW_SIZE
         self._last_ms = (now_ms - slept_ms) & 0x3FFFFFFF
 
     # --- how it is done ---
@@ -259,11 +239,7 @@ class BlackBox:
             self._dt_ms = 0
         at = BLOCK_HEADER_SIZE + self._count * EVENT_SIZE
         self._count += 1
-        block = self._writing
-        put_u32_le(block, at, self._dt_ms)
-        block[at + 4] = code
-        block[at + 5] = a
-        put_u16_le(block, at + 6, b)
+        struct.pack_into("<IBBH", self._writing, at, self._dt_ms, code, a, b)
         return at + 8
 
     def _close_if_full(self) -> None:
@@ -273,13 +249,11 @@ class BlackBox:
     def _close(self, last: bool) -> None:
         """Finish the block that is written and go on in the other one."""
         block = self._writing
-        block[0] = _BLOCK_MAGIC
-        block[1] = self._count
-        put_u16_le(block, 2, self._block_number)
-        put_u16_le(block, 4, self.boot & 0xFFFF)
+        struct.pack_into(
+            "<BBHH", block, 0, _BLOCK_MAGIC, self._count, self._block_number, self.boot & 0xFFFF
+        )
         fill(block, 12, 4, 0)
-        crc32_into(self._crc, 0, block, 0, BLOCK_SIZE, True)
-        copy(block, 12, self._crc, 0, 4)
+        crc32_into(block, 12, block, 0, BLOCK_SIZE, True)
         self._writing = self.block
         self.block = block
         fill(self._writing, 0, BLOCK_SIZE, 0)
@@ -296,14 +270,19 @@ class BlackBox:
 
     def _make_header(self) -> None:
         header = self.header
-        header[5] = _WALL_KNOWN if self._wall_known else 0
-        put_u16_le(header, 6, self.boot & 0xFFFF)
-        put_u32_le(header, 16, self.segment_number)
+        struct.pack_into("<BH", header, 5, self._wall_known, self.boot & 0xFFFF)
+        struct.pack_into("<I", header, 16, self.segment_number)
         carry = 0
         for i in range(6):
             if self._wall_known:
                 carry += self.block[6 + i] + self._now[6 + i]
             header[20 + i] = carry & 255
             carry >>= 8
-        put_u16_le(header, 26, self._uncertainty)
+        struct.pack_into("<H", header, 26, self._uncertainty)
         crc32_into(header, 28, header, 0, 28, True)
+
+
+def _index(at: int) -> int:
+    """The index of the counter whose row is at `at`."""
+    row = at // _ROW_SIZE
+    return row if row < _COMMON else row + _GAP
