@@ -2,18 +2,7 @@
 
 from drupelet.base.errors import PeerError
 from drupelet.base.memory import copy
-from drupelet_transports.framing import BLOCK_SIZE, Decoder, stuff
-
-
-class _Strings(Decoder):
-    """Decodes one stuffed string at a time."""
-
-    def plain(self, wire: bytearray) -> bytes:
-        """What the blocks of a string hold; PeerError if one is cut off."""
-        self._take(wire, 0, len(wire))
-        if self._left or self._lost:
-            raise PeerError("COBS block is cut off: the wire ends inside it")
-        return bytes(self.frame[: self._fill])
+from drupelet_transports.framing import BLOCK_SIZE, stuff, unstuff
 
 
 def cobs_encode(data: "bytes | bytearray") -> bytes:
@@ -28,4 +17,8 @@ def cobs_decode(wire: "bytes | bytearray") -> bytes:
     """Return what `cobs_encode` was given; PeerError if a block is cut off or holds a zero."""
     if b"\x00" in wire:
         raise PeerError("a zero byte inside COBS")
-    return _Strings(len(wire)).plain(bytearray(wire))
+    buf = bytearray(wire)
+    size = unstuff(buf, len(buf))
+    if size < 0:
+        raise PeerError("COBS block is cut off: the wire ends inside it")
+    return bytes(buf[:size])

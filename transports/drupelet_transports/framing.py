@@ -48,24 +48,33 @@ def stuff(out: bytearray, at: int, raw: int, end: int) -> int:
     Works in place: `raw` is so far ahead that no code byte falls on data not yet moved.
     """
     while True:
-        zero = out.find(_ZERO, raw, end)
-        stop = zero if zero >= 0 else end
-        full = False
-        while stop - raw >= BLOCK_SIZE:
-            copy(out, at + 1, out, raw, BLOCK_SIZE)
-            out[at] = _CODE_FULL
-            at += _CODE_FULL
-            raw += BLOCK_SIZE
-            full = True
-        size = stop - raw
-        if zero < 0 and size == 0 and full:
-            return at  # the data ends with a full block
+        stop = min(end, raw + BLOCK_SIZE)
+        zero = out.find(_ZERO, raw, stop)
+        size = (zero if zero >= 0 else stop) - raw
         copy(out, at + 1, out, raw, size)
         out[at] = size + 1
         at += size + 1
-        if zero < 0:
+        raw += size
+        if zero >= 0:
+            raw += 1  # the next code byte stands for it
+        elif raw == end:
             return at
-        raw = zero + 1
+
+
+def unstuff(buf: bytearray, end: int) -> int:
+    """Undo COBS of buf[:end], which holds no zero, in place; the size, -1 for a block cut off."""
+    at = size = 0
+    while at < end:
+        code = buf[at]
+        if at + code > end:
+            return -1
+        copy(buf, size, buf, at + 1, code - 1)
+        size += code - 1
+        at += code
+        if code < _CODE_FULL and at < end:
+            buf[size] = 0
+            size += 1
+    return size
 
 
 class Decoder:
@@ -76,18 +85,12 @@ class Decoder:
     """
 
     def __init__(self, frame_size_max: int) -> None:
-        self.frame = bytearray(frame_size_max + _CRC_SIZE)
+        self.frame = bytearray(wire_size_max(frame_size_max) - 1)  # as on the wire, until it ends
         self.size = 0
         self.wire_size = 0
         self.damaged = 0
-        self._seen = 0  # bytes since the last delimiter
-        self._reset()
-
-    def _reset(self) -> None:
-        self._fill = 0
-        self._left = 0  # bytes until the next code
-        self._zero = False  # whether a zero stood between this block and the next
-        self._lost = False  # longer than any frame: wait for the delimiter
+        self._size_max = frame_size_max
+        self._fill = 0  # bytes since the last delimiter; more than there is room for: damage
 
     def feed(self, rx: bytearray, start: int, end: int) -> int:
         """Take in bytes up to the end of the first frame or of rx[start:end]; return where.
@@ -96,53 +99,30 @@ class Decoder:
         """
         self.size = 0
         zero = rx.find(_ZERO, start, end)
-        stop = zero if zero >= 0 else end
-        self._seen += stop - start
-        self._take(rx, start, stop)
+        size = (zero if zero >= 0 else end) - start
+        room = len(self.frame) - self._fill
+        if size <= room:
+            copy(self.frame, self._fill, rx, start, size)
+        self._fill += min(size, room + 1)
         if zero < 0:
             return end
-        if self._seen:
+        if self._fill:
             self._finish()
         return zero + 1
 
-    def _take(self, rx: bytearray, start: int, stop: int) -> None:
-        """Undo the stuffing of bytes that hold no zero."""
-        frame = self.frame
-        while start < stop and not self._lost:
-            part = self._left
-            if part:
-                if part > stop - start:
-                    part = stop - start
-                if self._fill + part > len(frame):
-                    self._lost = True
-                    return
-                copy(frame, self._fill, rx, start, part)
-                self._fill += part
-                self._left -= part
-                start += part
-            else:
-                if self._zero:
-                    if self._fill == len(frame):
-                        self._lost = True
-                        return
-                    frame[self._fill] = 0
-                    self._fill += 1
-                self._left = rx[start] - 1
-                self._zero = rx[start] != _CODE_FULL
-                start += 1
-
     def _finish(self) -> None:
         """A delimiter: what came before it is a frame or it is damage."""
-        size = self._fill
-        whole = self._left == 0 and not self._lost and size > _CRC_SIZE
+        fill = self._fill
+        self._fill = 0
+        size = 0
+        if fill <= len(self.frame):
+            size = unstuff(self.frame, fill) - _CRC_SIZE
         # The CRC of data and its own CRC is zero.
-        if whole and crc16(self.frame, 0, size, _CRC_START) == 0:
-            self.size = size - _CRC_SIZE
-            self.wire_size = self._seen + 1
+        if 0 < size <= self._size_max and not crc16(self.frame, 0, size + _CRC_SIZE, _CRC_START):
+            self.size = size
+            self.wire_size = fill + 1
         else:
             self.damaged += 1
-        self._seen = 0
-        self._reset()
 
 
 class StreamTransport(Transport):
