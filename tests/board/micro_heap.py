@@ -8,7 +8,7 @@ import sys
 
 import heap_check
 
-from boards.micro.flash import CLIENT_ID
+from boards.micro.board import CLIENT_ID
 from drupelet.base.memory import copy
 from drupelet.micro.link import MicroLink
 from drupelet.micro.member import Micro

@@ -8,7 +8,7 @@ import sys
 
 import micropython
 
-from boards.micro.flash import FlashMicro
+from boards.micro.board import FlashMicro
 
 FIRST = 3980  # so many are in the file already
 FULL = 4000

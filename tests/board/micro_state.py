@@ -6,7 +6,7 @@ gc.collect()
 before = gc.mem_alloc()
 
 import boards.micro.board  # noqa: E402, F401
-from boards.micro.flash import CLIENT_ID  # noqa: E402
+from boards.micro.board import CLIENT_ID  # noqa: E402
 from drupelet.micro.link import MicroLink  # noqa: E402
 from drupelet.micro.member import Micro  # noqa: E402
 from drupelet.micro.serial_line import MicroSerial  # noqa: E402

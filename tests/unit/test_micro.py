@@ -95,7 +95,7 @@ def test_its_messages_are_those_of_the_text_and_follow_what_it_saw() -> None:
 
 
 def test_the_board_uses_the_client_of_readings() -> None:
-    source = Path(__file__).parents[2] / "firmware/boards/micro/flash.py"
+    source = Path(__file__).parents[2] / "firmware/boards/micro/board.py"
     assert f'"{READINGS_CLIENT_ID.hex()}"' in source.read_text("utf-8")
 
 

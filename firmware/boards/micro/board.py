@@ -1,20 +1,88 @@
-"""A micro board: one group, readings by the epoch, its lines; messages in RAM, ids on flash."""
+"""A micro board: one group, readings by the epoch, its lines; messages in RAM, ids on flash.
 
+On flash are the first bytes of each id that it is done with. Without them a message that comes
+after a reboot, or long after its parent, would bring the whole history with it. Two files of
+prefixes, the older one is removed when the newer is full.
+"""
+
+import os
 import time
 
-from boards.micro.flash import FlashMicro
 from drupelet.base.compat import const
+from drupelet.base.memory import copy, find
 from drupelet.base.time_ms import elapsed_ms, later_ms
 from drupelet.micro.link import MicroLink
+from drupelet.micro.member import Micro
 from drupelet.micro.serial_line import MicroSerial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.micro.flash import Config
+    from collections.abc import Callable
+    from typing import Protocol
 
+    class Config(Protocol):
+        """The owner's module micro_config.py, see `boards.micro.main`."""
+
+        GROUP: bytes
+        EPOCH_MS: int
+        IDS: str
+        reading: Callable[[int], bytes]
+        taken: Callable[[Micro, int], None]
+
+
+# As in drupelet.clients.default, which is heap for what is not used here.
+CLIENT_ID = bytes.fromhex("6f1d5e0b92c84a37b5e3f0a7d41c9826e57b3a90c6124df8a9e07bb15d83f264")
+_PREFIX_SIZE = const(5)
+_CHUNK_SIZE = const(100)
+_FILE_SIZE_MAX = const(20000)  # 4,000 messages
 # Seconds from 1970, where timestamps begin, to where this port's clock does.
 _ORIGIN_S = 946684800 if time.gmtime(0)[0] == 2000 else 0
 _BACK_MS = const(1 << 29)
+
+
+class FlashMicro(Micro):
+    """A micro member that knows after a reboot what it was done with."""
+
+    def __init__(self, config: "Config", now_ms: int) -> None:
+        Micro.__init__(self, CLIENT_ID, config.GROUP, epoch_ms=config.EPOCH_MS, now_ms=now_ms)
+        self._path = config.IDS
+        self._prefix = bytearray(_PREFIX_SIZE)
+        self._chunk = bytearray(_CHUNK_SIZE)
+        self._open()
+        # An append that a power cut tore: fill it up, so that the next one begins at its place.
+        self._file.write(bytes(-self._file.seek(0, 2) % _PREFIX_SIZE))
+
+    def _open(self) -> None:
+        self._file = open(self._path, "a+b")  # noqa: SIM115
+        self._files = [self._file, open(self._path + ".old", "a+b")]  # noqa: SIM115
+
+    def gone(self, id: bytearray, at: int) -> bool:
+        """True for a message that was here; the files are read only for what RAM has not got."""
+        if Micro.gone(self, id, at):
+            return True
+        chunk = self._chunk
+        for file in self._files:
+            file.seek(0)
+            size = file.readinto(chunk)
+            while size:
+                if find(chunk, _PREFIX_SIZE, size // _PREFIX_SIZE, id, at, _PREFIX_SIZE) >= 0:
+                    return True
+                size = file.readinto(chunk)
+        return False
+
+    def note(self, id: bytearray, at: int) -> None:
+        """Append its prefix; durable before the acknowledgement leaves."""
+        if self._file.seek(0, 2) >= _FILE_SIZE_MAX:
+            for file in self._files:
+                file.close()
+            os.rename(self._path, self._path + ".old")
+            self._open()
+        copy(self._prefix, 0, id, at, _PREFIX_SIZE)
+        try:
+            self._file.write(self._prefix)
+            self._file.flush()
+        except OSError:
+            self.refused += 1  # a full flash may cost a copy after a reboot, not the board
 
 
 class Board:
@@ -26,7 +94,6 @@ class Board:
         self._config = config
         self.lines = []
         self.readings = 0
-        self._stamp = bytearray(8)
 
     def add(self, stream: object, interactive: int) -> None:
         """Serve a peer over a stream that never waits."""
@@ -41,11 +108,8 @@ class Board:
                 payload = self._config.reading(self.readings)
             except (OSError, ValueError):
                 payload = b""  # a sensor that does not answer may do so in the next epoch
-            moment = (int(time.time()) + _ORIGIN_S) * 1000
-            for at in range(7, -1, -1):
-                self._stamp[at] = moment & 255
-                moment >>= 8
-            if payload and self.node.publish(payload, len(payload), self._stamp) >= 0:
+            stamp = ((int(time.time()) + _ORIGIN_S) * 1000).to_bytes(8, "big")
+            if payload and self.node.publish(payload, len(payload), stamp) >= 0:
                 self.readings += 1
         wait_ms = elapsed_ms(self._due_ms, now_ms)
         for line in self.lines:

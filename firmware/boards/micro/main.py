@@ -3,7 +3,7 @@
     GROUP = b"orchard"             the same at every member
     EPOCH_MS = 60000
     LINES = ((0, 115200, 0),)      UART number, baud, 0 batch or 1 interactive
-    IDS = "ids"                    file on flash: what was here (flash.py)
+    IDS = "ids"                    file on flash: what was here (board.py)
     def reading(number): ...       bytes of the next reading since boot, b"" for none
     def taken(node, row): ...      a message of another member; its body: node.body_at(row), ...
 

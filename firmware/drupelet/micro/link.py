@@ -36,7 +36,6 @@ assert 1 << _DOUBLINGS_MAX == BACKOFF_EPOCHS_MAX
 # our own.
 _ACK = const(2)  # we owe the peer an acknowledgement
 _REQUEST = const(4)  # the peer asked for it since we last offered or sent it
-_FLAGS = const(7)
 _NO = const(0xFF)
 
 _GOT_ACK = const(0)
@@ -155,11 +154,10 @@ class MicroLink:
         return self._heard_epoch >= 0 and (self._heard_epoch - then) & 0xFF < _SILENT_EPOCHS
 
     def _sent(self, table: bytearray, at: int) -> None:
-        count = table[at + 1]
         # A parent that does not come although the peer is there must give way one day.
         if table is not self._pool and self._heard_since(table[at + 2]):
-            count = 0
-        table[at + 1] = count + 1 if count < 255 else 255
+            table[at + 1] = 0
+        table[at + 1] = min(table[at + 1] + 1, 255)
         table[at + 2] = self.core.clocks.epochs[0] & 0xFF
 
     # --- what the codec gives ---
@@ -194,16 +192,15 @@ class MicroLink:
             return
         node.identify(stamp, stamp_at, body, at, size)
         row = node.find(node.id, 0)
-        if row >= 0:
-            node.duplicates += 1
-        elif node.gone(node.id, 0):
-            node.duplicates += 1
-            self._note(node.id, 0, _OWED)
-        else:
+        if row < 0 and not node.gone(node.id, 0):
             # Also if it is refused: its own parents need the entry, and the peer has it on offer.
             self._drop(node.id, 0)
             if self._ready(body, at, size):
                 row = node.take(stamp, stamp_at, body, at, size)
+        else:
+            node.duplicates += 1
+            if row < 0:
+                self._note(node.id, 0, _OWED)
         self._step(row, _GOT_MESSAGE)
 
     def _ready(self, body: bytearray, at: int, size: int) -> bool:
@@ -227,12 +224,11 @@ class MicroLink:
         """Apply an event to a row; where its cell is, or -1 for no row."""
         if row < 0:
             return -1
-        node = self.core
-        cell = row * node.stride + self._cell
-        state = node.table[cell]
-        after = _TABLE[(state & _FLAGS) * _EVENTS + event]
+        table = self.core.table
+        cell = row * self.core.stride + self._cell
+        after = _TABLE[table[cell] * _EVENTS + event]
         assert after != _NO
-        node.table[cell] = state & ~_FLAGS | after
+        table[cell] = after
         return cell
 
     # --- ids without a row ---
@@ -308,36 +304,38 @@ class MicroLink:
 
     def _take(self, buf: bytearray, at: int, event: int) -> bool:
         node = self.core
+        if not self._look(event):
+            return False
+        cell = self._step(node.row, event)
+        if event == _DO_OFFER:
+            self._sent(node.table, cell)
+        copy(buf, at, node.table, node.row * node.stride, ID_SIZE)
+        return True
+
+    def _look(self, event: int) -> bool:
+        """Put the first row for which an event of ours is possible and due into `node.row`."""
+        node = self.core
+        asked = _REQUEST if self._interactive and event == _DO_SEND else 0
         for row in range(node.rows):
             cell = row * node.stride + self._cell
             state = node.table[cell]
-            if event == _DO_ACK:
-                due = state & _ACK and not node.table[row * node.stride + NEW_AT]
-            else:
-                due = not state & (HOLD | _REQUEST) and self._wait(node.table, cell) <= 0
-            if due:
-                self._step(row, event)
-                if event != _DO_ACK:
-                    self._sent(node.table, cell)
-                copy(buf, at, node.table, row * node.stride, ID_SIZE)
+            if _TABLE[state * _EVENTS + event] == _NO or state & asked != asked:
+                continue
+            is_new = node.table[row * node.stride + NEW_AT]
+            if (is_new if event == _DO_ACK else self._wait(node.table, cell)) <= 0:
+                node.row = row
                 return True
         return False
 
     def next_message(self) -> bool:
         """Look for the next message due: its timestamp and size are in the node."""
         node = self.core
-        for row in range(node.rows):
-            at = row * node.stride
-            cell = at + self._cell
-            state = node.table[cell]
-            if state & HOLD or (self._interactive and not state & _REQUEST):
-                continue
-            if self._wait(node.table, cell) <= 0:
-                node.row = row
-                node.size = node.body_size(row)
-                copy(node.timestamp, 0, node.table, at + TIMESTAMP_AT, TIMESTAMP_SIZE)
-                return True
-        return False
+        if not self._look(_DO_SEND):
+            return False
+        node.size = node.body_size(node.row)
+        at = node.row * node.stride + TIMESTAMP_AT
+        copy(node.timestamp, 0, node.table, at, TIMESTAMP_SIZE)
+        return True
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
         """Copy bytes of the body of that message."""

@@ -28,7 +28,8 @@ NEW_AT = const(42)
 CELLS_AT = const(43)
 CELL_SIZE = const(3)
 _PREFIX_SIZE = const(5)
-_KEPT = const(4)  # our own messages leave one row and one byte in four for what comes in
+_OWN_QUARTERS = const(3)  # our own messages leave a quarter of rows and bytes for what comes in
+_QUARTERS = const(4)
 FRAME_SIZE = const(251)  # with its CRC it is what COBS codes in one block
 BODY_SIZE = const(206)  # the longest body whose record fits such a frame
 
@@ -102,9 +103,8 @@ class Micro:
         """Put a message of ours behind all that we know; its row, or E_CAPACITY."""
         head = 1 + self._parent_count * ID_SIZE
         size += head
-        at = self._room(size, _KEPT)
-        if at < 0 or size > BODY_SIZE:
-            self.refused += 1
+        at = self._room(size, _OWN_QUARTERS)
+        if at < 0:
             return E_CAPACITY
         self.bodies[at] = self._parent_count
         copy(self.bodies, at + 1, self._parents, 0, head - 1)
@@ -117,9 +117,8 @@ class Micro:
 
     def take(self, stamp: bytearray, stamp_at: int, body: bytearray, at: int, size: int) -> int:
         """Put the peer's message `id`, whose dependencies are here, into a row; it, or -1."""
-        start = self._room(size, 0)
-        if start < 0 or size > BODY_SIZE:
-            self.refused += 1
+        start = self._room(size, _QUARTERS)
+        if start < 0:
             return -1
         copy(self.bodies, start, body, at, size)
         self.delivered += 1
@@ -138,18 +137,19 @@ class Micro:
         self.changes = (self.changes + 1) & 0xFFFF
         return self.rows - 1
 
-    def _room(self, size: int, kept: int) -> int:
-        """Where a body of `size` bytes may begin, or -1; settled messages go, oldest first."""
-        rows = self._rows_max
-        space = len(self.bodies)
-        if kept:
-            rows -= (rows + kept - 1) // kept
-            space -= space // kept
+    def _room(self, size: int, quarters: int) -> int:
+        """Where a body of `size` bytes may begin within so many quarters of all room.
+
+        Settled messages go, oldest first; -1, and counted, where that is not enough.
+        """
+        rows = self._rows_max * quarters // _QUARTERS
+        space = len(self.bodies) - len(self.bodies) // _QUARTERS * (_QUARTERS - quarters)
         row = 0
-        while self.rows >= rows or self._used + size > space:
+        while self.rows >= rows or self._used + size > space or size > BODY_SIZE:
             while row < self.rows and not self._settled(row):
                 row += 1
-            if row == self.rows:
+            if row == self.rows or size > BODY_SIZE:
+                self.refused += 1
                 return -1
             self._free(row)
         return self._used

@@ -69,9 +69,8 @@ class MicroSerial:
                 self._rx[self._rx_end] = byte
                 self._rx_end += 1
         elif self._rx_end:
-            end = self._rx_end
+            size = self._decode(self._rx_end)
             self._rx_end = 0
-            size = self._decode(end)
             if size:
                 self._link.receive(self._rx, size, now_ms)
             else:
