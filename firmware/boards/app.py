@@ -8,7 +8,9 @@ import gc
 import io
 import json
 import sys
+from collections import namedtuple
 
+from boards.base import WholeReadings
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.events import CODE_ERROR
@@ -20,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from boards.ports import ClockPort, DevicePort, EventsPort, Say
+    from boards.ports import DevicePort, EventsPort, Port
     from drupelet.node import Node
     from drupelet.telemetry.black_box import BlackBox
 
@@ -55,39 +57,23 @@ def describe(error: BaseException) -> str:
     return text
 
 
-class Message:
-    """What `delivered` is given.
-
-    group: the group's name. sender: id, 8 hex digits, of the peer that handed the message over,
-    which need not have written it. payload: bytes, None if it has more than APP_PAYLOAD_SIZE_MAX;
-    size: how many it has. timestamp: ms since the Unix epoch by its author's clock. id: 32 bytes.
-    again: a power cut may have taken what the program did with it the first time.
-    """
-
-    def __init__(
-        self, group: str, sender: str, payload: "bytes | None", size: int, timestamp: int,
-        id: bytes, again: bool,
-    ) -> None:  # fmt: skip
-        self.group = group
-        self.sender = sender
-        self.payload = payload
-        self.size = size
-        self.timestamp = timestamp
-        self.id = id
-        self.again = again
+# What `delivered` is given.
+#
+# group: the group's name. sender: id, 8 hex digits, of the peer that handed the message over,
+# which need not have written it. payload: bytes, None if it has more than APP_PAYLOAD_SIZE_MAX;
+# size: how many it has. timestamp: ms since the Unix epoch by its author's clock. id: 32 bytes.
+# again: a power cut may have taken what the program did with it the first time.
+Message = namedtuple("Message", ("group", "sender", "payload", "size", "timestamp", "id", "again"))
 
 
-class App:
-    """A SourcePort over the owner's program, and the device's events on their way through it."""
+class App(WholeReadings):
+    """Readings of the owner's program, and the device's events on their way through it."""
 
-    def __init__(self, path: str, clock: "ClockPort", box: "BlackBox", say: "Say") -> None:
+    def __init__(self, path: str, port: "Port", box: "BlackBox") -> None:
         self.errors = 0
-        self._clock = clock
+        self._port = port
         self._box = box
-        self._say = say
         self._stamp = bytearray(8)
-        self._payload: "bytes | bytearray | memoryview" = b""
-        self._at = 0
         self._held = 0  # the event that must be durable before it is delivered
         self._held_ms = 0
         self._errors = _BUILT_IN_ERRORS
@@ -121,60 +107,45 @@ class App:
         if isinstance(error, MemoryError):
             gc.collect()
         self.errors += 1
-        now_ms = self._clock.now_ms()
+        now_ms = self._port.now_ms()
         count = self.errors
         self._box.log(now_ms, CODE_ERROR, _E_APP, where, count >> 16 & 0xFFFF, count & 0xFFFF)
         line = {"event": "app", "in": _WORDS[where], "error": describe(error), "errors": count}
-        self._say(json.dumps(line))
+        self._port.console.say(json.dumps(line))
 
-    # --- readings: SourcePort ---
+    # --- readings ---
 
-    def ready(self, number: int) -> bool:  # noqa: ARG002 - the program counts for itself
-        """Ask the program for a reading; False: it has none, or failed."""
+    def take(self, number: int) -> "bytes | bytearray | memoryview | None":  # noqa: ARG002
+        """Ask the program, which counts for itself; None: it has no reading, or failed."""
         if self._sample is None:
-            return False
-        self._clock.timestamp_into(self._stamp)
+            return None
+        self._port.timestamp_into(self._stamp)
         try:
             payload = self._sample(int.from_bytes(self._stamp, "big"))
             if payload is None:
-                return False
+                return None
             if not isinstance(payload, (bytes, bytearray, memoryview)):
                 kind = type(payload).__name__
                 raise TypeError("sample() returned %s: return bytes, or None" % kind)
-            if len(payload) > APP_PAYLOAD_SIZE_MAX:
-                size = len(payload)
-                raise ValueError(
-                    "sample() returned %d bytes: at most %d" % (size, APP_PAYLOAD_SIZE_MAX)
-                )
+            size = len(payload)
+            if size > APP_PAYLOAD_SIZE_MAX:
+                why = "sample() returned %d bytes: at most %d" % (size, APP_PAYLOAD_SIZE_MAX)
+                raise ValueError(why)
         except self._errors as error:
             self._failed(_SAMPLING, error)
-            return False
-        self._payload = payload
-        self._at = 0
-        return True
-
-    def size(self) -> int:
-        """Bytes of the reading that `ready` has just got."""
-        return len(self._payload)
-
-    def read_into(self, buf: bytearray, at: int, size: int) -> None:
-        """The next `size` bytes of it."""
-        buf[at : at + size] = self._payload[self._at : self._at + size]
-        self._at += size
+            return None
+        return payload
 
     # --- messages: what `Device.events` has ---
 
-    def attach(
-        self, device: "DevicePort", group: int, name: str, peers: "dict[int, str]", hung: bool
-    ) -> None:
-        """Take the device's events; `group`: of readings, its `name`; `peers`: id by number.
+    def attach(self, device: "DevicePort", name: str, peers: "dict[int, str]", hung: bool) -> None:
+        """Take the device's events; `name`: of the group of readings, `peers`: id by number.
 
         hung: the watchdog has reset the board, and what hung may hang again. So messages are
         carried for a period before the program is called.
         """
         self._device = device
         self._node: "Node" = device.node
-        self._group = group
         self._name = name
         self._peers = peers
         self._events: "EventsPort" = device.events
@@ -182,7 +153,7 @@ class App:
         self._rests = hung
         if hung:
             self._rest_ms = max(device.epoch_ms, _REST_MS)
-            self._held_ms = self._clock.now_ms()
+            self._held_ms = self._port.now_ms()
             device.due_ms = (self._held_ms + self._rest_ms) & 0x3FFFFFFF
         if self._delivered is not None:
             device.events = self
@@ -190,7 +161,7 @@ class App:
     def next_event(self) -> int:
         """As of the node; EVENT_NONE, too, while the flash does not keep what was delivered."""
         if self._held or self._rests:
-            if elapsed_ms(self._clock.now_ms(), self._held_ms) < self._rest_ms:
+            if elapsed_ms(self._port.now_ms(), self._held_ms) < self._rest_ms:
                 return EVENT_NONE
             self._rests = False
             self._rest_ms = self._device.epoch_ms
@@ -219,14 +190,14 @@ class App:
         self._events.done(handle)
         if self._keep() != OK:
             self._held = handle
-            self._held_ms = self._clock.now_ms()
+            self._held_ms = self._port.now_ms()
             return
         self._give(message)
 
     def _keep(self) -> int:
         """Make durable that the message was taken."""
         node = self._node
-        code = node.save(self._clock.now_ms())
+        code = node.save(self._port.now_ms())
         return node.store.barrier() if code == OK else code
 
     def _give(self, message: "Message | None") -> None:
@@ -241,7 +212,11 @@ class App:
         """The message of an event; None: our own, or not one of readings."""
         node = self._node
         store = node.store
-        if store.load(handle) != OK or store.group != self._group or not store.source:
+        if (
+            store.load(handle) != OK
+            or store.group != self._device.author.group
+            or not store.source
+        ):
             return None
         size = store.size
         head = bytearray(1)

@@ -17,6 +17,13 @@ _COMMAND_SIZE_MAX = const(64)
 _CTRL_C = const(3)
 
 
+def is_ready(poll: "Any") -> bool:  # noqa: ANN401 - a class of MicroPython's
+    """Whether a stream of this poll can be read, or written, now; allocates nothing."""
+    for _stream, _event in poll.ipoll(0):
+        return True
+    return False
+
+
 class Console:
     """Commands, one per line; end of input means stop.
 
@@ -33,10 +40,7 @@ class Console:
     def command(self) -> bytes:
         """The next whole line, b"" when there is none, b"stop" at end of input."""
         for _byte in range(_COMMAND_SIZE_MAX if self.stream else 0):
-            ready = False
-            for _stream, _event in self._poll.ipoll(0):
-                ready = True
-            if not ready:
+            if not is_ready(self._poll):
                 return b""
             byte = self.stream.read(1)
             # Ctrl-C is a byte where a port had to turn its interrupt off (boards/nrf/port.py).
@@ -61,6 +65,34 @@ class Console:
                 print(line)
         except OSError:
             pass
+
+
+class WholeReadings:
+    """A SourcePort whose readings are whole in memory; a subclass gives `take`."""
+
+    _payload: "bytes | bytearray | memoryview" = b""
+    _at = 0
+
+    def take(self, number: int) -> "bytes | bytearray | memoryview | None":
+        """The payload of reading `number`, None when it cannot be taken now."""
+        raise NotImplementedError
+
+    def ready(self, number: int) -> bool:
+        """See SourcePort."""
+        payload = self.take(number)
+        if payload is not None:
+            self._payload = payload
+            self._at = 0
+        return payload is not None
+
+    def size(self) -> int:
+        """See SourcePort."""
+        return len(self._payload)
+
+    def read_into(self, buf: bytearray, at: int, size: int) -> None:
+        """See SourcePort."""
+        buf[at : at + size] = self._payload[self._at : self._at + size]
+        self._at += size
 
 
 class BasePort:

@@ -30,7 +30,7 @@ from drupelet.base.limits import FRAME_SIZE_MAX
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.card import Card
-    from boards.ports import BoardPort, RtcPort
+    from boards.ports import DevicePort, RtcPort
     from boards.vitals import Vitals
     from boards.volts import Battery
     from boards.wifi import Wifi
@@ -130,11 +130,11 @@ class ChipPort(BasePort):
             raise DrupeletError("watchdog_ms: %d is too long for this chip" % wait_ms) from None
         self._turn_ms = wait_ms >> 1
 
-    def attach(self, board: "BoardPort") -> None:
+    def attach(self, board: "DevicePort") -> None:
         """Its battery, its network, and last its watchdog, which runs from then on."""
         config = self._config
         if config.get("battery"):
-            board.device.battery = self.battery(config["battery"])
+            board.battery = self.battery(config["battery"])
         if config.get("wifi"):
             keeper = self.network(config["wifi"])
             board.served.append([keeper, keeper, None])

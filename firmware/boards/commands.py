@@ -85,7 +85,7 @@ class BoardCommands:
         """
         if self._held:
             device = self._device
-            if elapsed_ms(device.clock.now_ms(), self._held_ms) < device.epoch_ms:
+            if elapsed_ms(device.port.now_ms(), self._held_ms) < device.epoch_ms:
                 return EVENT_NONE
             self.done(self._held)
             if self._held:
@@ -95,9 +95,9 @@ class BoardCommands:
     def done(self, handle: int) -> None:
         """Do what the event says; it stays unconfirmed if the answer has no room."""
         device = self._device
-        now_ms = device.clock.now_ms()
+        now_ms = device.port.now_ms()
         self._author.saw(handle)
-        device.clock.timestamp_into(self._timestamp)
+        device.port.timestamp_into(self._timestamp)
         code = self._board.take(
             self._node, self.group, handle, self._author, self._timestamp, now_ms
         )
@@ -117,7 +117,7 @@ class BoardCommands:
 
     def _put_off(self, wait_ms: int) -> int:
         device = self._device
-        device.due_ms = (device.clock.now_ms() + wait_ms) & 0x3FFFFFFF
+        device.due_ms = (device.port.now_ms() + wait_ms) & 0x3FFFFFFF
         return wait_ms
 
     def _sleep(self, value: int) -> int:

@@ -10,11 +10,11 @@ import sys
 
 import micropython
 
+from boards.base import is_ready
 from drupelet.base.errors import DrupeletError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
 
     from boards.base import Console
 
@@ -48,7 +48,7 @@ class ConsoleStream:
         """Bytes that are there; None for none."""
         count = 0
         byte = self._byte
-        while count < len(buf) and _is_ready(self._poll):
+        while count < len(buf) and is_ready(self._poll):
             # One by one: a console waits until all that was asked for is there.
             if not self.watched.readinto(byte, 1):
                 break
@@ -67,7 +67,7 @@ class ConsoleStream:
 
     def write(self, buf: bytearray, at: int, size: int) -> "int | None":
         """Bytes taken; None while nobody reads at the other end."""
-        if not _is_ready(self._room):
+        if not is_ready(self._room):
             return None
         return sys.stdout.buffer.write(buf, at, size) or None
 
@@ -79,9 +79,3 @@ class ConsoleStream:
         """A blank for each byte that came: no frame is a command or stops the board."""
         self.readinto(bytearray(1))
         return b" "
-
-
-def _is_ready(poll: "Any") -> bool:  # noqa: ANN401 - as above
-    for _stream, _event in poll.ipoll(0):
-        return True
-    return False

@@ -1,13 +1,13 @@
-"""A device: one node, its carriers, its sensor and its black box, in a loop that sleeps.
+"""A board while it runs: one node, its carriers, its sensor, its black box and its console.
 
-What differs between boards comes in as ports: `clock` (now_ms, timestamp_into), `waiter` (sleep
-until a carrier has bytes), `source` (the next payload) and `say` (one line to whoever listens).
+What differs between boards is its port (`boards.ports.Port`): clock, console, what is wired to it.
 """
 
 import gc
+import json
 
 from drupelet.base.compat import const
-from drupelet.base.errors import OK
+from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.events import (
     CODE_BATTERY,
     CODE_ERROR,
@@ -22,15 +22,9 @@ from drupelet.seal.record import PEER_LOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.ports import (
-        BatteryPort,
-        ClockPort,
-        EventsPort,
-        Say,
-        SleeperPort,
-        SocketPort,
-        SourcePort,
-    )
+    from typing import Any
+
+    from boards.ports import BatteryPort, EventsPort, Port, SleeperPort, SocketPort, SourcePort
     from drupelet.clients.default import Author
     from drupelet.link.link import Link
     from drupelet.node import Node
@@ -48,6 +42,7 @@ _SENSOR = const(6)
 # What an error befell (docs/SPEC.md 6.1).
 _PUBLISHING = const(1)
 _SAVING = const(2)
+_TURNING = const(3)
 _E_SENSOR = const(4)  # beside those of drupelet.base.errors
 # A battery is noted when it has moved by this much: noise makes no events.
 _BATTERY_STEP_MV = const(10)
@@ -58,41 +53,126 @@ _BUSY_MS = const(20)
 _STICK_MS = const(1000)
 # Events handed to the client in one turn, so that carriers are served in between.
 _EVENTS_PER_TURN = const(32)
+# After a turn that failed for want of memory, or a sleep for want of a store.
+_AGAIN_MS = const(1000)
 
 
 class Device:
-    """Call `step` for ever; it returns the milliseconds that the device may sleep."""
+    """What `boards.setup` put together on a port; `run` until `stop`."""
 
     def __init__(
-        self, node: "Node", box: "BlackBox", clock: "ClockPort", source: "SourcePort",
-        author: "Author", readings: int, telemetry: int, epoch_ms: int, say: "Say",
-        frame: bytearray,
+        self, node: "Node", box: "BlackBox", port: "Port", source: "SourcePort", author: "Author",
+        telemetry: int, epoch_ms: int, frame: bytearray, peers: "list[int]",
     ) -> None:  # fmt: skip
         self.node = node
         self.box = box
-        self.clock = clock
+        self.port = port
+        self.console = port.console
         self.source = source
         self.author = author
-        self.epoch_ms = epoch_ms
+        self.epoch_ms = self._status_ms = epoch_ms
         self.own = 0  # readings that we have taken, over all boots
         self.logged = 0  # readings of anybody in the log
-        self._recovered = self._millivolts = 0
         self.heap_low = gc.mem_free()
-        self._readings = readings
-        self._telemetry = telemetry
-        self.say = say
         self.frame = frame  # FRAME_SIZE_MAX bytes
-        self._timestamp = bytearray(8)
-        clock.timestamp_into(self._timestamp)
-        self.live = []
-        self._out: "bytearray | memoryview" = self.frame
+        self.live = []  # carriers with two ends, each with its link
+        self.brokers: "list[Any]" = []  # connections to brokers
+        # Of [who keeps a carrier up (KeeperPort), the carrier, what the port watches of it].
+        self.served: "list[list[Any]]" = []
         self.seals: "list[tuple[Seal, Link]]" = []
         self.socket: "SocketPort | None" = None  # of a device that takes a stick
         self.sleeper: "SleeperPort | None" = None  # of a device that sleeps deeply
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
         self.events: "EventsPort" = node  # whose events `consume` takes
+        self.due_ms = port.now_ms()
+        self._readings = author.group
+        self._telemetry = telemetry
+        self._peers = peers
+        self._recovered = self._millivolts = 0
+        self._timestamp = bytearray(8)
+        port.timestamp_into(self._timestamp)
+        self._out: "bytearray | memoryview" = frame
         self._totals = [0, 0, 0]  # damaged frames, flash programs and erases that were counted
-        self.due_ms = clock.now_ms()
+
+    def run(self) -> None:
+        """Until `stop`, or the end of input."""
+        port = self.port
+        sleeper = self.sleeper
+        resumed = sleeper is not None and sleeper.resumed
+        self._say_status("woke" if resumed else "started")
+        said_ms = port.now_ms()
+        while True:
+            command = self.console.command()
+            if command == b"stop":
+                break
+            if command == b"flush":
+                self.flush()
+                self.console.say('{"event":"flushed"}')
+            wait_ms = self._turn()
+            if elapsed_ms(port.now_ms(), said_ms) >= self._status_ms:
+                said_ms = port.now_ms()
+                self._say_status("status")
+            rest_ms = sleeper.rest_ms(self) if sleeper is not None else 0
+            if rest_ms:
+                self._sleep(rest_ms)
+                wait_ms = _AGAIN_MS
+            if wait_ms > 0:
+                self.box.state(port.now_ms(), _LIGHT_SLEEP)
+            port.wait(wait_ms)
+            if wait_ms > 0:
+                self.box.state(port.now_ms(), _IDLE)
+        self.flush()
+        for client in self.brokers:
+            client.close()
+        self._say_status("stopped")
+
+    def _turn(self) -> int:
+        """Everything that is due; then how long to wait, in ms.
+
+        What there was no memory for now is done in another turn.
+        """
+        try:
+            return self._maintain(self.step())
+        except MemoryError:
+            gc.collect()
+            self.box.log(self.port.now_ms(), CODE_ERROR, -E_CAPACITY, _TURNING, 0, 0)
+            return _AGAIN_MS
+
+    def _sleep(self, rest_ms: int) -> None:
+        """Deep sleep: a broker is told, so that it does not take the board for lost.
+
+        Returns only where the store fails: the board stays awake and goes on.
+        """
+        for client in self.brokers:
+            client.close()
+        self.console.say('{"event":"asleep","ms":%d}' % rest_ms)
+        self.sleeper.rest(self, rest_ms)
+        for client in self.brokers:
+            client.reopen()
+
+    def _maintain(self, wait_ms: int) -> int:
+        """Keep carriers up; the shorter of `wait_ms` and what they need."""
+        port = self.port
+        for row in self.served:
+            keeper, carrier, watched = row
+            port.feed()  # asking for a broker's address takes seconds
+            keeper.maintain(port.now_ms())
+            # Whatever closed it since: what is closed must not be waited on, it is always ready.
+            port.watch(watched, carrier.poll_object)
+            row[2] = carrier.poll_object
+            wait_ms = min(wait_ms, keeper.wait_ms(port.now_ms()))
+        return wait_ms
+
+    def _say_status(self, event: str) -> None:
+        """What whoever started the board may want to know, without looking into its flash."""
+        node = self.node
+        status = {
+            "event": event, "boot": self.box.boot, "own": self.own, "logged": self.logged,
+            "delivered": node.delivered, "pending": node.pending_count(),
+            "outstanding": sum([node.outstanding(number) for number in self._peers]),
+            "heap_low": self.heap_low, "refused": node.refused, "malformed": node.malformed,
+        }  # fmt: skip
+        self.console.say(json.dumps(status))
 
     def add_live(self, transport: "Transport", link: "Link") -> None:
         """Serve a link over a carrier with two ends."""
@@ -116,7 +196,7 @@ class Device:
 
     def step(self) -> int:
         """Everything that is due now; then how long to sleep, in ms."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.port.now_ms()
         if elapsed_ms(now_ms, self.due_ms) < 1 << 29:
             self._epoch(now_ms)
         self._exchange()
@@ -124,7 +204,7 @@ class Device:
             self.socket.look(self)
         if self.consume():
             return 0
-        now_ms = self.clock.now_ms()
+        now_ms = self.port.now_ms()
         wait_ms = self.left_ms(now_ms)
         if self.socket is not None:
             wait_ms = min(wait_ms, _STICK_MS)
@@ -146,7 +226,10 @@ class Device:
         self.due_ms = (now_ms + self.epoch_ms) & 0x3FFFFFFF
         for seal, link in self.seals:
             if seal.flags & PEER_LOST:
-                self._show_again(seal, link, now_ms)
+                # The peer has lost what it acknowledged: all of it is shown again.
+                link.exchange.forget_holds()
+                if self.node.save(now_ms) == OK:
+                    seal.settle()
         self.box.state(now_ms, _SENSOR)
         try:
             if self.source.ready(self.own):
@@ -158,28 +241,24 @@ class Device:
             self.heap_low = free
             self.box.log(now_ms, CODE_HEAP_LOW, 0, 0, free >> 16, free & 0xFFFF)
         gc.collect()
-        self.box.state(self.clock.now_ms(), _FLASH)
+        self.box.state(self.port.now_ms(), _FLASH)
         self.drain()
         code = self.node.save(now_ms)
         if code != OK:
             self.box.log(now_ms, CODE_ERROR, -code, _SAVING, 0, 0)
         self._measure(now_ms)
-        self.box.state(self.clock.now_ms(), _IDLE)
+        self.box.state(self.port.now_ms(), _IDLE)
 
     def _measure(self, now_ms: int) -> None:
         """Note what flash, carriers and battery went through since the last epoch."""
-        box = self.box
-        damaged = 0
-        for transport, _link in self.live:
-            damaged += transport.damaged
-        self._tally(COUNT_DAMAGED, 0, damaged)
+        self._tally(COUNT_DAMAGED, 0, sum([transport.damaged for transport, _ in self.live]))
         self.count_flash()
         if self.battery is not None:
             millivolts = self.battery.millivolts()
             apart = millivolts - self._millivolts
             if millivolts and (apart >= _BATTERY_STEP_MV or -apart >= _BATTERY_STEP_MV):
                 self._millivolts = millivolts
-                box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
+                self.box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
 
     def count_flash(self) -> None:
         """Note what the flash went through since the last time."""
@@ -192,22 +271,15 @@ class Device:
         self.box.count(index, total - self._totals[row])
         self._totals[row] = total
 
-    def _show_again(self, seal: "Seal", link: "Link", now_ms: int) -> None:
-        """The peer has lost what it acknowledged: all of it is shown again."""
-
-        link.exchange.forget_holds()
-        if self.node.save(now_ms) == OK:
-            seal.settle()
-
     def drain(self) -> None:
         """Let the black box's finished blocks go to flash."""
         if self.box.ready:
-            self.clock.timestamp_into(self._timestamp)
-        self.node.telemetry(self._telemetry, self.clock.now_ms(), self._timestamp)
+            self.port.timestamp_into(self._timestamp)
+        self.node.telemetry(self._telemetry, self.port.now_ms(), self._timestamp)
 
     def _publish(self, now_ms: int) -> None:
         """Put the next reading into the log, piece by piece if it is long."""
-        self.clock.timestamp_into(self._timestamp)
+        self.port.timestamp_into(self._timestamp)
         head = self.author.head()
         size = self.source.size()
         body = self.author.body
@@ -240,28 +312,28 @@ class Device:
         for transport, link in self.live:
             size = transport.receive_into(frame)
             if size > 0:
-                box.state(self.clock.now_ms(), _RECEIVE)
+                box.state(self.port.now_ms(), _RECEIVE)
                 if self.sleeper is not None:
-                    self.sleeper.heard(self.clock.now_ms())
+                    self.sleeper.heard(self.port.now_ms())
             while size > 0:
                 link.received(transport.last_wire_size)
-                link.receive(frame, size, self.clock.now_ms())
+                link.receive(frame, size, self.port.now_ms())
                 self.drain()
                 size = transport.receive_into(frame)
             self._send_due(transport, link)
-            box.state(self.clock.now_ms(), _IDLE)
+            box.state(self.port.now_ms(), _IDLE)
 
     def _send_due(self, transport: "Transport", link: "Link") -> None:
         """Send what is due while the carrier takes it. What is due stays so while it is down."""
         if not transport.up:
-            link.turn(self.clock.now_ms())
+            link.turn(self.port.now_ms())
             return
         frame = self._out
         while not transport.pending_size:
-            size = link.poll_into(frame, self.clock.now_ms())
+            size = link.poll_into(frame, self.port.now_ms())
             if not size:
                 break
-            self.box.state(self.clock.now_ms(), _SEND)
+            self.box.state(self.port.now_ms(), _SEND)
             if transport.send(frame, size) == OK:
                 link.sent(transport.last_wire_size)
 
@@ -291,17 +363,9 @@ class Device:
             if store.source:
                 self.author.saw(handle)
 
-    def rest_ms(self) -> int:
-        """How long the device may sleep deeply from now on; 0: something keeps it awake."""
-        return self.sleeper.rest_ms(self) if self.sleeper is not None else 0
-
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""
-        now_ms = self.clock.now_ms()
-        self.clock.timestamp_into(self._timestamp)
+        now_ms = self.port.now_ms()
+        self.port.timestamp_into(self._timestamp)
         self.node.telemetry_flush(self._telemetry, now_ms, self._timestamp)
         self.node.save(now_ms)
-
-    def asleep(self, asleep: bool) -> None:
-        """Tell the black box that the device goes to sleep, or woke up."""
-        self.box.state(self.clock.now_ms(), _LIGHT_SLEEP if asleep else _IDLE)

@@ -43,16 +43,14 @@ class BoardFiles(Files):
         """See `Files`. LittleFS writes when a file closes that might have been written to, so one
         that is only read is opened for that.
         """
-        for fd in range(len(self._open)):
-            if self._open[fd] is None:
-                try:
-                    self._open[fd] = open(  # noqa: SIM115
-                        self._folder + name, "a+b" if create else "rb"
-                    )
-                except OSError as error:
-                    return _code(error)
-                return fd
-        return E_CAPACITY
+        if None not in self._open:
+            return E_CAPACITY
+        fd = self._open.index(None)
+        try:
+            self._open[fd] = open(self._folder + name, "a+b" if create else "rb")  # noqa: SIM115
+        except OSError as error:
+            return _code(error)
+        return fd
 
     def append(self, fd: int, buf: "bytes | bytearray | memoryview", at: int, size: int) -> int:
         """Add `buf[at:at+size]` at the end; this `write` with an offset is MicroPython's own."""

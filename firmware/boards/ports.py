@@ -4,8 +4,8 @@
 How a board starts, the same on each port:
 
 - `boards.<port>.main.run(config_path)` reads the configuration, has `boards.setup.make(config,
-  port)` put a `boards.loop.Board` together, lets the code that did it go, and runs the board. It
-  returns when the board was told to stop; `drupelet.json` on the board's drive is the path that
+  port)` put a `boards.device.Device` together, lets the code that did it go, and runs the device.
+  It returns when the board was told to stop; `drupelet.json` on the board's drive is the path that
   microcontrollers take. An image's boot stub calls `boards.rp2.main.run()`, and nothing else.
 - log and keys are files of the folder that the configuration's key `flash` names, such as `/log`,
   which `run` makes where it is missing.
@@ -16,6 +16,7 @@ How a board starts, the same on each port:
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from drupelet.clients.default import Author
 from drupelet.link.link import Link
 from drupelet.node import Node
 from drupelet.seal.seal import Seal
@@ -175,10 +176,13 @@ class DevicePort(Protocol):
 
     node: Node
     box: BlackBox
-    clock: ClockPort
-    say: Say
+    port: "Port"
+    console: ConsolePort
+    author: Author
     frame: bytearray
     live: list[tuple[Transport, Link]]
+    served: list[list[Any]]
+    """Rows of [KeeperPort, the carrier, what the port watches of it]."""
     seals: list[tuple[Seal, Link]]
     events: EventsPort
     sleeper: SleeperPort | None
@@ -198,9 +202,6 @@ class DevicePort(Protocol):
     def left_ms(self, now_ms: int) -> int:
         """Milliseconds until the next reading is due."""
 
-    def rest_ms(self) -> int:
-        """How long it may sleep deeply from now on; 0: something keeps it awake."""
-
     def consume(self) -> bool:
         """Take events; whether there is more to take."""
 
@@ -212,17 +213,6 @@ class DevicePort(Protocol):
 
     def count_flash(self) -> None:
         """Note what the flash went through since the last time."""
-
-    def asleep(self, asleep: bool) -> None:
-        """Tell the black box that the device goes to sleep, or woke up."""
-
-
-class BoardPort(Protocol):
-    """A whole board (boards/loop.py) as its port adds to it."""
-
-    device: DevicePort
-    served: list[list[Any]]
-    """Rows of [KeeperPort, the carrier, what the port watches of it]."""
 
 
 class SetupPort(Protocol):
@@ -306,7 +296,7 @@ class Port(Protocol):
 
     # --- what is wired to it ---
 
-    def attach(self, board: BoardPort) -> None:
+    def attach(self, board: DevicePort) -> None:
         """Give a whole board what the configuration has of this port's own.
 
         A battery, a network to keep up, last a watchdog, which every `wait` feeds from then on.

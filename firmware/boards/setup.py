@@ -9,7 +9,6 @@ import sys
 
 from boards.device import Device
 from boards.files import BoardFiles
-from boards.loop import Board
 from drupelet.base.errors import E_PEER, OK, DrupeletError
 from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR, RESET_WATCHDOG
 from drupelet.base.limits import FRAME_SIZE_MAX, GROUPS_MAX, SEGMENT_SIZE, SEGMENTS_MAX
@@ -47,31 +46,27 @@ _BOX_BLOCKS = 7  # a segment with what precedes it fills one block of LittleFS, 
 _WALL_UNCERTAINTY = 1  # units of 10 ms: one machine's clock
 
 
-_CABLES = ("serial", "uart", "console")
+def _kind(url: str) -> int:
+    """CARRIER_* of a URL."""
+    scheme = url.split(":")[0]
+    if scheme in ("serial", "uart", "console"):
+        return CARRIER_SERIAL
+    return CARRIER_MQTT if scheme.startswith("mqtt") else CARRIER_STICK
 
 
 def _is_plain(url: str) -> bool:
     """Whether no keys are wanted: only for a cable, and only if its URL says so."""
-    return url.split(":")[0] in _CABLES and "plain=1" in url
+    return _kind(url) == CARRIER_SERIAL and "plain=1" in url
 
 
-def _is_there(path: str) -> bool:
-    try:
-        os.stat(path)
-    except OSError:
-        return False
-    return True
-
-
-def make(config: dict, port: "Port") -> "Board":
+def make(config: dict, port: "Port") -> Device:
     """The board that a configuration describes, on this port, ready to run."""
-    setup = _Setup(config, port)
+    device = _Setup(config, port).device
     version = ".".join([str(part) for part in sys.implementation.version[:3]])
     bits = 32 if sys.maxsize < 1 << 32 else 64
-    setup.console.say(
-        '{"event":"interpreter","interpreter":"micropython %s, %d-bit"}' % (version, bits)
-    )
-    return setup.board
+    event = '{"event":"interpreter","interpreter":"micropython %s, %d-bit"}'
+    port.console.say(event % (version, bits))
+    return device
 
 
 class _Setup:
@@ -79,12 +74,12 @@ class _Setup:
 
     def __init__(self, config: dict, port: "Port") -> None:
         self.config = config
-        self.port = self.clock = port
+        self.port = port
+        self.console = port.console
         self.frame = bytearray(FRAME_SIZE_MAX)  # before everything that splits the heap
         self.id = bytes.fromhex(config["id"])
         if len(self.id) != 4:
             raise ValueError("id: 8 hex digits")
-        self.console = port.console
         self.keys: "dict[str, BoardKeys]" = {}
         self._open_keys()
         self.socket: "Any" = None
@@ -112,9 +107,9 @@ class _Setup:
         self._let_go("drupelet.engine", "descriptor")
         self._boot()
         self._let_go("drupelet.engine", "recovery")
-        self._make_board()
+        self.device = self._make_device()
         if commands:
-            commands.recover(self.board.device)
+            commands.recover(self.device)
         self.topics: "BoardTopics | None" = None
         if config.get("topics"):
             from boards.topics import BoardTopics
@@ -122,7 +117,15 @@ class _Setup:
             self.topics = BoardTopics(self, BoardFiles(config["flash"]))
         for row in range(len(self.carriers)):
             self._add_carrier(config["peers"][row], self.carriers[row])
-        self._begin()
+        # What wants all links to be there.
+        if self.sleeper:
+            self.device.sleeper = self.sleeper
+            self.sleeper.start(self.device)
+        if self.app:
+            ids = {number: id for id, number in self.numbers.items()}
+            hung = port.reset_cause() == RESET_WATCHDOG
+            self.app.attach(self.device, config["group"], ids, hung)
+        port.attach(self.device)
 
     # What not every board has is loaded only where it is used, bottom up as in `main`: code is
     # heap.
@@ -136,9 +139,8 @@ class _Setup:
         from boards.keys import BoardKeys, has_keys
         from drupelet.seal.seal import SealContext
 
-        self.context = SealContext(
-            Aead(), self.port.random_byte, bytes(4)
-        )  # its store is opened later
+        # Its store is opened later.
+        self.context = SealContext(Aead(), self.port.random_byte, bytes(4))
         self.seal_buf = bytearray(FRAME_SIZE_MAX)
         files = BoardFiles(self.config["flash"])
         ring: "list[BoardKeys]" = []
@@ -151,56 +153,50 @@ class _Setup:
             take_keys(self.console, self.id, ring)
             self._let_go("boards", "provision")
 
-    def _seal(self, peer: dict, carrier_class: int) -> "Seal | None":
-        """The seal of one peer; None when there are no keys or they were revoked."""
+    def _seal(self, peer: dict, carrier: "Any", kind: int) -> "Seal | None":  # noqa: ANN401 - as below
+        """The seal of one peer; None, and said why, when it has no keys or they were revoked."""
         from drupelet.seal.seal import Seal
 
         keys = self.keys[peer["id"]]
-        seal = Seal(self.context, keys, carrier_class)
+        seal = Seal(self.context, keys, 1 if kind == CARRIER_STICK else 0)
         code = seal.load()
         if code == OK:
             keys.seals.append(seal)
             if not self.node.store.next(0):
                 seal.flags |= ANEW  # whoever knew another log of ours should hear of it
             return seal
-        self._refusal = "revoked" if code == E_PEER else "no keys: see `drupelet provision`"
-        return None
-
-    def _refuse(self, peer: dict, carrier: "Any") -> None:  # noqa: ANN401 - as below
-        """Say why there is no link to a peer, also where the console was its line."""
-        if peer["url"].split(":")[0] in _CABLES:
+        if kind == CARRIER_SERIAL:
             carrier.close()
-            if self.console.stream:
+            if self.console.stream:  # it was the peer's line: it speaks again
                 self.port.watch(None, sys.stdin.buffer)
-        self.console.say(
-            '{"event":"refused","peer":"%s","why":"%s"}' % (peer["id"], self._refusal)
-        )
+        why = "revoked" if code == E_PEER else "no keys: see `drupelet provision`"
+        self.console.say('{"event":"refused","peer":"%s","why":"%s"}' % (peer["id"], why))
         if self.topics is not None:
             self.topics.refused(peer)
+        return None
 
     def open_carrier(self, peer: dict) -> "Any":  # noqa: ANN401 - three shapes
         """The carrier of one peer: a transport, an MQTT client, or the socket for sticks."""
-        scheme = peer["url"].split(":")[0]
-        if scheme in _CABLES:
+        url = peer["url"]
+        kind = _kind(url)
+        if kind == CARRIER_SERIAL:
             __import__("drupelet_transports.framing")
-            if peer["id"] in self.keys:
-                __import__("drupelet_transports.sealed")
-            return self.port.open_line(peer["url"])
-        if scheme.startswith("mqtt"):
+        if kind == CARRIER_MQTT or (kind == CARRIER_SERIAL and peer["id"] in self.keys):
             __import__("drupelet_transports.sealed")
+        if kind == CARRIER_SERIAL:
+            return self.port.open_line(url)
+        if kind == CARRIER_MQTT:
             from boards.broker import open_client
 
-            client = open_client(self.config, peer["url"], self.port.random_byte, self.console.say)
+            client = open_client(self.config, url, self.port.random_byte, self.console.say)
             self._let_go("boards", "broker")
             return client
         # All peers that are reached by stick share one: a board has one socket for it.
         if self.socket is None:
             from boards.stick import Socket
 
-            where = peer["url"].split("://")[1].split("?")[0]
-            self.socket = Socket(
-                self.port.open_stick(where, self.id), self.seal_buf, self.port.feed
-            )
+            stick = self.port.open_stick(url.split("://")[1].split("?")[0], self.id)
+            self.socket = Socket(stick, self.seal_buf, self.port.feed)
         return self.socket
 
     def _wake(self, store: FlashStore) -> "Sleeper | None":
@@ -210,7 +206,7 @@ class _Setup:
             return None
         from boards.sleep import Sleeper
 
-        now_ms = self.clock.now_ms()
+        now_ms = self.port.now_ms()
         plan = None
         if [peer for peer in self.config["peers"] if peer.get("awake") == "plan"]:
             from drupelet.duty.wake_plan import WakePlan
@@ -258,7 +254,7 @@ class _Setup:
     def _boot(self) -> None:
         box = self.box
         config = self.config
-        now_ms = self.clock.now_ms()
+        now_ms = self.port.now_ms()
         # Where the black box is lost, a wake is a boot of its own: counters begin at 0 again.
         goes_on = self.sleeper is not None and self.sleeper.go_on_box(box, now_ms)
         box.boot = self.node.boot(now_ms, self.sleeper.generation if goes_on else -1)
@@ -272,23 +268,20 @@ class _Setup:
         box.log(now_ms, CODE_BOOT, self.port.reset_cause(), box.boot, 0, 0)
         limit = config.get("heap_limit", 0) or gc.mem_alloc() + gc.mem_free()
         box.log(now_ms, CODE_DESCRIPTOR, 1, 0, limit >> 16, limit & 0xFFFF)
-        epoch_ms = config["epoch_ms"]
-        box.log(now_ms, CODE_DESCRIPTOR, 2, 0, epoch_ms >> 16, epoch_ms & 0xFFFF)
+        for row, value in ((1, limit), (2, config["epoch_ms"])):
+            box.log(now_ms, CODE_DESCRIPTOR, row, 0, value >> 16, value & 0xFFFF)
         box.log(now_ms, CODE_DESCRIPTOR, 3, self.port.board, 0, 0)
 
-    def _make_board(self) -> None:
-        console = self.console
+    def _make_device(self) -> Device:
         config = self.config
-        node = self.node
-        port = self.port
-        port.watch(None, console.stream)
-        epoch_ms = config.get("sample_ms", config["epoch_ms"])
+        self.port.watch(None, self.console.stream)
         device = Device(
-            node, self.box, port, self._source(), Author(node, self.readings),
-            self.readings, self.telemetry, epoch_ms, console.say, self.frame,
+            self.node, self.box, self.port, self._source(), Author(self.node, self.readings),
+            self.telemetry, config.get("sample_ms", config["epoch_ms"]), self.frame,
+            list(self.numbers.values()),
         )  # fmt: skip
         device.recover()
-        self.board = Board(device, port, epoch_ms, list(self.numbers.values()))
+        return device
 
     def _source(self) -> "SourcePort":
         """Rows of a file, the owner's program, or what the port measures."""
@@ -299,66 +292,48 @@ class _Setup:
 
             return Rows(config["rows"], config["readings_max"])
         path = config.get("app", "app.py")
-        if path and _is_there(path):
-            from boards.app import App
+        if path:
+            try:
+                os.stat(path)
+            except OSError:
+                if "app" in config:
+                    why = "app: there is no file " + path + ": copy it to the board"
+                    raise DrupeletError(why) from None
+            else:
+                from boards.app import App
 
-            self.app = App(path, self.port, self.box, self.console.say)
-            return self.app
-        if config.get("app"):
-            raise DrupeletError("app: there is no file " + path + ": copy it to the board")
+                self.app = App(path, self.port, self.box)
+                return self.app
         return self.port.source(config)
 
-    def _begin(self) -> None:
-        """What wants all links to be there."""
-        if self.sleeper:
-            self.board.device.sleeper = self.sleeper
-            self.sleeper.start(self.board.device)
-        if self.app:
-            self._attach_app()
-        self.port.attach(self.board)
-
-    def _attach_app(self) -> None:
-        """The owner's program hears what comes in."""
-        peers = {}
-        for id in self.numbers:
-            peers[self.numbers[id]] = id
-        hung = self.port.reset_cause() == RESET_WATCHDOG
-        self.app.attach(self.board.device, self.readings, self.config["group"], peers, hung)
-
     def _add_carrier(self, peer: dict, carrier: "Any") -> None:  # noqa: ANN401 - as above
-        scheme = peer["url"].split(":")[0]
-        device = self.board.device
-        if scheme == "stick":
+        kind = _kind(peer["url"])
+        device = self.device
+        if kind == CARRIER_STICK:
             device.socket = carrier
         seal = None
         if not _is_plain(peer["url"]):
-            seal = self._seal(peer, 1 if scheme == "stick" else 0)
+            seal = self._seal(peer, carrier, kind)
             if seal is None:
-                self._refuse(peer, carrier)
                 return
-        if scheme in _CABLES:
-            self.board.served.append([carrier, carrier, None])
-            link = self._link(peer, CARRIER_SERIAL)
-        elif scheme.startswith("mqtt"):
-            client = carrier
-            carrier = client.transport_of(seal)
+        keeper = carrier
+        if kind == CARRIER_MQTT:
+            carrier = keeper.transport_of(seal)
             self._let_go("drupelet.seal", "topic_names")
-            self.board.brokers.append(client)
-            self.board.served.append([client, carrier, None])
-            link = self._link(peer, CARRIER_MQTT)
-        else:
-            link = self._link(peer, CARRIER_STICK)
-            carrier.add(bytes.fromhex(peer["id"]), link, seal)
+            device.brokers.append(keeper)
+        link = self._link(peer, kind)
         if seal is not None:
             device.seals.append((seal, link))
-        if scheme == "stick":
+        if kind == CARRIER_STICK:
+            carrier.add(bytes.fromhex(peer["id"]), link, seal)
             return
+        device.served.append([keeper, carrier, None])
         if seal is not None and self.topics is not None:
             carrier = self.topics.beside(peer, carrier, seal, link)
         elif seal is not None:
             from drupelet_transports.sealed import Sealed
 
-            carrier = Sealed(carrier, seal, self.clock.now_ms, self.seal_buf)
+            carrier = Sealed(carrier, seal, self.port.now_ms, self.seal_buf)
         device.add_live(carrier, link)
 
     def _link(self, peer: dict, carrier: int) -> "Link":
@@ -367,7 +342,7 @@ class _Setup:
         number = self.numbers[peer["id"]]
         profiles = {"bsp-1": PROFILE_BSP_1, "compact-1": PROFILE_COMPACT_1}
         profile = profiles[peer.get("profile", "bsp-1")]
-        link = self.node.link(number, profile, carrier, epoch_ms, mode, self.clock.now_ms())
+        link = self.node.link(number, profile, carrier, epoch_ms, mode, self.port.now_ms())
         if peer.get("awake") == "plan":
             link.plan = self.sleeper.plan
             link.plan.seek(link.peer, bytes.fromhex(peer["id"]), 0)

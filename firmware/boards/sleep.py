@@ -14,9 +14,9 @@ from drupelet.base.limits import (
     WAIT_MS_MAX,
     WAKE_STATE_SIZE_MAX,
 )
-from drupelet.base.memory import crc32_into, equal, fill, get_u16, put_u16
+from drupelet.base.memory import crc32_into, fill, get_u16, put_u16
 from drupelet.base.time_ms import elapsed_ms
-from drupelet.duty.snapshot import Snapshot
+from drupelet.duty.snapshot import Snapshot, is_whole
 from drupelet.engine.wake_state import pack
 
 TYPE_CHECKING = False
@@ -78,7 +78,7 @@ class Sleeper:
 
         A link's keys go on in their epoch where the snapshot was long: a wake without a write.
         """
-        now_ms = device.clock.now_ms()
+        now_ms = device.port.now_ms()
         away_ms = self._away_ms(now_ms)
         device.due_ms = (now_ms + self._left_ms(away_ms)) & 0x3FFFFFFF
         if not self.resumed:
@@ -98,11 +98,7 @@ class Sleeper:
         if not self.resumed or len(buf) <= _BOX_AT:
             return False
         end = _BOX_AT + get_u16(buf, _BOX_AT - 2)
-        if not _BOX_AT < end <= len(buf) - _CRC_SIZE:
-            return False
-        crc = bytearray(_CRC_SIZE)
-        crc32_into(crc, 0, buf, _BOX_AT - 2, end - _BOX_AT + 2, True)
-        if not equal(crc, 0, buf, end, _CRC_SIZE):
+        if not _BOX_AT < end <= len(buf) - _CRC_SIZE or not is_whole(buf, _BOX_AT - 2, end):
             return False
         box.wake_from(buf, _BOX_AT, end, now_ms, self._away_ms(now_ms))
         return True
@@ -146,7 +142,7 @@ class Sleeper:
 
     def rest_ms(self, device: "DevicePort") -> int:
         """How long a device may sleep deeply from now on; 0: something keeps it awake."""
-        now_ms = device.clock.now_ms()
+        now_ms = device.port.now_ms()
         outstanding = False
         for transport, link in device.live:
             if transport.pending_size and elapsed_ms(now_ms, self._woke_ms) < self._window_ms:
@@ -169,7 +165,7 @@ class Sleeper:
         """
         node = device.node
         core = node.core
-        now_ms = device.clock.now_ms()
+        now_ms = device.port.now_ms()
         device.box.state(now_ms, _DEEP_SLEEP)
         device.count_flash()  # what was synced since the reading
         device.drain()

@@ -20,7 +20,6 @@ import drupelet.link.link
 import boards.files
 import boards.base
 import boards.device
-import boards.loop
 from drupelet.base.errors import DrupeletError
 # ruff: isort: on
 
@@ -28,11 +27,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from boards.loop import Board
+    from boards.device import Device
     from boards.ports import Port
 
 
-def _set_up(config: dict, make_port: "Callable[[dict], Port]") -> "Board":
+def _set_up(config: dict, make_port: "Callable[[dict], Port]") -> "Device":
     import boards.setup
 
     board = boards.setup.make(config, make_port(config))
@@ -70,7 +69,7 @@ def start(path: str, make_port: "Callable[[dict], Port]") -> int:
         board.run()
     except KeyboardInterrupt:
         board.port.leave()
-        board.device.node.save(board.port.now_ms())
+        board.node.save(board.port.now_ms())
     # Not where it fails: then the watchdog, if there is one, starts the board again.
     board.port.leave()
     return 0

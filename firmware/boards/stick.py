@@ -42,7 +42,7 @@ class Socket:
         self._visited = True
         self._device = device
         visit = SealedVisit(
-            self._stick, self._seals, device.frame, device.clock.now_ms, self._after_frame,
+            self._stick, self._seals, device.frame, device.port.now_ms, self._after_frame,
             self._buf,
         )  # fmt: skip
         for peer_id, link in self._links:
@@ -50,9 +50,9 @@ class Socket:
         device.consume()
         for peer_id, link in self._links:
             visit.hand_out(link, peer_id)
-        if device.node.save(device.clock.now_ms()) == OK:
+        if device.node.save(device.port.now_ms()) == OK:
             visit.saved()
-        device.say(
+        device.console.say(
             '{"event":"stick","read":%d,"frames_read":%d,"truncated":%d,"wrote":%d,'
             '"frames_wrote":%d,"failed":%d}'
             % (

@@ -45,7 +45,7 @@ class TopicKeys(BoardKeys):
 
 def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it leaves the heap
     """The carrier of a topic; a broker that a peer is reached by, too, is one connection."""
-    board = setup.board
+    board = setup.device
     if url.startswith("udp:"):
         from drupelet_transports.multicast import BoardMulticast
 
@@ -70,7 +70,7 @@ class BoardTopics:
 
     def __init__(self, setup: "Any", files: "Files") -> None:  # noqa: ANN401 - it leaves the heap
         assert not setup.config.get("sleep"), "who sleeps deeply hears no topic"
-        self._now_ms = setup.clock.now_ms
+        self._now_ms = setup.port.now_ms
         self._buf = setup.seal_buf
         self._topics = [self._make(setup, files, config) for config in setup.config["topics"]]
 
@@ -102,7 +102,7 @@ class BoardTopics:
         name = b"t" + binascii.hexlify(topic)
         carrier = _carrier(setup, config["url"], name)
         made = SealedTopic(carrier, keys, self._now_ms, self._buf)
-        setup.board.device.add_live(made, spoken)
+        setup.device.add_live(made, spoken)
         return distribution
 
     def beside(self, peer: dict, carrier: "Any", seal: "Any", link: "Link") -> "Any":  # noqa: ANN401

@@ -5,7 +5,6 @@ import gc
 import pytest
 
 from boards.device import Device
-from boards.loop import Board
 from drupelet.base.events import CODE_ERROR
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
@@ -16,8 +15,17 @@ from drupelet.store.flash_store import FlashStore
 from drupelet.telemetry.black_box import BlackBox
 
 
-class Clock:
+class Port:
+    """What a board asks of its port in these tests: its console, which is the port itself."""
+
     ms = 0
+
+    @property
+    def console(self) -> "Port":
+        return self
+
+    def say(self, line: str) -> None:
+        pass
 
     def now_ms(self) -> int:
         return self.ms
@@ -66,8 +74,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     telemetry = node.join(TELEMETRY_CLIENT_ID, b"g", GROUP_TELEMETRY)
     node.boot(0)
     return Device(
-        node, box, Clock(), Sensor(), Author(node, readings), readings, telemetry, 1000,
-        lambda _line: None, bytearray(FRAME_SIZE_MAX),
+        node, box, Port(), Sensor(), Author(node, readings), telemetry, 1000,
+        bytearray(FRAME_SIZE_MAX), [],
     )  # fmt: skip
 
 
@@ -78,9 +86,9 @@ def test_a_sensor_that_does_not_answer_is_asked_in_the_next_epoch(
     device.source.failing = failing
     device.step()
     assert device.own == 0 and device.box.errors == [(4, 1)]
-    assert device.left_ms(device.clock.now_ms()) == 1000, "not at once"
+    assert device.left_ms(device.port.now_ms()) == 1000, "not at once"
     device.source.failing = None
-    device.clock.ms = 1000
+    device.port.ms = 1000
     device.step()
     assert device.own == 1 and len(device.box.errors) == 1
 
@@ -97,17 +105,6 @@ class Broker:
         self.said += "open "
 
 
-class Port(Clock):
-    """What a board asks of its port in these tests: its console, which is the port itself."""
-
-    @property
-    def console(self) -> "Port":
-        return self
-
-    def say(self, line: str) -> None:
-        pass
-
-
 class Sleeper:
     def rest(self, device: Device, rest_ms: int) -> None:
         """The store failed: there was no sleep."""
@@ -116,23 +113,20 @@ class Sleeper:
 def test_a_turn_without_memory_is_one_of_many(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    board = Board(device, Port(), 1000, [])
-
     def no_memory() -> int:
         raise MemoryError
 
     monkeypatch.setattr(device, "step", no_memory)
-    assert board._turn() == 1000 and device.box.errors == [(2, 3)]
+    assert device._turn() == 1000 and device.box.errors == [(2, 3)]
     monkeypatch.undo()
     monkeypatch.setattr(gc, "mem_free", lambda: 50_000, raising=False)
     device.source.failing = None
-    assert board._turn() == 1000 and device.own == 1
+    assert device._turn() == 1000 and device.own == 1
 
 
 def test_a_sleep_that_fails_leaves_the_broker_reachable(device: Device) -> None:
-    board = Board(device, Port(), 1000, [])
     broker = Broker()
-    board.brokers.append(broker)
+    device.brokers.append(broker)
     device.sleeper = Sleeper()
-    board._sleep(5000)
+    device._sleep(5000)
     assert broker.said == "closed open "

@@ -18,7 +18,7 @@ CARRIERS = {
     "mqtt": ["drupelet_transports.mqtt_board"],
     "stick": ["boards.stick", "drupelet_transports.stick"],
 }
-COMMON = ["boards.loop", "boards.device", "boards.unix.sensors", "drupelet.node"]
+COMMON = ["boards.device", "boards.unix.sensors", "drupelet.node"]
 COMMON += [
     "drupelet.clients.default",
     "drupelet.store.flash_store",

@@ -38,7 +38,10 @@ BUILT_IN = [
 
 
 class Clock:
+    """A board's port, as far as these tests go."""
+
     ms = 0
+    console: "Board"
 
     def now_ms(self) -> int:
         return self.ms
@@ -82,16 +85,19 @@ class Board:
         peer = node.add_peer(b"A___")
         node.share(readings, peer, SHARED)
         node.boot(clock.ms)
-        self.app = App(
-            str(program), clock, self.box, lambda line: self.lines.append(json.loads(line))
-        )
+        clock.console = self
+        self.app = App(str(program), clock, self.box)
         self.device = Device(
-            node, self.box, clock, self.app, Author(node, readings), readings, telemetry,
-            period_ms, lambda _line: None, bytearray(FRAME_SIZE_MAX),
+            node, self.box, clock, self.app, Author(node, readings), telemetry, period_ms,
+            bytearray(FRAME_SIZE_MAX), [peer],
         )  # fmt: skip
         self.device.recover()
-        self.app.attach(self.device, readings, "test", {peer: "415f5f5f"}, hung)
+        self.app.attach(self.device, "test", {peer: "415f5f5f"}, hung)
         self.link = node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, EPOCH_MS, INTERACTIVE, clock.ms)
+
+    def say(self, line: str) -> None:
+        """Its console's lines."""
+        self.lines.append(json.loads(line))
 
     def payloads(self) -> list[bytes]:
         """What it has published."""

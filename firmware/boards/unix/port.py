@@ -10,7 +10,7 @@ from drupelet.base.limits import FRAME_SIZE_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.ports import BoardPort
+    from boards.ports import DevicePort
     from boards.unix.rtc import Rtc
     from boards.unix.sensors import Sensors
     from drupelet_transports.serial_board import SerialBoard
@@ -64,12 +64,12 @@ class Port(BasePort):
             raise DrupeletError("serial " + where + " is no serial device: check the path")
         return line
 
-    def attach(self, board: "BoardPort") -> None:
+    def attach(self, board: "DevicePort") -> None:
         """Its battery, a file with microvolts; network and watchdog are the system's."""
         if self._config.get("battery"):
             from boards.unix.sensors import Battery
 
-            board.device.battery = Battery(self._config["battery"])
+            board.battery = Battery(self._config["battery"])
 
     def source(self, config: dict) -> "Sensors":
         """This machine's own sensors."""

@@ -2,6 +2,8 @@
 
 import os
 
+from boards.base import WholeReadings
+
 _LOAD = "/proc/loadavg"
 _MEMORY = "/proc/meminfo"
 _THERMAL = "/sys/class/thermal/thermal_zone0/temp"
@@ -43,36 +45,23 @@ class Battery:
             return 0
 
 
-class Sensors:
+class Sensors(WholeReadings):
     """A JSON text per reading; what the machine does not tell is null or left out."""
 
     def __init__(self, name: str, readings_max: int) -> None:
         self._name = name
         self._readings_max = readings_max
-        self._number = 0
-        self._payload = b""
-        self._at = 0
 
-    def ready(self, number: int) -> bool:
-        """True while there is a reading to take."""
-        self._number = number
-        return number < self._readings_max
-
-    def size(self) -> int:
-        """Take the reading that `ready` was asked for; its payload size."""
+    def take(self, number: int) -> "bytes | None":
+        """Reading `number`; None behind the last."""
+        if number >= self._readings_max:
+            return None
         load = _first_line(_LOAD).split(" ")[0] or "null"
         disk = os.statvfs("/")
         text = '{"board":"%s","n":%d,"load":%s,"mem_free_kb":%s,"disk_free_mb":%d' % (
-            self._name, self._number, load, _memory(), disk[0] * disk[3] >> 20,
+            self._name, number, load, _memory(), disk[0] * disk[3] >> 20,
         )  # fmt: skip
         millidegrees = _first_line(_THERMAL)
         if millidegrees:
             text += ',"temp_c":%.1f' % (int(millidegrees) / 1000)
-        self._payload = (text + "}").encode()
-        self._at = 0
-        return len(self._payload)
-
-    def read_into(self, buf: bytearray, at: int, size: int) -> None:
-        """The next `size` bytes of the payload."""
-        buf[at : at + size] = self._payload[self._at : self._at + size]
-        self._at += size
+        return (text + "}").encode()

@@ -28,7 +28,7 @@ class Author:
 
     def __init__(self, node: "Node", group: int) -> None:
         self._node = node
-        self._group = group
+        self.group = group
         self._ids = bytearray(2 * ID_SIZE)
         self._has_own = False
         self._has_foreign = False
@@ -45,7 +45,7 @@ class Author:
     def saw(self, handle: int) -> None:
         """A message of the log: what we write next comes after it. The store has loaded it."""
         store = self._node.store
-        if store.load(handle) != OK or store.group != self._group:
+        if store.load(handle) != OK or store.group != self.group:
             return
         if store.source:
             copy(self._ids, ID_SIZE, store.id, 0, ID_SIZE)

@@ -101,7 +101,7 @@ def test_sets_compile_for_each_kind_of_board(
     tmp_path: Path, board: str, arch: str, name: str
 ) -> None:
     built = build_set(tmp_path, arch, Choice(name, board=board))
-    assert {"boards.setup", "boards.loop", f"boards.{board}.main"} <= built.texts.keys()
+    assert {"boards.setup", "boards.device", f"boards.{board}.main"} <= built.texts.keys()
     other = {name.split(".")[1] for name in built.texts if name.startswith("boards.")}
     assert not other & {"unix", "rp2", "esp32", "stm32", "nrf", "qemu"} - {board}
     for text in built.texts.values():

@@ -384,7 +384,7 @@ class _Port:
         if not inbox:
             self.time.go_on(to_ms, lambda: inbox)
 
-    def attach(self, board: Any) -> None:  # noqa: ANN401 - boards.loop is loaded at run time
+    def attach(self, board: Any) -> None:  # noqa: ANN401 - boards.device is loaded at run time
         """No watchdog: a program's sleeps are as long as it says, so none hangs."""
 
     def open_line(self, url: str) -> _Line:
@@ -442,11 +442,10 @@ def simulate(setting: Setting, say: Callable[[int], None]) -> Outcome:
             time.go_on(min(time.now_ms + setting.boot_ms, port.end_ms))
             outcome.boots += 1
             port.cable.listens = True
-            board = _set_up(make, setting, port)
-            device = board.device
+            device = _set_up(make, setting, port)
             meter.box, device.box = device.box, meter
             try:
-                board.run()
+                device.run()
             except _Asleep:
                 outcome.readings = device.own
             outcome.readings = device.own

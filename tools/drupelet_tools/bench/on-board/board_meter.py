@@ -215,8 +215,8 @@ def run_small(meter: "Meter") -> None:
         chip = loaded("boards.chip").ChipPort
         chip.wait = turns.turn
         chip.watch = turns.nothing
-    loop = loaded("boards.loop").Board
-    plain = loop.run
+    device = loaded("boards.device").Device
+    plain = device.run
 
     def run(self: "object") -> None:
         if settings["mode"] == "count":
@@ -225,7 +225,7 @@ def run_small(meter: "Meter") -> None:
         meter.up()
         plain(self)
 
-    loop.run = run
+    device.run = run
     if module.run("/bench.board.json"):
         raise OSError("the board does not start")
 
