@@ -15,7 +15,6 @@ from drupelet.base.errors import DrupeletError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
     from boards.base import Console
 
 _CTRL_C = 3
