@@ -10,13 +10,11 @@ import json
 import sys
 from collections import namedtuple
 
-from boards.base import WholeReadings
+from boards.base import HeldEvents
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.events import CODE_ERROR
 from drupelet.base.limits import APP_PAYLOAD_SIZE_MAX, ID_SIZE
-from drupelet.base.time_ms import elapsed_ms
-from drupelet.node import EVENT_NONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,16 +64,14 @@ def describe(error: BaseException) -> str:
 Message = namedtuple("Message", ("group", "sender", "payload", "size", "timestamp", "id", "again"))
 
 
-class App(WholeReadings):
-    """Readings of the owner's program, and the device's events on their way through it."""
+class App:
+    """Readings of the owner's program (`take`), and events on their way through it."""
 
     def __init__(self, path: str, port: "Port", box: "BlackBox") -> None:
         self.errors = 0
         self._port = port
         self._box = box
         self._stamp = bytearray(8)
-        self._held = 0  # the event that must be durable before it is delivered
-        self._held_ms = 0
         self._errors = _BUILT_IN_ERRORS
         self._sample: "Any" = None
         self._delivered: "Any" = None
@@ -136,7 +132,7 @@ class App(WholeReadings):
             return None
         return payload
 
-    # --- messages: what `Device.events` has ---
+    # --- messages ---
 
     def attach(self, device: "DevicePort", name: str, peers: "dict[int, str]", hung: bool) -> None:
         """Take the device's events; `name`: of the group of readings, `peers`: id by number.
@@ -144,55 +140,36 @@ class App(WholeReadings):
         hung: the watchdog has reset the board, and what hung may hang again. So messages are
         carried for a period before the program is called.
         """
-        self._device = device
         self._node: "Node" = device.node
+        self._group = device.author.group
         self._name = name
         self._peers = peers
-        self._events: "EventsPort" = device.events
-        self._rest_ms = device.epoch_ms
-        self._rests = hung
+        rest_ms = max(device.epoch_ms, _REST_MS) if hung else 0
         if hung:
-            self._rest_ms = max(device.epoch_ms, _REST_MS)
-            self._held_ms = self._port.now_ms()
-            device.due_ms = (self._held_ms + self._rest_ms) & 0x3FFFFFFF
+            device.due_ms = (self._port.now_ms() + rest_ms) & 0x3FFFFFFF
         if self._delivered is not None:
-            device.events = self
+            HeldEvents(device, self._deliver).hold(0, rest_ms)
 
-    def next_event(self) -> int:
-        """As of the node; EVENT_NONE, too, while the flash does not keep what was delivered."""
-        if self._held or self._rests:
-            if elapsed_ms(self._port.now_ms(), self._held_ms) < self._rest_ms:
-                return EVENT_NONE
-            self._rests = False
-            self._rest_ms = self._device.epoch_ms
-        if self._held:
-            self.done(self._held)
-            if self._held:
-                return EVENT_NONE
-        return self._events.next_event()
-
-    def done(self, handle: int) -> None:
+    def _deliver(self, handle: int, events: "EventsPort") -> int:
         """Give the program what another member wrote.
 
-        As a rule the message counts as taken once it was given; with ONCE before it is given.
+        As a rule the message counts as taken once it was given; with ONCE before it is given, and
+        it is held until the flash keeps that.
         """
-        again = self._node.event_again
-        self._held = 0
+        message = None
         try:
-            message = self._message(handle, again)
+            message = self._message(handle, self._node.event_again)
         except MemoryError as error:
             self._failed(_DELIVERING, error)
-            message = None
         if message is None or not self._once:
             self._give(message)
-            self._events.done(handle)
-            return
-        self._events.done(handle)
-        if self._keep() != OK:
-            self._held = handle
-            self._held_ms = self._port.now_ms()
-            return
-        self._give(message)
+            events.done(handle)
+            return OK
+        events.done(handle)
+        code = self._keep()
+        if code == OK:
+            self._give(message)
+        return code
 
     def _keep(self) -> int:
         """Make durable that the message was taken."""
@@ -212,11 +189,7 @@ class App(WholeReadings):
         """The message of an event; None: our own, or not one of readings."""
         node = self._node
         store = node.store
-        if (
-            store.load(handle) != OK
-            or store.group != self._device.author.group
-            or not store.source
-        ):
+        if store.load(handle) != OK or store.group != self._group or not store.source:
             return None
         size = store.size
         head = bytearray(1)

@@ -15,7 +15,7 @@ import time
 import machine
 import micropython
 
-from boards.base import BasePort
+from boards.base import BasePort, WholeReadings
 from drupelet.base.compat import const
 from drupelet.base.errors import DrupeletError
 from drupelet.base.events import (
@@ -31,7 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.card import Card
     from boards.ports import DevicePort, RtcPort
-    from boards.vitals import Vitals
     from boards.volts import Battery
     from boards.wifi import Wifi
     from drupelet_transports.stream_board import StreamBoard
@@ -207,8 +206,8 @@ class ChipPort(BasePort):
         """Degrees Celsius of the chip; None where it cannot be asked."""
         return None
 
-    def source(self, config: dict) -> "Vitals":
+    def source(self, config: dict) -> WholeReadings:
         """How the chip is."""
         from boards.vitals import Vitals
 
-        return Vitals(self, config)
+        return WholeReadings(Vitals(self, config).take)

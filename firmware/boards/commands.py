@@ -3,19 +3,18 @@
 Loaded only when the board's configuration says so and its flash holds the command key.
 """
 
+from boards.base import HeldEvents
 from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, OK
-from drupelet.base.time_ms import elapsed_ms
 from drupelet.clients.command import COMMANDS_CLIENT_ID, CommandBoard, CommandClient
 from drupelet.clients.default import Author
 from drupelet.engine.members import SHARED
-from drupelet.node import EVENT_NONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from boards.ports import DevicePort, SetupPort
+    from boards.ports import DevicePort, EventsPort, SetupPort
     from drupelet.node import Node
     from drupelet.store.files import Files
 
@@ -64,8 +63,6 @@ class BoardCommands:
         self.group = node.join(COMMANDS_CLIENT_ID, descriptor, 0, self._client)
         self._author = Author(node, self.group)
         self._timestamp = bytearray(8)
-        self._held = 0  # the event whose answer had no room
-        self._held_ms = 0
 
     def recover(self, device: "DevicePort") -> None:
         """After `Node.boot`: find what was answered already, and take the device's events."""
@@ -74,26 +71,10 @@ class BoardCommands:
         self._board = CommandBoard(self._client, self._id, actions)
         self._board.recover(self._node, self.group)
         self._author.recover()
-        device.events = self
+        HeldEvents(device, self._obey)
 
-    # --- the node's events, each looked at before it is done with ---
-
-    def next_event(self) -> int:
-        """As of the node; EVENT_NONE, too, while an answer has no room.
-
-        It is tried again once per epoch, for each time its command is done once more.
-        """
-        if self._held:
-            device = self._device
-            if elapsed_ms(device.port.now_ms(), self._held_ms) < device.epoch_ms:
-                return EVENT_NONE
-            self.done(self._held)
-            if self._held:
-                return EVENT_NONE
-        return self._node.next_event()
-
-    def done(self, handle: int) -> None:
-        """Do what the event says; it stays unconfirmed if the answer has no room."""
+    def _obey(self, handle: int, events: "EventsPort") -> int:
+        """Do what a command says; done once more in the next epoch if its answer has no room."""
         device = self._device
         now_ms = device.port.now_ms()
         self._author.saw(handle)
@@ -101,10 +82,9 @@ class BoardCommands:
         code = self._board.take(
             self._node, self.group, handle, self._author, self._timestamp, now_ms
         )
-        self._held = 0 if code == OK else handle
-        self._held_ms = now_ms
         if code == OK:
-            self._node.done(handle)
+            events.done(handle)
+        return code
 
     # --- the operations: what the answer says, or a negative code ---
 

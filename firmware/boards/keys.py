@@ -10,7 +10,7 @@ import binascii
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, E_STORAGE, OK, StorageError
-from drupelet.base.memory import equal, get_u16
+from drupelet.base.memory import copy, equal, get_u16
 from drupelet.seal.record import RECORD_SIZE, is_sound
 
 TYPE_CHECKING = False
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROWS = const(10)
 _CHAIN_ROWS = const(8)
+_NO_FILE = const(-1)  # as of `Files.size`
 # Of one generation: two classes, two directions.
 _CHAINS = const(4)
 
@@ -61,71 +62,57 @@ class BoardKeys:
 
     def is_readable(self) -> bool:
         """False when there is a file, or may be one, and the flash does not give it."""
-        file = self._open()
-        if file < 0:
-            return file == -1
-        count = self._files.read_into(file, 0, self._scratch, 0, RECORD_SIZE)
-        self._files.close(file)
-        return count >= 0
+        return self._read(0, self._scratch) >= _NO_FILE
 
-    def _open(self) -> int:
-        """Its descriptor; -1 when there is no file, another code when the flash does not say."""
-        size = self._files.size(self._name)
-        return self._files.open(self._name, False) if size >= 0 else size
+    def _read(self, row: int, out: bytearray) -> int:
+        """Read from `row` on until `out` is full; the bytes, _NO_FILE, or a code of the flash."""
+        files = self._files
+        size = files.size(self._name)
+        file = files.open(self._name, False) if size >= 0 else size
+        if file < 0:
+            return file
+        count = files.read_into(file, row * RECORD_SIZE, out, 0, len(out))
+        files.close(file)
+        return count
 
     def load(self, row: int, out: bytearray) -> int:
         """Put the record of `row` into out[0:52]; OK, or E_STORAGE when there is none."""
-        file = self._open()
-        if file < 0:
+        record = self._scratch
+        if self._read(row, record) != RECORD_SIZE or not is_sound(record):
             return E_STORAGE
-        count = self._files.read_into(file, row * RECORD_SIZE, out, 0, RECORD_SIZE)
-        self._files.close(file)
-        return OK if count == RECORD_SIZE and is_sound(out) else E_STORAGE
+        copy(out, 0, record, 0, RECORD_SIZE)
+        return OK
 
     def save(self, row: int, record: bytearray) -> int:
         """Keep record[0:52]; durable when it returns OK."""
-        files = self._files
-        if files.size(self._part) >= 0:
-            files.remove(self._part)  # of a save that was cut
-        old = self._open()
-        if old < -1:
-            return old  # it holds other records, which a failed read must not cost
-        new = files.open(self._part, True)
-        code = self._copy(old, new, row, record) if new >= 0 else new
-        if old >= 0:
-            files.close(old)
-        if new >= 0:
-            files.close(new)
-        if code == OK:
-            code = files.rename(self._part, self._name)
-        scratch = self._scratch
-        if code == OK and self.load(row, scratch) != OK and record[0]:
-            code = E_STORAGE
-        if code == OK and not equal(scratch, 0, record, 0, RECORD_SIZE):
+        content = bytearray(ROWS * RECORD_SIZE)
+        code = self._read(0, content)
+        if code < _NO_FILE:
+            return code  # it holds other records, which a failed read must not cost
+        copy(content, row * RECORD_SIZE, record, 0, RECORD_SIZE)
+        code = self._write(content)
+        kept = self._scratch
+        if code == OK and (
+            self._read(row, kept) != RECORD_SIZE
+            or not equal(kept, 0, record, 0, RECORD_SIZE)
+            or (record[0] and not is_sound(kept))
+        ):
             code = E_STORAGE
         return code
 
-    def _copy(self, old: int, new: int, row: int, record: bytearray) -> int:
-        """Write all rows behind each other, `record` in the place of `row`."""
+    def _write(self, content: bytearray) -> int:
+        """Put all rows into a new file, and that in the place of the old one."""
         files = self._files
-        scratch = self._scratch
-        for i in range(ROWS):
-            code = OK
-            if i == row:
-                code = files.append(new, record, 0, RECORD_SIZE)
-            else:
-                count = 0
-                if old >= 0:
-                    count = files.read_into(old, i * RECORD_SIZE, scratch, 0, RECORD_SIZE)
-                if count < 0:
-                    return count
-                if count != RECORD_SIZE:
-                    for at in range(RECORD_SIZE):
-                        scratch[at] = 0
-                code = files.append(new, scratch, 0, RECORD_SIZE)
-            if code != OK:
-                return code
-        return files.flush(new)
+        if files.size(self._part) >= 0:
+            files.remove(self._part)  # of a save that was cut
+        file = files.open(self._part, True)
+        if file < 0:
+            return file
+        code = files.append(file, content, 0, len(content))
+        if code == OK:
+            code = files.flush(file)
+        files.close(file)
+        return files.rename(self._part, self._name) if code == OK else code
 
     def drop(self, row: int) -> int:
         """Forget the record of `row`."""

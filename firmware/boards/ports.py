@@ -25,6 +25,8 @@ from drupelet_transports.base import Transport
 
 # One line of JSON to whoever listens.
 Say = Callable[[str], None]
+# The payload of a reading by its number, from 0 over all boots; None when it cannot be taken now.
+Take = Callable[[int], "bytes | bytearray | memoryview | None"]
 
 
 class ClockPort(Protocol):

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 
+from boards.base import WholeReadings
 from boards.device import Device
 from boards.files import BoardFiles
 from drupelet.base.errors import E_PEER, OK, DrupeletError
@@ -303,7 +304,7 @@ class _Setup:
                 from boards.app import App
 
                 self.app = App(path, self.port, self.box)
-                return self.app
+                return WholeReadings(self.app.take)
         return self.port.source(config)
 
     def _add_carrier(self, peer: dict, carrier: "Any") -> None:  # noqa: ANN401 - as above

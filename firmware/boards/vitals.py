@@ -1,13 +1,11 @@
 """How a chip is, as readings: what every microcontroller can tell without a sensor."""
 
-from boards.base import WholeReadings
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.ports import ChipFactsPort
 
 
-class Vitals(WholeReadings):
+class Vitals:
     """A JSON text per reading: the chip's temperature and its supply, null where it has none."""
 
     def __init__(self, port: "ChipFactsPort", config: dict) -> None:

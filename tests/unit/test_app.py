@@ -14,6 +14,7 @@ import pytest
 
 from boards import app
 from boards.app import App
+from boards.base import WholeReadings
 from boards.device import Device
 from drupelet.base.events import CODE_ERROR
 from drupelet.base.limits import APP_PAYLOAD_SIZE_MAX, FRAME_SIZE_MAX
@@ -88,8 +89,8 @@ class Board:
         clock.console = self
         self.app = App(str(program), clock, self.box)
         self.device = Device(
-            node, self.box, clock, self.app, Author(node, readings), telemetry, period_ms,
-            bytearray(FRAME_SIZE_MAX), [peer],
+            node, self.box, clock, WholeReadings(self.app.take), Author(node, readings), telemetry,
+            period_ms, bytearray(FRAME_SIZE_MAX), [peer],
         )  # fmt: skip
         self.device.recover()
         self.app.attach(self.device, "test", {peer: "415f5f5f"}, hung)

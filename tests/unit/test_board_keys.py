@@ -81,7 +81,7 @@ def test_the_power_may_go_at_any_step(moment: int, garbled: bool) -> None:
         if done:
             break
         steps += 1
-    assert steps > 10
+    assert steps == 4  # made, written, flushed, renamed
 
 
 def test_a_flash_that_is_full_keeps_what_it_has() -> None:

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from boards.base import BasePort
+from boards.base import BasePort, WholeReadings
 from drupelet.base.errors import DrupeletError
 from drupelet.base.events import RESET_DEEP_SLEEP, RESET_POWER_ON
 from drupelet.base.limits import FRAME_SIZE_MAX
@@ -12,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.ports import DevicePort
     from boards.unix.rtc import Rtc
-    from boards.unix.sensors import Sensors
     from drupelet_transports.serial_board import SerialBoard
 
 _BOARD_UNIX = 3  # docs/SPEC.md 6.1
@@ -71,8 +70,8 @@ class Port(BasePort):
 
             board.battery = Battery(self._config["battery"])
 
-    def source(self, config: dict) -> "Sensors":
+    def source(self, config: dict) -> WholeReadings:
         """This machine's own sensors."""
         from boards.unix.sensors import Sensors
 
-        return Sensors(config["name"], config["readings_max"])
+        return WholeReadings(Sensors(config["name"], config["readings_max"]).take)

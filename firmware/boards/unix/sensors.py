@@ -2,8 +2,6 @@
 
 import os
 
-from boards.base import WholeReadings
-
 _LOAD = "/proc/loadavg"
 _MEMORY = "/proc/meminfo"
 _THERMAL = "/sys/class/thermal/thermal_zone0/temp"
@@ -45,7 +43,7 @@ class Battery:
             return 0
 
 
-class Sensors(WholeReadings):
+class Sensors:
     """A JSON text per reading; what the machine does not tell is null or left out."""
 
     def __init__(self, name: str, readings_max: int) -> None:
