@@ -10,7 +10,7 @@ import json
 import sys
 from collections import namedtuple
 
-from boards.base import HeldEvents
+from boards.held_events import HeldEvents
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.events import CODE_ERROR

@@ -3,7 +3,7 @@
 Loaded only when the board's configuration says so and its flash holds the command key.
 """
 
-from boards.base import HeldEvents
+from boards.held_events import HeldEvents
 from drupelet.base.compat import const
 from drupelet.base.errors import E_PEER, OK
 from drupelet.clients.command import COMMANDS_CLIENT_ID, CommandBoard, CommandClient

@@ -268,7 +268,6 @@ class _Setup:
             box.wall(now_ms, anchor, _WALL_UNCERTAINTY)
         box.log(now_ms, CODE_BOOT, self.port.reset_cause(), box.boot, 0, 0)
         limit = config.get("heap_limit", 0) or gc.mem_alloc() + gc.mem_free()
-        box.log(now_ms, CODE_DESCRIPTOR, 1, 0, limit >> 16, limit & 0xFFFF)
         for row, value in ((1, limit), (2, config["epoch_ms"])):
             box.log(now_ms, CODE_DESCRIPTOR, row, 0, value >> 16, value & 0xFFFF)
         box.log(now_ms, CODE_DESCRIPTOR, 3, self.port.board, 0, 0)
