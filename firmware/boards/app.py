@@ -8,7 +8,6 @@ import gc
 import io
 import json
 import sys
-from collections import namedtuple
 
 from boards.held_events import HeldEvents
 from drupelet.base.compat import const
@@ -55,13 +54,26 @@ def describe(error: BaseException) -> str:
     return text
 
 
-# What `delivered` is given.
-#
-# group: the group's name. sender: id, 8 hex digits, of the peer that handed the message over,
-# which need not have written it. payload: bytes, None if it has more than APP_PAYLOAD_SIZE_MAX;
-# size: how many it has. timestamp: ms since the Unix epoch by its author's clock. id: 32 bytes.
-# again: a power cut may have taken what the program did with it the first time.
-Message = namedtuple("Message", ("group", "sender", "payload", "size", "timestamp", "id", "again"))
+class Message:
+    """What `delivered` is given.
+
+    group: the group's name. sender: id, 8 hex digits, of the peer that handed the message over,
+    which need not have written it. payload: bytes, None if it has more than APP_PAYLOAD_SIZE_MAX;
+    size: how many it has. timestamp: ms since the Unix epoch by its author's clock. id: 32 bytes.
+    again: a power cut may have taken what the program did with it the first time.
+    """
+
+    def __init__(
+        self, group: str, sender: str, payload: "bytes | None", size: int, timestamp: int,
+        id: bytes, again: bool,
+    ) -> None:  # fmt: skip
+        self.group = group
+        self.sender = sender
+        self.payload = payload
+        self.size = size
+        self.timestamp = timestamp
+        self.id = id
+        self.again = again
 
 
 class App:
