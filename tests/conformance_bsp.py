@@ -4,9 +4,9 @@ from conformance_mutation import CORE, Mutation
 
 BSP = [
     Mutation("B-1-01", CORE + "engine/exchange.py",
-             "        if outbox.states[row] & EPHEMERAL:\n"
+             "        if outbox.state(row) & EPHEMERAL:\n"
              "            # Nobody",
-             "        if outbox.states[row] & EPHEMERAL or (code == "
+             "        if outbox.state(row) & EPHEMERAL or (code == "
              "CODE_SENT and not self.resends):\n"
              "            # Nobody"),
     Mutation("B-1.1-01", CORE + "engine/members.py",
@@ -169,22 +169,22 @@ BSP = [
              "    1, 1, 2, 1, NO, 0,   # R\n",
              "    1, 1, 2, 1, NO, 2,   # R\n"),
     Mutation("B-4.1-05", CORE + "engine/outbox.py",
-             "        self.sends[row] = self.epochs[row] = 0\n",
-             "        self.epochs[row] = 0\n"),
+             "        fill(self.rows, begin, ROW_SIZE, 0)\n",
+             "        fill(self.rows, begin, TAG_SIZE, 0)\n"),
     Mutation("B-4.1-06", CORE + "engine/exchange.py",
              "        outbox.note_sent(row, counted(sends), self.epoch)\n",
              "        outbox.note_sent(row, counted(sends), "
-             "outbox.epochs[row] or self.epoch)\n"),
+             "outbox.epoch(row) or self.epoch)\n"),
     Mutation("B-4.1-07", CORE + "engine/exchange.py",
-             "inbox.kinds[entry] = REQUESTED if self.resends else 0",
-             "inbox.kinds[entry] = REQUESTED"),
+             "inbox.set_kind(entry, REQUESTED if self.resends else 0)",
+             "inbox.set_kind(entry, REQUESTED)"),
     Mutation("B-4.1-08", CORE + "engine/inbox.py",
              "age > oldest_age)",
              "age < oldest_age)"),
     Mutation("B-4.1-08", CORE + "engine/inbox.py",
-             "gives_way = self.kinds[row] <= REQUESTED and (kind > "
+             "gives_way = self.kind(row) <= REQUESTED and (kind > "
              "REQUESTED or age)",
-             "gives_way = self.kinds[row] <= REQUESTED"),
+             "gives_way = self.kind(row) <= REQUESTED"),
     Mutation("B-4.1-09", CORE + "engine/core.py",
              "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)",
              "offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN) "
@@ -214,7 +214,7 @@ BSP = [
     Mutation("B-4.2-06", CORE + "engine/exchange.py",
              "        if is_offered_first and not state & REQUEST:\n",
              "        if is_offered_first and not state & REQUEST and not "
-             "outbox.sends[row]:\n"),
+             "outbox.sends(row):\n"),
     Mutation("B-4.2-07", CORE + "wire/bsp1.py",
              "    return _fill_ids(exchange, frame, at, limit, REQUEST)\n",
              "    return at\n"),
@@ -222,13 +222,13 @@ BSP = [
              "        else:\n"
              "            self.owed[row] = 0\n",
              "        else:\n"
-             "            self.owed_states[row] = 0\n"),
+             "            self.is_dirty = True\n"),
     Mutation("B-4.2-09", CORE + "engine/exchange.py",
              "            self._reply(handle, buf, at)\n",
              ""),
     Mutation("B-4.2-10", CORE + "engine/exchange.py",
-             "inbox.kinds[entry] = REQUESTED if self.resends else 0",
-             "inbox.kinds[entry] = REQUESTED if self.resends else OFFERED"),
+             "inbox.set_kind(entry, REQUESTED if self.resends else 0)",
+             "inbox.set_kind(entry, REQUESTED if self.resends else OFFERED)"),
     Mutation("B-4.2-10", CORE + "engine/exchange.py",
              "        else:\n"
              "            group = self.core.members.group_slot(self.core.store.group)\n"
@@ -237,11 +237,12 @@ BSP = [
              "            group = self.core.members.group_slot(self.core.store.group)\n"
              "            self.inbox.owe("),
     Mutation("B-4.2-11", CORE + "engine/exchange.py",
-             "        outbox.sends[row] = 0  # due at once\n",
+             "        outbox.make_due(row)\n"
+             "        outbox.unmark(row, BUNDLED)\n",
              "        pass\n"),
     Mutation("B-4.2-12", CORE + "engine/exchange.py",
-             "due = not outbox.states[row] & (HOLD | REQUEST | EPHEMERAL)",
-             "due = not outbox.states[row] & (REQUEST | EPHEMERAL)"),
+             "due = not outbox.state(row) & (HOLD | REQUEST | EPHEMERAL)",
+             "due = not outbox.state(row) & (REQUEST | EPHEMERAL)"),
     Mutation("B-4.2-13", CORE + "engine/exchange.py",
              "is_offered_first = (self.interactive or self.is_quiet) and "
              "not state & EPHEMERAL",
@@ -256,7 +257,7 @@ BSP = [
     Mutation("B-4.3-01", CORE + "engine/exchange.py",
              "        outbox.note_sent(row, counted(sends), self.epoch)\n",
              "        outbox.note_sent(row, counted(sends), "
-             "outbox.epochs[row] or self.epoch)\n"),
+             "outbox.epoch(row) or self.epoch)\n"),
     Mutation("B-4.3-02", CORE + "engine/pace.py",
              "        self.is_away = False\n        self.probes = 0\n",
              "        self.is_away = False\n"),

@@ -9,11 +9,11 @@ MVDS = [
              "    if resends(profile):\n"
              "        return FAMILY_BSP\n"),
     Mutation("M5-1-02", CORE + "engine/pace.py",
-             "        then = outbox.epochs[row]\n"
+             "        then = outbox.epoch(row)\n"
              "        return self.acks",
-             "        if outbox.sends[row] > 1 and self._resends:\n"
+             "        if outbox.sends(row) > 1 and self._resends:\n"
              "            return _NEVER\n"
-             "        then = outbox.epochs[row]\n"
+             "        then = outbox.epoch(row)\n"
              "        return self.acks"),
     Mutation("M6-1-03", CORE + "wire/mvds/payload.py",
              "        size = bytes_size(fields[_METADATA], meta) if flags else 0",
@@ -121,19 +121,19 @@ MVDS = [
              "        else:\n"
              "            self.owed[row] = 0\n",
              "        else:\n"
-             "            self.owed_states[row] = 0\n"),
+             "            self.is_dirty = True\n"),
     Mutation("M5-4.1-03", CORE + "engine/exchange.py",
-             "inbox.kinds[entry] = REQUESTED if self.resends else 0",
-             "inbox.kinds[entry] = 0"),
+             "inbox.set_kind(entry, REQUESTED if self.resends else 0)",
+             "inbox.set_kind(entry, 0)"),
     Mutation("M5-4.1-03", CORE + "engine/exchange.py",
              "        if (code == CODE_SENT or sends) and self.resends:\n",
              "        if code == CODE_OFFERED and sends and self.resends:\n"),
     Mutation("M5-4.1-05", CORE + "engine/outbox.py",
-             "        self.sends[row] = sends\n",
-             "        self.sends[0] = sends\n"),
+             "        self.rows[row * ROW_SIZE + _SENDS] = sends\n",
+             "        self.rows[_SENDS] = sends\n"),
     Mutation("M5-4.1-06", CORE + "engine/outbox.py",
-             "        self.epochs[row] = epoch\n",
-             "        self.epochs[0] = epoch\n"),
+             "        put_u16(self.rows, row * ROW_SIZE + _EPOCH, epoch)\n",
+             "        put_u16(self.rows, _EPOCH, epoch)\n"),
     Mutation("M5-4.2-01", CORE + "link/link.py",
              "        if passed >= every:",
              "        if passed >= 0:"),
@@ -165,13 +165,14 @@ MVDS = [
              "        if (code == CODE_SENT or sends) and self.resends:\n",
              "        if code == CODE_SENT and self.resends:\n"),
     Mutation("M5-4.2-07", CORE + "engine/exchange.py",
-             "inbox.kinds[entry] = REQUESTED if self.resends else 0",
-             "inbox.kinds[entry] = 0"),
+             "inbox.set_kind(entry, REQUESTED if self.resends else 0)",
+             "inbox.set_kind(entry, 0)"),
     Mutation("M5-4.2-07", CORE + "engine/exchange.py",
              "            self._reply(handle, buf, at)\n",
              ""),
     Mutation("M5-4.2-08", CORE + "engine/exchange.py",
-             "        outbox.sends[row] = 0  # due at once\n",
+             "        outbox.make_due(row)\n"
+             "        outbox.unmark(row, BUNDLED)\n",
              "        pass\n"),
     Mutation("M5-4.2-09", CORE + "engine/exchange.py",
              "            inbox.owe(core.graph.handle, group, self.number, "
@@ -188,15 +189,15 @@ MVDS = [
              "exchange.on_request(frame, self.at)",
              "exchange.on_offer(frame, self.at)"),
     Mutation("M5-4.2-13", CORE + "engine/exchange.py",
-             "        if outbox.states[row] & EPHEMERAL:\n"
+             "        if outbox.state(row) & EPHEMERAL:\n"
              "            # Nobody",
-             "        if outbox.states[row] & EPHEMERAL or code == "
+             "        if outbox.state(row) & EPHEMERAL or code == "
              "CODE_SENT:\n"
              "            # Nobody"),
     Mutation("M5-4.2-13", CORE + "engine/pace.py",
-             "        if not outbox.sends[row]:\n"
+             "        if not outbox.sends(row):\n"
              "            return 0\n",
-             "        if not outbox.sends[row]:\n"
+             "        if not outbox.sends(row):\n"
              "            return int(self.acks.trip_epochs == 0)\n"),
     Mutation("M5-4.2-14", CORE + "engine/exchange.py",
              "        if not core.graph.is_ephemeral:\n"
@@ -235,7 +236,7 @@ MVDS = [
              "        else:\n"
              "            self.owed[row] = 0\n",
              "        else:\n"
-             "            self.owed_states[row] = 0\n"),
+             "            self.is_dirty = True\n"),
     Mutation("M5-5-02", CORE + "wire/mvds/payload.py",
              "\n"
              "_EPHEMERAL = const(2)",

@@ -286,6 +286,11 @@ def check_causal(member, told=()):
         seen.add(id)
 
 
+def kinds_of(inbox):
+    """The kinds of an inbox's entries, the register last."""
+    return [inbox.kind(entry) for entry in range(inbox.offers_max + 1)]
+
+
 def part_owners(node: Node) -> list[int]:
     """Of each incoming part file: the peer (row + 1) whose content it takes in, 0: nobody's."""
     core = node.core

@@ -14,7 +14,7 @@ from drupelet.engine.core import Core
 from drupelet.engine.exchange import Exchange
 from drupelet.engine.graph import Graph
 from drupelet.engine.members import SHARED, Members
-from drupelet.engine.outbox import Outbox
+from drupelet.engine.outbox import _STATE, ROW_SIZE, Outbox
 from drupelet.engine.pace import Pace
 from drupelet.engine.states import HOLD
 from drupelet.link.link import Link
@@ -104,7 +104,7 @@ def forget(store: LedgerStore, handle: int, *_: object) -> int:
 def ack_is_for_all(exchange: Exchange, _buf: object, _at: int) -> None:
     outbox = exchange.outbox
     for row in range(outbox.count):
-        outbox.set_state(row, outbox.states[row] | HOLD)
+        outbox.set_state(row, outbox.state(row) | HOLD)
 
 
 def poison_is_harmless(graph: Graph, group: int) -> int:
@@ -113,7 +113,7 @@ def poison_is_harmless(graph: Graph, group: int) -> int:
 
 
 def sends_once(exchange: Exchange, row: int) -> bool:
-    return old_message_due(exchange, row) and not exchange.outbox.sends[row]
+    return old_message_due(exchange, row) and not exchange.outbox.sends(row)
 
 
 def all_was_given(core: Core) -> None:
@@ -143,7 +143,7 @@ def hears_nothing_twice(exchange: Exchange, id: bytearray) -> bool:
 
 
 def state_is_not_counted(outbox: Outbox, row: int, state: int) -> None:
-    outbox.states[row] = state
+    outbox.rows[row * ROW_SIZE + _STATE] = state
 
 
 old_state = Graph._state

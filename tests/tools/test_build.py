@@ -87,7 +87,7 @@ def test_assertions_stay(tmp_path: Path) -> None:
     build(tmp_path, "x64")
     for call in (
         "from drupelet.engine.clock import Clocks; Clocks(1).begin(0, 0, 0, 0)",
-        "from drupelet.engine.outbox import Outbox; Outbox(0, None, None).resize(1, False)",
+        "from drupelet.engine.outbox import Outbox; Outbox(0, None, None).resize(1)",
     ):
         done = subprocess.run(
             [*micropython_command("x64"), "-c", call],

@@ -20,7 +20,7 @@ from drupelet.wire.profiles import (
     PROFILE_MVDS_5001,
 )
 from drupelet.wire.registry import family_of
-from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, stamp
+from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, kinds_of, stamp
 from unit import test_topic
 from unit.test_store_gone import SMALL
 
@@ -80,7 +80,7 @@ def test_what_a_peer_held_and_lost_after_it_had_gone_here_is_answered_and_keeps_
     b.links["c"].exchange.on_request(bytearray(first), 0)
     assert outbox.find(first, 0) < 0 and outbox.open_count == 0
     inbox = core.inboxes[b.links["c"].peer]
-    assert list(inbox.kinds).count(OWED_TWICE) == 1
+    assert kinds_of(inbox).count(OWED_TWICE) == 1
 
 
 @pytest.mark.parametrize("profile", [PROFILE_BSP_1, PROFILE_COMPACT_1])
@@ -246,8 +246,8 @@ def test_what_another_peer_may_send_is_waited_for_and_not_for_ever(profile: int)
     entry = inbox.find(first, 0)
     inbox.note_asked(entry, 0)
     exchange.on_gone(bytearray(first), 0)
-    assert inbox.kinds[entry] == REQUESTED and not late.store.noted(first, 0)
-    assert OFFERED in late.links["d"].exchange.inbox.kinds, "the offer stays"
+    assert inbox.kind(entry) == REQUESTED and not late.store.noted(first, 0)
+    assert OFFERED in kinds_of(late.links["d"].exchange.inbox), "the offer stays"
     net.lines["d", "e"].send = net.lines["e", "d"].send = lambda _frame, _size: None
     net.run(lambda: late.log() == [id for id in b.log() if id != first], 800)
     assert late.store.noted(first, 0) and c.log()

@@ -261,7 +261,7 @@ def test_what_was_asked_for_gives_way_to_what_comes_before_it() -> None:
     for number in (1, 0):
         exchange.on_request(bytearray(ids[number]), 0)
         row = outbox.find(ids[number], 0)
-        assert row == 0 and outbox.states[row] & REQUEST and not outbox.sends[row]
+        assert row == 0 and outbox.state(row) & REQUEST and not outbox.sends(row)
 
 
 @pytest.mark.parametrize("children", [1, 12])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from compact_view import Spoken
 from drupelet.base.limits import ID_SIZE
 from drupelet.engine.inbox import OFFERED
+from drupelet.engine.outbox import ROW_SIZE
 from drupelet.node import (
     BATCH,
     CARRIER_MQTT,
@@ -23,7 +24,7 @@ from drupelet.node import (
 )
 from drupelet.wire.compact.hello import COMPACT, FULL, GREETING, IN_SYNC, PLAIN
 from drupelet.wire.compact.numbering import _KNOWN
-from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal
+from helpers import EPOCH_MS, ROUND_MS, Draw, Member, Network, check_causal, kinds_of
 from ram_store import RamStore
 
 ROUNDS_PER_EPOCH = EPOCH_MS // ROUND_MS
@@ -272,7 +273,7 @@ def collide(net: Network) -> tuple[bytes, bytes]:
     b.node.core.refill(outbox.peer)
     row = outbox.find(theirs, 0)
     alike = mine[:8] + theirs[8:]
-    outbox.tags[row * 4 : row * 4 + 4] = mine[:4]
+    outbox.rows[row * ROW_SIZE : row * ROW_SIZE + 4] = mine[:4]
     store, handle = b.node.store, outbox.handles[row]
     find, load, is_id, id_into = store.find, store.load, store.is_id, store.id_into
 
@@ -337,9 +338,9 @@ def test_a_message_that_came_makes_its_offer_by_prefix_void() -> None:
     frame = bytearray(b"\x44\xa0\x00\x10\x01\x42" + id[:8])
     link_of(net, "B", "A").receive(frame, len(frame), 0)
     inbox = link_of(net, "B", "A").exchange.inbox
-    assert inbox.kinds[inbox.find(id[:8] + bytes(24), 0)] == OFFERED
+    assert inbox.kind(inbox.find(id[:8] + bytes(24), 0)) == OFFERED
     inbox.drop(bytearray(id), 0)
-    assert not any(inbox.kinds)
+    assert not any(kinds_of(inbox))
 
 
 def test_links_to_one_peer_share_the_numbers() -> None:

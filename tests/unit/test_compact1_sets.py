@@ -6,7 +6,6 @@ import pytest
 
 from compact_view import Spoken
 from drupelet.base.errors import OK
-from drupelet.base.memory import get_u16
 from drupelet.engine.outbox import Outbox
 from drupelet.engine.states import HOLD, REQUEST
 from drupelet.node import BATCH, PROFILE_COMPACT_1
@@ -55,7 +54,7 @@ class Ends:
     @property
     def first(self) -> int:
         """The number of the first message; the others follow it."""
-        numbers = [get_u16(self.outbox.numbers, 2 * self.row(id)) for id in self.ids]
+        numbers = [self.outbox.number(self.row(id)) for id in self.ids]
         assert numbers == list(range(numbers[0], numbers[0] + len(self.ids)))
         return numbers[0]
 
@@ -71,7 +70,7 @@ class Ends:
         rows = [self.outbox.find(id, 0) for id in self.ids]
         return [
             id for id, row in zip(self.ids, rows, strict=True)
-            if row >= 0 and self.outbox.states[row] & flag
+            if row >= 0 and self.outbox.state(row) & flag
         ]  # fmt: skip
 
     def hear(self, frame: bytes) -> int:

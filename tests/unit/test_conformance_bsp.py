@@ -357,8 +357,8 @@ def test_interactive_costs_less_where_the_peer_has_the_message() -> None:
 def check_last_send(device: Device, count: int) -> None:
     """The one message went so often, in the present epoch for the last time."""
     outbox = device.node.core.outboxes[0]
-    assert outbox.sends[0] == count
-    assert outbox.epochs[0] == device.links["B"].epoch
+    assert outbox.sends(0) == count
+    assert outbox.epoch(0) == device.links["B"].epoch
 
 
 @both_modes

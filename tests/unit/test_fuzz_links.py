@@ -23,7 +23,7 @@ from drupelet.base.limits import (
 from drupelet.engine import unavailable
 from drupelet.engine.core import Core
 from drupelet.engine.inbox import OWED_TWICE, REQUESTED
-from drupelet.engine.outbox import TAG_SIZE
+from drupelet.engine.outbox import ROW_SIZE, TAG_SIZE
 from drupelet.node import (
     BATCH,
     CARRIER_SERIAL,
@@ -36,7 +36,7 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
 )
-from helpers import EPOCH_MS, Draw, Member, Network, check_causal, stamp
+from helpers import EPOCH_MS, Draw, Member, Network, check_causal, kinds_of, stamp
 from mutations import STREAMS, mutated, no_growth
 
 CODES = (OK, E_PEER, E_CAPACITY)
@@ -148,12 +148,12 @@ class Target:
         handles = outbox.handles[: outbox.count]
         assert handles == sorted(set(handles)), "rows are in the order of the log"
         assert pending.count == sum(map(bool, pending.handles))
-        tables = [(handles, outbox.tags), (pending.handles, pending.tags)]
-        for handles, tags in tables:
+        tables = [(handles, outbox.rows, ROW_SIZE), (pending.handles, pending.tags, TAG_SIZE)]
+        for handles, tags, size in tables:
             for row, handle in enumerate(handles):
-                assert not handle or core.store.is_id(handle, tags, TAG_SIZE * row, TAG_SIZE)
-        assert inbox.owed_count <= inbox.owed_max and max(inbox.kinds) <= OWED_TWICE
-        assert inbox.kinds[inbox.offers_max] in (0, REQUESTED)
+                assert not handle or core.store.is_id(handle, tags, size * row, TAG_SIZE)
+        assert inbox.owed_count <= len(inbox.owed) and max(kinds_of(inbox)) <= OWED_TWICE
+        assert inbox.kind(inbox.offers_max) in (0, REQUESTED)
         log = self.member.log()
         assert len(set(log)) == len(log) and set(self.own) <= set(log)
         parents = [parent for row in self.member.dependencies().values() for parent in row]

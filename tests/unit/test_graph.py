@@ -192,7 +192,7 @@ def test_what_comes_too_early_asks_for_what_its_pending_parents_wait_for() -> No
     assert pair.receiver.node.refused == 1
     inbox = pair.link.exchange.inbox
     entry = inbox.find(root, 0)
-    assert inbox.kinds[entry] == REQUESTED and entry == inbox.offers_max
+    assert inbox.kind(entry) == REQUESTED and entry == inbox.offers_max
     assert pair.asked()["requests"] == [root], "once, though a message waits for it, too"
     pair.give(root)
     assert pair.receiver.log() == [root, second, third]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, INBOX_OFFERS_MIN
 from drupelet.engine.inbox import (
+    ENTRY_SIZE,
     OFFERED,
     OWED,
     OWED_BUNDLING,
@@ -26,9 +27,9 @@ def prefix_of(number: int) -> bytes:
     return id_of(number)[:ID_PREFIX_SIZE] + bytes(ID_SIZE - ID_PREFIX_SIZE)
 
 
-def make(offers_max: int = 4, owed_max: int = 4, numbered: bool = False) -> Inbox:
+def make(offers_max: int = 4, owed_max: int = 4) -> Inbox:
     inbox = Inbox()
-    inbox.resize(offers_max, owed_max, numbered)
+    inbox.resize(offers_max, owed_max)
     return inbox
 
 
@@ -36,17 +37,17 @@ def entries(inbox: Inbox) -> dict[bytes, int]:
     """Id -> kind, the register apart."""
     found: dict[bytes, int] = {}
     for entry in range(inbox.offers_max):
-        if inbox.kinds[entry]:
-            id = bytes(inbox.ids[entry * ID_SIZE : (entry + 1) * ID_SIZE])
+        if inbox.kind(entry):
+            id = bytes(inbox.entries[entry * ENTRY_SIZE :][:ID_SIZE])
             assert id not in found, "an id twice"
-            found[id] = inbox.kinds[entry]
+            found[id] = inbox.kind(entry)
     return found
 
 
 def register(inbox: Inbox) -> bytes | None:
     """The ancestor that is asked for although nobody offered it."""
-    at = inbox.offers_max * ID_SIZE
-    return bytes(inbox.ids[at : at + ID_SIZE]) if inbox.kinds[inbox.offers_max] else None
+    at = inbox.offers_max * ENTRY_SIZE
+    return bytes(inbox.entries[at : at + ID_SIZE]) if inbox.kind(inbox.offers_max) else None
 
 
 def take_all(inbox: Inbox, visits: bool = False) -> list[int]:
@@ -65,7 +66,7 @@ def take_all(inbox: Inbox, visits: bool = False) -> list[int]:
 def test_there_are_four_entries_at_least_and_the_register() -> None:
     assert INBOX_OFFERS_MIN == 4
     with pytest.raises(AssertionError):
-        Inbox().resize(3, 2, False)
+        Inbox().resize(3, 2)
     inbox = make()
     for number in range(5):
         inbox.add(id_of(number), 0, OWED, 0)
@@ -80,7 +81,7 @@ def test_an_id_of_zeros_is_no_free_entry() -> None:
     inbox.add(id_of(1), 0, OFFERED, 0)
     assert inbox.find(bytes(ID_SIZE), 0) == -1
     assert inbox.find(b"__" + id_of(1), 2) == 0
-    inbox.kinds[0] = 0
+    inbox.set_kind(0, 0)
     assert inbox.find(id_of(1), 0) == -1
 
 
@@ -114,12 +115,12 @@ def test_what_is_owed_goes_before_what_is_offered() -> None:
 
 
 def test_the_same_id_again_changes_no_less_than_it_knew() -> None:
-    inbox = make(4, numbered=True)
+    inbox = make(4)
     entry = inbox.add(id_of(1), 0, OFFERED, 1, 5)
     for kind in (OFFERED, REQUESTED, OFFERED, OWED, REQUESTED, OWED_TWICE, OWED):
-        before = inbox.kinds[entry]
+        before = inbox.kind(entry)
         assert inbox.add(id_of(1), 0, kind, 9) == entry
-        assert inbox.kinds[entry] == max(before, kind)
+        assert inbox.kind(entry) == max(before, kind)
         assert inbox.entry_number(entry) == 5, "no number tells nothing new"
     inbox.add(id_of(1), 0, OFFERED, 9, 6)
     assert inbox.entry_number(entry) == 6
@@ -159,10 +160,10 @@ def test_asking_is_counted_within_a_byte() -> None:
     entry = inbox.add(id_of(1), 0, REQUESTED, 1)
     for epoch in range(300):
         inbox.note_asked(entry, epoch)
-        assert 1 <= inbox.sends[entry] <= 255 and inbox.epochs[entry] == epoch
-    inbox.kinds[entry] = 0
+        assert 1 <= inbox.sends(entry) <= 255 and inbox.epoch(entry) == epoch
+    inbox.set_kind(entry, 0)
     entry = inbox.add(id_of(2), 0, OFFERED, 1)
-    assert inbox.sends[entry] == 0
+    assert inbox.sends(entry) == 0
 
 
 def test_the_register_keeps_an_ancestor_until_it_was_asked_for_once() -> None:
@@ -170,10 +171,10 @@ def test_the_register_keeps_an_ancestor_until_it_was_asked_for_once() -> None:
     inbox.ask(id_of(1), 0, 3)
     inbox.ask(id_of(2), 0, 4)
     assert register(inbox) == id_of(1)
-    assert inbox.kinds[inbox.offers_max] == REQUESTED and inbox.epochs[inbox.offers_max] == 3
+    assert inbox.kind(inbox.offers_max) == REQUESTED and inbox.epoch(inbox.offers_max) == 3
     inbox.note_asked(inbox.offers_max, 5)
     inbox.ask(id_of(2), 0, 6)
-    assert register(inbox) == id_of(2) and inbox.sends[inbox.offers_max] == 0
+    assert register(inbox) == id_of(2) and inbox.sends(inbox.offers_max) == 0
 
 
 def test_offers_do_not_take_the_register_nor_it_their_entries() -> None:
@@ -261,7 +262,7 @@ def test_what_came_is_owed_once_in_the_order_of_arrival() -> None:
     for handle in (5, 9, 7):
         inbox.owe(handle, handle % 3, 0, False)
     assert inbox.owes() and inbox.owed_low() == 5
-    assert [inbox.owed_groups[row] for row in range(3)] == [2, 0, 1]
+    assert [inbox.owed_group(row) for row in range(3)] == [2, 0, 1]
     assert take_all(inbox) == [5, 9, 7]
     assert not inbox.owes() and inbox.owed_low() == 0
 
@@ -280,21 +281,21 @@ def test_full_rows_leave_it_to_the_log() -> None:
 
 
 def test_rows_are_used_again_when_they_were_written() -> None:
-    inbox = make(owed_max=3, numbered=True)
+    inbox = make(owed_max=3)
     for handle in (1, 2, 3):
         inbox.owe(handle, handle, 10 * handle, False)
     assert inbox.take_owed(0, False) == 10 and inbox.take_owed(1, False) == 20
     inbox.owe(4, 4, 40, False)
     assert inbox.owed_from == 0
     rows = [
-        (inbox.owed[row], inbox.owed_groups[row], inbox.take_owed(row, False))
+        (inbox.owed[row], inbox.owed_group(row), inbox.take_owed(row, False))
         for row in range(inbox.owed_count)
     ]
     assert rows == [(3, 3, 30), (4, 4, 40)]
 
 
 def test_a_copy_that_comes_again_is_answered_once() -> None:
-    inbox = make(owed_max=2, numbered=True)
+    inbox = make(owed_max=2)
     inbox.owe(5, 0, 0, False)
     inbox.owe(5, 0, 17, True)
     assert inbox.owed_count == 1 and inbox.take_owed(0, False) == 17, "by its newest number"
@@ -347,13 +348,13 @@ def test_smaller_tables_leave_what_was_owed_to_the_log() -> None:
     for handle, is_reply in ((9, False), (3, True), (7, False)):
         inbox.owe(handle, 0, 0, is_reply)
     inbox.add(id_of(1), 0, OFFERED, 1)
-    inbox.resize(4, 2, True)
+    inbox.resize(4, 2)
     assert inbox.owed_count == 0 and inbox.owed_from == 7 and entries(inbox) == {}
     inbox = make(owed_max=2)
     for handle in (3, 5, 7):
         inbox.owe(handle, 0, 0, False)
     inbox.take_owed(0, False)
-    inbox.resize(4, 4, False)
+    inbox.resize(4, 4)
     assert inbox.owed_from == 5
 
 
@@ -375,15 +376,11 @@ def test_everything_that_came_is_acknowledged_whatever_the_room() -> None:
 
 
 def test_numbers_end_when_the_peer_begins_anew() -> None:
-    inbox = make(numbered=True)
+    inbox = make()
     entry = inbox.add(id_of(1), 0, OFFERED, 1, 5)
     inbox.owe(3, 0, 6, False)
     inbox.forget_numbers()
     assert inbox.entry_number(entry) == 0 == inbox.take_owed(0, False)
-    plain = make(numbered=False)
-    entry = plain.add(id_of(1), 0, OFFERED, 1, 5)
-    plain.owe(3, 0, 6, False)
-    assert plain.entry_number(entry) == 0 == plain.take_owed(0, False)
 
 
 # --- bundles ---
@@ -397,7 +394,7 @@ def test_what_is_in_a_bundle_is_acknowledged_when_it_is_on_the_stick(is_written:
     entry = inbox.add(id_of(1), 0, OWED, 1)
     inbox.begin_bundle()
     assert take_all(inbox, visits=True) == [3, 5]
-    inbox.kinds[entry] = OWED_BUNDLING
+    inbox.set_kind(entry, OWED_BUNDLING)
     inbox.owed_from = 0
     assert not inbox.owes(), "nothing goes a second time"
     inbox.end_bundle(is_written)

@@ -7,7 +7,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from drupelet.base.limits import ID_SIZE, OUTBOX_ROWS_MIN
-from drupelet.base.memory import get_u16, put_u16
 from drupelet.engine.members import (
     FAMILY_BSP,
     FAMILY_MVDS,
@@ -17,7 +16,7 @@ from drupelet.engine.members import (
     VISIBLE,
     Members,
 )
-from drupelet.engine.outbox import NO_ROOM, NOT_SHARED, Outbox
+from drupelet.engine.outbox import _GROUP, NO_ROOM, NOT_SHARED, ROW_SIZE, Outbox
 from drupelet.engine.states import (
     BUNDLED,
     DO_OFFER,
@@ -40,16 +39,14 @@ GROUP_NUMBER = 3
 class Node:
     """A log, and the outbox of its only peer."""
 
-    def __init__(
-        self, rows_max: int = 4, numbered: bool = False, family: int = FAMILY_BSP
-    ) -> None:
+    def __init__(self, rows_max: int = 4, family: int = FAMILY_BSP) -> None:
         self.store = RamStore()
         self.members = Members(2, 2)
         self.members.add_group(GROUP_NUMBER, bytes(range(32)), family, 0)
         assert self.members.add_peer(PEER_NUMBER) == PEER
         self.members.set_visibility(0, PEER, SHARED)
         self.outbox = Outbox(PEER, self.store, self.members)
-        self.outbox.resize(rows_max, numbered)
+        self.outbox.resize(rows_max)
         self.newest = 0
         self.count = 0
 
@@ -96,7 +93,7 @@ class Node:
         row = self.outbox.want(handle)
         if row >= 0:
             self.outbox.step(row, GOT_REQUEST)
-            self.outbox.sends[row] = 0
+            self.outbox.make_due(row)
         return row
 
     def check(self) -> None:
@@ -120,8 +117,8 @@ def test_there_are_two_rows_at_least() -> None:
     assert OUTBOX_ROWS_MIN == 2
     outbox = Outbox(PEER, RamStore(), Members(1, 1))
     with pytest.raises(AssertionError):
-        outbox.resize(1, False)
-    outbox.resize(2, False)
+        outbox.resize(1)
+    outbox.resize(2)
     assert outbox.room_left() == 2
 
 
@@ -162,22 +159,22 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
 
 
 def test_taking_a_row_forgets_what_was_there() -> None:
-    node = Node(2, numbered=True)
+    node = Node(2)
     outbox = node.outbox
     first = node.put()
     node.put()
     for row in range(2):
         outbox.note_sent(row, 255, 9)
-        put_u16(outbox.numbers, 2 * row, 77)
-        outbox.states[row] |= WANTED
-    assert outbox.sends[0] == 255 and outbox.epochs[0] == 9
+        outbox.set_number(row, 77)
+        outbox.mark(row, WANTED)
+    assert outbox.sends(0) == 255 and outbox.epoch(0) == 9
     node.hear_ack(first)
-    assert outbox.sends[0] == 255, "late answers find what was sent"
+    assert outbox.sends(0) == 255, "late answers find what was sent"
     third = node.put()
     row = outbox.row_of(third)
     assert outbox.row_of(first) == -1 and row == 1
-    assert outbox.states[row] == outbox.sends[row] == outbox.epochs[row] == 0
-    assert get_u16(outbox.numbers, 2 * row) == 0
+    assert outbox.state(row) == outbox.sends(row) == outbox.epoch(row) == 0
+    assert outbox.number(row) == 0
 
 
 # --- the log is the queue ---
@@ -248,22 +245,22 @@ def test_a_row_that_the_peer_holds_stays_until_its_room_is_needed() -> None:
 
 
 def test_rows_move_with_all_their_columns() -> None:
-    node = Node(4, numbered=True)
+    node = Node(4)
     outbox = node.outbox
     handles = [node.put() for _ in range(4)]
     for row in range(4):
         outbox.note_sent(row, 10 + row, 20 + row)
-        put_u16(outbox.numbers, 2 * row, 30 + row)
-        outbox.groups[row] = row % 2
-    outbox.states[2] |= BUNDLED
+        outbox.set_number(row, 30 + row)
+        outbox.rows[row * ROW_SIZE + _GROUP] = row % 2
+    outbox.mark(2, BUNDLED)
     node.hear_ack(handles[1])
     outbox.drop(0)
     assert node.rows() == handles[1:]
-    assert [outbox.sends[row] for row in range(3)] == [11, 12, 13]
-    assert outbox.epochs[:3] == [21, 22, 23]
-    assert [get_u16(outbox.numbers, 2 * row) for row in range(3)] == [31, 32, 33]
-    assert [outbox.groups[row] for row in range(3)] == [1, 0, 1]
-    assert [outbox.states[row] for row in range(3)] == [HOLD, BUNDLED, 0]
+    assert [outbox.sends(row) for row in range(3)] == [11, 12, 13]
+    assert [outbox.epoch(row) for row in range(3)] == [21, 22, 23]
+    assert [outbox.number(row) for row in range(3)] == [31, 32, 33]
+    assert [outbox.group(row) for row in range(3)] == [1, 0, 1]
+    assert [outbox.state(row) for row in range(3)] == [HOLD, BUNDLED, 0]
     node.check()
 
 
@@ -283,11 +280,11 @@ def test_what_is_sent_once_says_so() -> None:
     node.put(body=bytes([HEAD_EPHEMERAL]) + b"once")
     again = node.put(body=bytes([HEAD_EPHEMERAL]) + b"found by the cursor", enters=False)
     node.refill()
-    states = [node.outbox.states[row] & EPHEMERAL for row in range(3)]
+    states = [node.outbox.state(row) & EPHEMERAL for row in range(3)]
     assert states == [0, EPHEMERAL, EPHEMERAL]
     node.outbox.drop(node.outbox.row_of(again))
     node.ask(again)
-    assert node.outbox.states[node.outbox.row_of(again)] & EPHEMERAL
+    assert node.outbox.state(node.outbox.row_of(again)) & EPHEMERAL
 
 
 # --- the state of a row ---
@@ -311,7 +308,7 @@ def test_the_count_of_open_rows_follows_the_states() -> None:
     outbox.note_sent(0, 5, 5)
     outbox.step(0, GOT_REQUEST)
     assert outbox.open_count == 1 and outbox.is_dirty
-    assert outbox.sends[0] == 0, "as if it had never been sent"
+    assert outbox.sends(0) == 0, "as if it had never been sent"
 
 
 @pytest.mark.parametrize("event", [DO_SEND, DO_OFFER])
@@ -335,7 +332,7 @@ def test_what_the_cursor_has_passed_is_wanted_in_its_place() -> None:
     assert node.ask(handles[5]) == node.outbox.row_of(handles[5])
     row = node.ask(handles[1])
     assert row == node.outbox.row_of(handles[1]) >= 0
-    assert node.outbox.states[row] & (WANTED | REQUEST) == WANTED | REQUEST
+    assert node.outbox.state(row) & (WANTED | REQUEST) == WANTED | REQUEST
     assert node.open_rows() == [handles[1], handles[5]]
     assert node.outbox.cursor == handles[5], "nothing else goes again"
     node.check()
@@ -382,7 +379,7 @@ def test_full_rows_make_room_for_what_is_asked_for_and_lose_nothing() -> None:
     node.hear_ack(handles[0])
     node.refill()
     assert node.open_rows() == handles[1:3]
-    assert node.outbox.states[0] & WANTED == 0, "the cursor has come to it"
+    assert node.outbox.state(0) & WANTED == 0, "the cursor has come to it"
     node.hear_ack(handles[1])
     node.refill()
     assert node.open_rows() == handles[2:]
@@ -436,7 +433,7 @@ def test_what_is_shown_late_goes_where_it_stands_in_the_log() -> None:
     node.outbox.show(private, 0)
     node.store.open_up(private)
     assert node.open_rows() == [first, private, last]
-    assert not node.outbox.states[1] & WANTED, "a wake state says that it is lacked"
+    assert not node.outbox.state(1) & WANTED, "a wake state says that it is lacked"
     node.check()
 
 
@@ -476,7 +473,7 @@ def test_a_bundle_that_went_without_it_does_not_stand_for_what_is_shown_late() -
     node.outbox.bundled_until = node.newest
     node.store.load(private)
     node.outbox.show(private, 0)
-    assert not node.outbox.states[node.outbox.row_of(private)] & BUNDLED
+    assert not node.outbox.state(node.outbox.row_of(private)) & BUNDLED
 
 
 def test_the_walk_begins_anew_where_there_is_no_room_for_what_is_shown() -> None:
@@ -549,7 +546,7 @@ def test_what_a_bundle_reaches_is_on_the_stick_already() -> None:
     node.outbox.bundled_until = handles[0]
     for handle in handles:
         assert node.ask(handle) >= 0
-    states = [node.outbox.states[row] & BUNDLED for row in range(2)]
+    states = [node.outbox.state(row) & BUNDLED for row in range(2)]
     assert states == [BUNDLED, 0]
 
 
@@ -607,29 +604,29 @@ def test_another_peer_in_the_row_begins_with_nothing() -> None:
 
 
 def test_more_rows_keep_what_is_open_and_what_is_known_of_it() -> None:
-    node = Node(2, numbered=True)
+    node = Node(2)
     outbox = node.outbox
     handles = [node.put() for _ in range(4)]
     outbox.step(1, GOT_REQUEST)
     outbox.note_sent(1, 3, 8)
-    put_u16(outbox.numbers, 2, 17)
+    outbox.set_number(1, 17)
     node.hear_ack(handles[0])
-    outbox.resize(4, True)
+    outbox.resize(4)
     assert node.rows() == handles[1:2], "what is held needs no row"
-    assert (outbox.states[0], outbox.sends[0], outbox.epochs[0]) == (REQUEST, 3, 8)
-    assert get_u16(outbox.numbers, 0) == 17 and outbox.open_count == 1
+    assert (outbox.state(0), outbox.sends(0), outbox.epoch(0)) == (REQUEST, 3, 8)
+    assert outbox.number(0) == 17 and outbox.open_count == 1
     node.refill()
     assert node.open_rows() == handles[1:]
     node.check()
-    outbox.resize(4, False)
-    assert node.open_rows() == handles[1:] and not outbox.numbers
+    outbox.resize(5)
+    assert node.open_rows() == handles[1:] and outbox.number(0) == 17
 
 
 def test_fewer_rows_lose_nothing() -> None:
     node = Node(6)
     handles = [node.put() for _ in range(6)]
     node.hear_ack(handles[0])
-    node.outbox.resize(2, False)
+    node.outbox.resize(2)
     node.check()
     assert node.open_rows() == handles[1:3] and node.outbox.cursor == handles[2]
     node.hear_ack(*node.open_rows())
@@ -722,7 +719,7 @@ class Model(Node):
                 outbox.drop(outbox.row_of(handle))
             self.lacks.discard(handle)
         elif step == "resize":
-            outbox.resize(2 + number % 5, False)
+            outbox.resize(2 + number % 5)
 
     def check(self) -> None:
         super().check()

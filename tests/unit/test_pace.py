@@ -15,7 +15,7 @@ from drupelet.engine.pace import Answers
 from drupelet.link.link import BATCH, CARRIER_MQTT, Link
 from drupelet.node import Node
 from drupelet.wire.profiles import PROFILE_BSP_1
-from helpers import EPOCH_MS, stamp
+from helpers import EPOCH_MS, kinds_of, stamp
 from ram_store import RamStore
 
 ROWS = 256
@@ -68,7 +68,7 @@ class End:
         id = bytearray(32)
         ids = []
         for row in range(outbox.count):
-            if outbox.sends[row] and outbox.is_open(row):
+            if outbox.sends(row) and outbox.is_open(row):
                 assert self.node.core.store.id_into(outbox.handles[row], id, 0)
                 ids.append(bytes(id))
         return ids
@@ -106,7 +106,7 @@ def test_all_that_is_owed_to_a_peer_that_is_away_goes_to_it() -> None:
         inbox.add(bytes((1 + number,)) * 32, 0, OWED, end.link.epoch)
     end.link.attention = True
     assert len(end.frames()) == 3, "of 31 ids at most"
-    assert OWED not in inbox.kinds
+    assert OWED not in kinds_of(inbox)
 
 
 @pytest.mark.parametrize("absence", [20_000, 40_000, 60_000])

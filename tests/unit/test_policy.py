@@ -196,9 +196,9 @@ class Watch:
     def again(self, row: int) -> int:
         """1 after an earlier send that the peer outlived, 0 for the first, -1: it is silent."""
         pace, outbox = self.link.pace, self.exchange.outbox
-        if not outbox.sends[row]:
+        if not outbox.sends(row):
             return 0
-        since = (pace.heard_epoch - outbox.epochs[row]) % 65536
+        since = (pace.heard_epoch - outbox.epoch(row)) % 65536
         return 1 if pace.heard_epoch >= 0 and since < 0x8000 else -1
 
     def note_sent(self, call, row: int) -> None:
@@ -218,9 +218,9 @@ class Watch:
     def on_ack(self, call, buf, at) -> None:
         outbox = self.exchange.outbox
         row = outbox.find(buf, at)
-        if row >= 0 and outbox.is_open(row) and outbox.sends[row]:
-            once = outbox.sends[row] == 1
-            epochs = (self.link.epoch - outbox.epochs[row]) % 65536
+        if row >= 0 and outbox.is_open(row) and outbox.sends(row):
+            once = outbox.sends(row) == 1
+            epochs = (self.link.epoch - outbox.epoch(row)) % 65536
             self.policy.on_acked(epochs if once else -1)
         call(buf, at)
 
@@ -233,7 +233,7 @@ class Watch:
         call(buf, at)
         inbox = self.exchange.inbox
         entry = inbox.find(buf, at)
-        self.policy.on_incoming(entry < 0 or inbox.kinds[entry] != OFFERED)
+        self.policy.on_incoming(entry < 0 or inbox.kind(entry) != OFFERED)
 
     def reack_if_known(self, call, id) -> bool:
         is_held = call(id)

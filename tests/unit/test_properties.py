@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from drupelet.base.errors import E_PEER, OK
 from drupelet.base.limits import BACKOFF_EPOCHS_MAX, DEPENDENCIES_MAX, INBOX_OFFERS_MIN
-from drupelet.engine.inbox import OFFERED, Inbox
+from drupelet.engine.inbox import ENTRY_SIZE, OFFERED, Inbox
 from drupelet.node import (
     BATCH,
     FAMILY_BSP,
@@ -23,7 +23,7 @@ from drupelet.node import (
 )
 from drupelet.wire import bsp1, protobuf
 from drupelet.wire.mvds import payload as mvds
-from helpers import Draw, Member, Network, check_causal, stamp
+from helpers import Draw, Member, Network, check_causal, kinds_of, stamp
 from naive import bsp as naive_bsp
 from naive import mvds as naive_mvds
 
@@ -216,7 +216,7 @@ def test_the_oldest_offer_of_a_peer_is_replaced(offers_max: int, steps: list) ->
     """4.1: the list is bounded, and the oldest entry is replaced; each peer has its own list."""
     inboxes = [Inbox() for _ in range(3)]
     for inbox in inboxes:
-        inbox.resize(offers_max, 2, False)
+        inbox.resize(offers_max, 2)
     model: list[list[int]] = [[], [], []]
     epoch = 0xFFF0
     for peer, number, later in steps:
@@ -225,8 +225,8 @@ def test_the_oldest_offer_of_a_peer_is_replaced(offers_max: int, steps: list) ->
         if number not in model[peer]:
             model[peer] = [*model[peer], number][-offers_max:]
         for inbox, numbers in zip(inboxes, model, strict=True):
-            held = [entry for entry, kind in enumerate(inbox.kinds) if kind]
-            assert {inbox.ids[32 * entry] - 1 for entry in held} == set(numbers)
+            held = [entry for entry, kind in enumerate(kinds_of(inbox)) if kind]
+            assert {inbox.entries[ENTRY_SIZE * entry] - 1 for entry in held} == set(numbers)
             assert len(held) == len(numbers)
 
 

@@ -11,7 +11,6 @@ from drupelet.base.limits import (
     SNAPSHOT_SHORT_SIZE,
     WAKE_STATE_SIZE_MAX,
 )
-from drupelet.base.memory import get_u16
 from drupelet.duty.snapshot import Snapshot
 from drupelet.duty.wake_plan import WakePlan
 from drupelet.engine import wake_state
@@ -165,7 +164,7 @@ def test_clocks_and_the_wake_plan_go_on() -> None:
 def numbers_of(network: Sleepy) -> list[int]:
     """A's numbers for the messages that have a row for B."""
     outbox = network.a.node.core.outboxes[0]
-    return [get_u16(outbox.numbers, 2 * row) for row in range(outbox.count)]
+    return [outbox.number(row) for row in range(outbox.count)]
 
 
 @pytest.mark.parametrize("form", ["long", "short"])
@@ -367,7 +366,7 @@ def test_what_is_owed_comes_first_in_the_wake_state() -> None:
     for limit, count in ((30, 0), (34, 0), (35, 1), (39, 1), (40, 2), (44, 2), (45, 3), (345, 3)):
         size = wake_state.pack(core, limit)
         assert bytes(core.store.saved[30:size]) == b"".join(rows[:count])
-    outbox.sends[outbox.row_of(asked)] = 1
+    outbox.note_sent(outbox.row_of(asked), 1, 0)
     size = wake_state.pack(core, 345)
     assert bytes(core.store.saved[30:size]) == rows[0] + rows[2], "it was sent already"
 
@@ -385,14 +384,14 @@ def test_what_is_owed_is_owed_after_the_sleep(form: str) -> None:
     core = network.a.node.core
     outbox = core.outboxes[0]
     row = outbox.find(ids[1], 0)
-    assert outbox.states[row] & (HOLD | REQUEST) == REQUEST
-    assert outbox.sends[row] == 0, "due at once"
+    assert outbox.state(row) & (HOLD | REQUEST) == REQUEST
+    assert outbox.sends(row) == 0, "due at once"
     assert core.inboxes[0].owes()
     assert acks(network) == [ids[2]]
     assert not core.inboxes[0].owes(), "it is said once"
     for _ in range(8):
         network.round()
-    assert not outbox.states[outbox.find(ids[1], 0)] & REQUEST
+    assert not outbox.state(outbox.find(ids[1], 0)) & REQUEST
 
 
 def test_what_was_taken_in_behind_what_is_owed_is_owed_after_the_sleep() -> None:

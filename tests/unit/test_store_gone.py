@@ -10,7 +10,7 @@ from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import STATE_DELIVERED, STATE_GONE
 from drupelet.wire.profiles import PROFILE_BSP_1, PROFILE_COMPACT_1, PROFILE_MVDS_1
-from helpers import Draw, Member, Network, stamp
+from helpers import Draw, Member, Network, kinds_of, stamp
 from unit.cut_files import CutFiles
 from unit.test_store import SETTLED, log_of, message_id, put, reboot, state_of
 
@@ -52,7 +52,7 @@ def test_a_child_of_what_is_gone_is_delivered(profile: int, mode: int) -> None:
     child = peer.log()[-1]
     network.run(lambda: child in board.log(), 40)
     assert board.node.pending_count() == 0
-    assert not any(board.node.core.inboxes[0].kinds), "it is not asked for"
+    assert not any(kinds_of(board.node.core.inboxes[0])), "it is not asked for"
 
 
 def test_a_late_copy_of_what_is_gone_is_acknowledged_and_not_delivered() -> None:
@@ -347,7 +347,7 @@ def test_what_went_after_it_was_offered_is_asked_for_no_more(profile: int) -> No
     plain = there.send
     there.send = lambda _frame, _size: None
     inbox = peer.node.core.inboxes[0]
-    network.run(lambda: any(inbox.kinds), 40)
+    network.run(lambda: any(kinds_of(inbox)), 40)
     board.node.share(board.group, board.numbers["b"], INVISIBLE)
     for number in range(200):
         board.publish(b"%03d" % number + bytes(50), network.now_ms)
@@ -357,7 +357,7 @@ def test_what_went_after_it_was_offered_is_asked_for_no_more(profile: int) -> No
     there.send = plain
     board.node.share(board.group, board.numbers["b"], SHARED)
     network.run(lambda: board.log() == peer.log(), 400)
-    network.run(lambda: not any(inbox.kinds), 40)
+    network.run(lambda: not any(kinds_of(inbox)), 40)
 
 
 def test_what_is_not_wanted_may_be_acknowledged_by_whoever_likes() -> None:
@@ -367,7 +367,7 @@ def test_what_is_not_wanted_may_be_acknowledged_by_whoever_likes() -> None:
     exchange.on_ack(bytearray(id), 0)
     exchange.on_request(bytearray(id), 0)
     inbox = peer.node.core.inboxes[0]
-    assert not inbox.owes() and not any(inbox.kinds), "nothing is said of what nobody knows"
+    assert not inbox.owes() and not any(kinds_of(inbox)), "nothing is said of what nobody knows"
     child = b"\1" + id + b"child"
     assert board.node.publish(board.group, child, len(child), stamp(0), 0) < 0
     del network

@@ -152,10 +152,10 @@ class Snapshot:
                 heard = epochs_since(epoch, pace.heard_epoch)
             outbox = core.outboxes[peer]
             for row in range(outbox.count):
-                if outbox.is_open(row) and outbox.sends[row]:
+                if outbox.is_open(row) and outbox.sends(row):
                     if not sends:
                         sends = pace.probes or 1
-                        age = epochs_since(epoch, outbox.epochs[row])
+                        age = epochs_since(epoch, outbox.epoch(row))
                     newest = outbox.handles[row]
         fill(buf, at, _ROW_SIZE, 255)
         number = core.members.peer_numbers[peer]
@@ -241,7 +241,7 @@ class Snapshot:
         outbox = core.outboxes[peer]
         for row in range(outbox.count if sends else 0):
             # What the peer asked for is due at once.
-            is_open = not outbox.states[row] & (HOLD | REQUEST)
+            is_open = not outbox.state(row) & (HOLD | REQUEST)
             if is_open and outbox.handles[row] <= newest:
                 outbox.note_sent(row, min(sends, SEND_COUNT_MAX), sent)
         for link in live:

@@ -183,7 +183,7 @@ def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
 def _drop_rows(core: "Core", group: int, peer: int) -> None:
     outbox = core.outboxes[peer]
     for row in range(outbox.count - 1, -1, -1):
-        if outbox.groups[row] == group and outbox.is_open(row):
+        if outbox.group(row) == group and outbox.is_open(row):
             outbox.drop(row)
 
 
@@ -199,7 +199,7 @@ def leave(core: "Core", group: int) -> int:
     for peer in range(members.peers):
         outbox = core.outboxes[peer]
         for row in range(outbox.count - 1, -1, -1):
-            if outbox.groups[row] == group:
+            if outbox.group(row) == group:
                 outbox.drop(row)
     pending = core.pending
     for row in range(pending.rows_max):

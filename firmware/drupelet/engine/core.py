@@ -74,7 +74,6 @@ class Core:
         self.box = box
         self.messages_max = messages_max
         self.offers_max = offers_max
-        self.numbered = False  # rows have room for numbers of `compact-1`
         # Long bodies: what comes in, by part file; what goes out, by peer, over whatever link.
         self.incoming = [Incoming() for _ in range(parts_max)]
         self.outgoing: "list[Outgoing]" = []
@@ -108,11 +107,9 @@ class Core:
         rows_max = max(self.messages_max // peers, OUTBOX_ROWS_MIN)
         offers_max = max(self.offers_max // peers, INBOX_OFFERS_MIN)
         for peer in range(len(self.outboxes)):
-            outbox = self.outboxes[peer]
-            has_numbers = len(outbox.numbers) > 0
-            if outbox.rows_max != rows_max or has_numbers != self.numbered:
-                outbox.resize(rows_max, self.numbered)
-                self.inboxes[peer].resize(offers_max, rows_max, self.numbered)
+            if self.outboxes[peer].rows_max != rows_max:
+                self.outboxes[peer].resize(rows_max)
+                self.inboxes[peer].resize(offers_max, rows_max)
 
     def refill(self, peer: int) -> bool:
         """Move a peer's cursor on while there is room; True when a row was filled."""

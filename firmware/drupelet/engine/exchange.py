@@ -33,9 +33,16 @@ from drupelet.base.memory import copy, find
 from drupelet.base.time_ms import epochs_since
 from drupelet.engine.backoff import counted
 from drupelet.engine.graph import ENTERED, REFUSED, TOO_EARLY
-from drupelet.engine.inbox import OFFERED, OWED, OWED_BUNDLING, OWED_TWICE, REQUESTED
+from drupelet.engine.inbox import (
+    ENTRY_SIZE,
+    OFFERED,
+    OWED,
+    OWED_BUNDLING,
+    OWED_TWICE,
+    REQUESTED,
+)
 from drupelet.engine.members import INVISIBLE, SHARED
-from drupelet.engine.outbox import NOT_SHARED, TAG_SIZE
+from drupelet.engine.outbox import NOT_SHARED, ROW_SIZE, TAG_SIZE
 from drupelet.engine.pace import Pace
 from drupelet.engine.states import (
     BUNDLED,
@@ -171,25 +178,25 @@ class Exchange:
     def acked(self, row: int) -> None:
         """The peer holds the message in a row."""
         outbox = self.outbox
-        group = outbox.groups[row]
+        group = outbox.group(row)
         if not self.sees(group):
             return
         was_open = outbox.is_open(row)
-        sends = outbox.sends[row]
+        sends = outbox.sends(row)
         outbox.step(row, GOT_ACK)
         if not was_open:
             return
         pace = self.pace
         pace.stalled = -1
         if sends:
-            then = outbox.epochs[row]
+            then = outbox.epoch(row)
             pace.acks.note(self.epoch, then, sends == 1)
             if self.policy is not None:
                 self.policy.on_acked(epochs_since(self.epoch, then) if sends == 1 else -1)
         core = self.core
-        self._trace(CODE_ACKED, 0, group, outbox.tags, row * TAG_SIZE)
+        self._trace(CODE_ACKED, 0, group, outbox.rows, row * ROW_SIZE)
         handle = outbox.handles[row]
-        core.remove_passing(handle, group, outbox.states[row] & EPHEMERAL != 0)
+        core.remove_passing(handle, group, outbox.state(row) & EPHEMERAL != 0)
 
     def _note_held(self, handle: int, event: int) -> None:
         """The peer has what may have been deleted here: once all have it, its id may go."""
@@ -225,7 +232,7 @@ class Exchange:
         if handle >= GONE_HANDLE:
             entry = self.inbox.add(id, at, OWED, self.epoch, self.number)
             if entry >= 0 and not self.inbox.is_whole(entry):
-                self.inbox.kinds[entry] = OFFERED  # an ACK needs more than a prefix: ask for it
+                self.inbox.set_kind(entry, OFFERED)  # an ACK needs more than a prefix: ask for it
         else:
             group = self.core.members.group_slot(self.core.store.group)
             self.inbox.owe(handle, group, self.number, True)
@@ -262,19 +269,19 @@ class Exchange:
     def requested(self, row: int) -> None:
         """The peer asks for the message in a row."""
         outbox = self.outbox
-        if self.sees(outbox.groups[row]) != SHARED or not self._is_there(row):
+        if self.sees(outbox.group(row)) != SHARED or not self._is_there(row):
             return
         outbox.step(row, GOT_REQUEST)
         if self.policy is not None:
             self.policy.on_requested()
-        outbox.sends[row] = 0  # due at once
-        outbox.states[row] &= ~BUNDLED & 0xFF
+        outbox.make_due(row)
+        outbox.unmark(row, BUNDLED)
         self.attention = True
 
     def _is_there(self, row: int) -> bool:
         """True if what the peer held, and asks for again, can be sent; else its row goes."""
         outbox = self.outbox
-        if outbox.states[row] & HOLD and self.sees(outbox.groups[row]) == SHARED:
+        if outbox.state(row) & HOLD and self.sees(outbox.group(row)) == SHARED:
             if outbox.look(outbox.handles[row]) < 0:
                 outbox.drop(row)
                 return False
@@ -381,8 +388,8 @@ class Exchange:
         self._note_incoming(False)
         inbox = self.inbox
         entry = inbox.find(core.id, 0)
-        if entry >= 0 and inbox.kinds[entry] == REQUESTED and inbox.sends[entry]:
-            self.pace.replies.note(self.epoch, inbox.epochs[entry], inbox.sends[entry] == 1)
+        if entry >= 0 and inbox.kind(entry) == REQUESTED and inbox.sends(entry):
+            self.pace.replies.note(self.epoch, inbox.epoch(entry), inbox.sends(entry) == 1)
         for other in core.inboxes:
             other.drop(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
@@ -413,7 +420,7 @@ class Exchange:
         while self._ack_row < inbox.owed_count:
             row = self._ack_row
             self._ack_row += 1
-            group = inbox.owed_groups[row]
+            group = inbox.owed_group(row)
             if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
                 self.message_handle = inbox.owed[row]
                 self.number = inbox.take_owed(row, self.visits)
@@ -447,17 +454,17 @@ class Exchange:
         inbox = self.inbox
         while self._entry < inbox.offers_max:
             entry = self._entry
-            kind = inbox.kinds[entry]
+            kind = inbox.kind(entry)
             if kind < OWED or kind > OWED_TWICE:
                 self._entry += 1
                 continue
-            copy(buf, at, inbox.ids, entry * ID_SIZE, ID_SIZE)
+            copy(buf, at, inbox.entries, entry * ENTRY_SIZE, ID_SIZE)
             self.number = inbox.entry_number(entry)
             self.message_handle = 0
             if kind == OWED_TWICE:
-                inbox.kinds[entry] = OWED  # and it is the next one, too
+                inbox.set_kind(entry, OWED)  # and it is the next one, too
             else:
-                inbox.kinds[entry] = OWED_BUNDLING if self.visits else 0
+                inbox.set_kind(entry, OWED_BUNDLING if self.visits else 0)
                 self._entry += 1
             self.needs_barrier = True
             return True
@@ -472,18 +479,18 @@ class Exchange:
         while self._request_entry <= inbox.offers_max:
             entry = self._request_entry
             self._request_entry += 1
-            kind = inbox.kinds[entry]
+            kind = inbox.kind(entry)
             if kind == OFFERED:
                 due = True
             else:
-                sends = inbox.sends[entry]
-                due = kind == REQUESTED and self._may_ask(sends, inbox.epochs[entry])
+                sends = inbox.sends(entry)
+                due = kind == REQUESTED and self._may_ask(sends, inbox.epoch(entry))
             if due and (prefixes or inbox.is_whole(entry)):
                 if kind == OFFERED:
-                    inbox.kinds[entry] = REQUESTED if self.resends else 0
+                    inbox.set_kind(entry, REQUESTED if self.resends else 0)
                 inbox.note_asked(entry, self.epoch)
                 self.number = inbox.entry_number(entry)
-                self._write_request(buf, at, inbox.ids, entry * ID_SIZE)
+                self._write_request(buf, at, inbox.entries, entry * ENTRY_SIZE)
                 return True
         return self._take_parent(buf, at)
 
@@ -559,7 +566,7 @@ class Exchange:
                 # The log may have dropped the body of what all had acknowledged.
                 if outbox.look(self.message_handle) >= 0:
                     return True
-                if outbox.states[row] & WANTED:
+                if outbox.state(row) & WANTED:
                     outbox.drop(row)  # it kept no room in the log: the peer asks again, or is told
                     continue
             self._message_row += 1
@@ -596,15 +603,15 @@ class Exchange:
 
     def _is_sent_later(self, row: int, than: int) -> bool:
         outbox = self.outbox
-        if not outbox.sends[row]:
+        if not outbox.sends(row):
             return False
-        age = epochs_since(self.epoch, outbox.epochs[row])
-        return not outbox.sends[than] or age < epochs_since(self.epoch, outbox.epochs[than])
+        age = epochs_since(self.epoch, outbox.epoch(row))
+        return not outbox.sends(than) or age < epochs_since(self.epoch, outbox.epoch(than))
 
     def message_due(self, row: int) -> bool:
         """True when the message itself is to be sent now, offered first or not."""
         outbox = self.outbox
-        state = outbox.states[row]
+        state = outbox.state(row)
         if state & HOLD:
             return False
         is_offered_first = (self.interactive or self.is_quiet) and not state & EPHEMERAL
@@ -614,7 +621,7 @@ class Exchange:
         is_chosen = outbox.handles[row] == self.long.handle and self.pace.row_wait(row) <= 0
         if not is_chosen and not self.pace.may_go(row):
             return False
-        group = outbox.groups[row]
+        group = outbox.group(row)
         return self.sees(group) == SHARED and not self._is_carried(group, row)
 
     def take_offer(self, buf: bytearray, at: int) -> bool:
@@ -624,18 +631,18 @@ class Exchange:
         while self.interactive and self._offer_row < outbox.count and pace.left > 0:
             row = self._offer_row
             self._offer_row += 1
-            group = outbox.groups[row]
-            due = not outbox.states[row] & (HOLD | REQUEST | EPHEMERAL) and pace.may_go(row)
+            group = outbox.group(row)
+            due = not outbox.state(row) & (HOLD | REQUEST | EPHEMERAL) and pace.may_go(row)
             if self.is_quiet or not due or self.sees(group) != SHARED:
                 continue
             if self._is_carried(group, row):
                 continue
             if not self.core.store.id_into(outbox.handles[row], buf, at):
                 # The flash does not give it: it is looked at again as if it had gone.
-                outbox.note_sent(row, counted(outbox.sends[row]), self.epoch)
+                outbox.note_sent(row, counted(outbox.sends(row)), self.epoch)
                 continue
             self._note_sent(row, DO_OFFER, CODE_OFFERED)
-            outbox.states[row] &= ~INDEXED & 0xFF
+            outbox.unmark(row, INDEXED)
             self.needs_barrier = True  # the peer takes it that we hold what we offer
             self.row = row
             return True
@@ -650,33 +657,32 @@ class Exchange:
         outbox = self.outbox
         if not self.pace.is_asked(row):
             self.pace.count_unasked()
-        sends = outbox.sends[row]
+        sends = outbox.sends(row)
         outbox.step(row, event)
         if code == CODE_SENT and sends:
             core.box.count(COUNT_RETRANSMITS, 1)
         if (code == CODE_SENT or sends) and self.resends:
             # What was sent, or offered twice, goes as a MESSAGE from now on.
-            outbox.states[row] |= REQUEST
+            outbox.mark(row, REQUEST)
         if self.policy is not None:
-            is_heard = self.pace.is_heard_since(outbox.epochs[row])
+            is_heard = self.pace.is_heard_since(outbox.epoch(row))
             self.again = (1 if is_heard else -1) if sends else 0
             if code == CODE_OFFERED and self.again >= 0:
                 self.policy.on_offered(self.again > 0)
         outbox.note_sent(row, counted(sends), self.epoch)
-        group = outbox.groups[row]
-        self._trace(code, sends + 1, group, outbox.tags, row * TAG_SIZE)
-        if outbox.states[row] & EPHEMERAL:
+        group = outbox.group(row)
+        self._trace(code, sends + 1, group, outbox.rows, row * ROW_SIZE)
+        if outbox.state(row) & EPHEMERAL:
             # Nobody acknowledges it, and it is not sent again.
-            outbox.set_state(row, outbox.states[row] | HOLD)
+            outbox.set_state(row, outbox.state(row) | HOLD)
             core.remove_passing(outbox.handles[row], group, True)
 
     def forget_sends(self) -> None:
         """A connection that loses nothing begins or ends: what it did not bring goes again."""
         outbox = self.outbox
         for row in range(outbox.count):
-            outbox.sends[row] = 0
-        for entry in range(len(self.inbox.sends)):
-            self.inbox.sends[entry] = 0
+            outbox.make_due(row)
+        self.inbox.ask_again()
         self.core.pending.ask_again()
         self.attention = True
 

@@ -17,6 +17,18 @@ OWED = const(3)  # an acknowledgement of what is not in the log any more
 OWED_TWICE = const(4)  # the same, of what is gone: the peer asked for it
 OWED_BUNDLING = const(5)  # written into the bundle that is being made
 
+# An entry; it begins with the id.
+_KIND = const(32)
+_SENDS = const(33)
+_EPOCH = const(34)
+_NUMBER = const(36)
+ENTRY_SIZE = const(38)
+assert _KIND == ID_SIZE
+
+# An owed row, beside its handle: group row, state, the peer's number for the message.
+_OWED_STATE = const(1)
+_OWED_NUMBER = const(2)
+_OWED_SIZE = const(4)
 # States of owed rows.
 _REPLY = const(1)  # to a copy that came again
 _BUNDLING = const(2)  # written into the bundle that is being made
@@ -28,39 +40,32 @@ class Inbox:
     The last entry is the register for the deepest missing ancestor, which nobody offered.
     """
 
+    # What few peers need takes RAM from when it is set.
+    _bundling_from = 0  # `owed_from` as it was before the bundle that is being made
+    # Of the peer's bundles: the highest one that was read to its end, and up to which of the
+    # peer's own handles they were taken whole; 0: some were not.
+    bundle_number = taken_until = 0
+
     def __init__(self) -> None:
-        self.offers_max = self.owed_max = self.owed_count = 0
+        self.offers_max = self.owed_count = 0
         # The handle from which on the log tells what is owed; 0: the rows say all.
         self.owed_from = 0
         self.is_dirty = False  # what the wake state says of it has changed
-        self._bundling_from = 0  # `owed_from` as it was before the bundle that is being made
-        # Of the peer's bundles: the highest one that was read to its end, and up to which of the
-        # peer's own handles they were taken whole; 0: some were not.
-        self.bundle_number = self.taken_until = 0
-        self.ids = self.kinds = self.sends = self.entry_numbers = bytearray(0)
-        self.owed_groups = self.owed_states = self.owed_numbers = bytearray(0)
-        self.epochs: "list[int]" = []
-        self.owed: "list[int]" = []
+        self.entries = bytearray(0)
+        self.owed: "list[int]" = []  # handles; 0: the acknowledgement of a row has been written
+        self._owed_rows = bytearray(0)
 
-    def resize(self, offers_max: int, owed_max: int, numbered: bool) -> None:
+    def resize(self, offers_max: int, owed_max: int) -> None:
         """Allocate the tables; what they held comes again."""
         assert offers_max >= INBOX_OFFERS_MIN
         for row in range(self.owed_count):
-            if self.owed[row] and not self.owed_states[row] & _REPLY:
+            if self.owed[row] and not self._owed_state(row) & _REPLY:
                 self.owe_from(self.owed[row])
         self.offers_max = offers_max
-        self.owed_max = owed_max
         self.owed_count = 0
-        entries = offers_max + 1
-        self.ids = bytearray(ID_SIZE * entries)
-        self.kinds = bytearray(entries)
-        self.sends = bytearray(entries)
-        self.epochs = [0] * entries
-        self.entry_numbers = bytearray(2 * entries if numbered else 0)
+        self.entries = bytearray(ENTRY_SIZE * (offers_max + 1))
         self.owed = [0] * owed_max
-        self.owed_groups = bytearray(owed_max)
-        self.owed_states = bytearray(owed_max)
-        self.owed_numbers = bytearray(2 * owed_max if numbered else 0)
+        self._owed_rows = bytearray(_OWED_SIZE * owed_max)
 
     # --- owed by handle ---
 
@@ -72,27 +77,34 @@ class Inbox:
         if is_reply:
             for row in range(self.owed_count):
                 if self.owed[row] == handle:
-                    self._number_owed(row, number)
+                    put_u16(self._owed_rows, row * _OWED_SIZE + _OWED_NUMBER, number)
                     return
         elif self.owed_from:
             return
-        if self.owed_count == self.owed_max:
+        if self.owed_count == len(self.owed):
             self._squeeze()
         row = self.owed_count
-        if row == self.owed_max:
+        if row == len(self.owed):
             if not is_reply:
                 self.owe_from(handle)
             return
         self.is_dirty = True
         self.owed_count = row + 1
         self.owed[row] = handle
-        self.owed_groups[row] = group
-        self.owed_states[row] = _REPLY if is_reply else 0
-        self._number_owed(row, number)
+        at = row * _OWED_SIZE
+        self._owed_rows[at] = group
+        self._owed_rows[at + _OWED_STATE] = _REPLY if is_reply else 0
+        put_u16(self._owed_rows, at + _OWED_NUMBER, number)
 
-    def _number_owed(self, row: int, number: int) -> None:
-        if self.owed_numbers:
-            put_u16(self.owed_numbers, row * 2, number)
+    def owed_group(self, row: int) -> int:
+        """The group's row of the message in an owed row."""
+        return self._owed_rows[row * _OWED_SIZE]
+
+    def _owed_state(self, row: int) -> int:
+        return self._owed_rows[row * _OWED_SIZE + _OWED_STATE]
+
+    def _mark_bundling(self, row: int) -> None:
+        self._owed_rows[row * _OWED_SIZE + _OWED_STATE] |= _BUNDLING
 
     def owe_from(self, handle: int) -> None:
         """Everything in the log from a handle on that came from the peer is owed."""
@@ -104,10 +116,8 @@ class Inbox:
         for row in range(self.owed_count):
             if self.owed[row]:
                 self.owed[to] = self.owed[row]
-                self.owed_groups[to] = self.owed_groups[row]
-                self.owed_states[to] = self.owed_states[row]
-                if self.owed_numbers:
-                    put_u16(self.owed_numbers, to * 2, get_u16(self.owed_numbers, row * 2))
+                rows = self._owed_rows
+                copy(rows, to * _OWED_SIZE, rows, row * _OWED_SIZE, _OWED_SIZE)
                 to += 1
         self.owed_count = to
 
@@ -119,7 +129,7 @@ class Inbox:
 
     def is_owed(self, row: int) -> bool:
         """True for a row whose acknowledgement has not been written yet."""
-        return self.owed[row] != 0 and not self.owed_states[row] & _BUNDLING
+        return self.owed[row] != 0 and not self._owed_state(row) & _BUNDLING
 
     def take_owed(self, row: int, visits: bool) -> int:
         """The acknowledgement of a row is written; the peer's number for the message, or 0.
@@ -127,10 +137,10 @@ class Inbox:
         visits: into a bundle, which may yet fail.
         """
         if visits:
-            self.owed_states[row] |= _BUNDLING
+            self._mark_bundling(row)
         else:
             self.owed[row] = 0
-        return get_u16(self.owed_numbers, row * 2) if self.owed_numbers else 0
+        return get_u16(self._owed_rows, row * _OWED_SIZE + _OWED_NUMBER)
 
     def begin_bundle(self) -> None:
         """A bundle is begun."""
@@ -139,13 +149,13 @@ class Inbox:
     def end_bundle(self, is_written: bool) -> None:
         """The bundle is on the stick, or it failed and acknowledges nothing."""
         for row in range(self.owed_count):
-            if self.owed_states[row] & _BUNDLING:
-                self.owed_states[row] &= ~_BUNDLING & 0xFF
+            if self._owed_state(row) & _BUNDLING:
+                self._owed_rows[row * _OWED_SIZE + _OWED_STATE] &= ~_BUNDLING & 0xFF
                 if is_written:
                     self.owed[row] = 0
         for entry in range(self.offers_max):
-            if self.kinds[entry] == OWED_BUNDLING:
-                self.kinds[entry] = 0 if is_written else OWED
+            if self.kind(entry) == OWED_BUNDLING:
+                self.set_kind(entry, 0 if is_written else OWED)
         if not is_written and self._bundling_from:
             self.owed_from = self._bundling_from
 
@@ -154,10 +164,10 @@ class Inbox:
         owes = self.owes()
         for row in range(self.owed_count):
             if self.owed[row]:
-                self.owed_states[row] |= _BUNDLING
+                self._mark_bundling(row)
         for entry in range(self.offers_max):
-            if self.kinds[entry] == OWED:
-                self.kinds[entry] = OWED_BUNDLING
+            if self.kind(entry) == OWED:
+                self.set_kind(entry, OWED_BUNDLING)
         self.owed_from = 0
         return owes
 
@@ -167,7 +177,7 @@ class Inbox:
             if self.is_owed(row):
                 return True
         for entry in range(self.offers_max):
-            if OWED <= self.kinds[entry] <= OWED_TWICE:
+            if OWED <= self.kind(entry) <= OWED_TWICE:
                 return True
         return self.owed_from != 0
 
@@ -181,7 +191,7 @@ class Inbox:
         reply = 0
         for row in range(self.owed_count):
             handle = self.owed[row]
-            if self.owed_states[row] & _REPLY:
+            if self._owed_state(row) & _REPLY:
                 reply = max(reply, handle)
             elif handle:
                 low = min(low, handle) if low else handle
@@ -189,14 +199,28 @@ class Inbox:
 
     # --- entries by id ---
 
+    def kind(self, entry: int) -> int:
+        """What an entry is: OFFERED to OWED_BUNDLING, or 0: it is free."""
+        return self.entries[entry * ENTRY_SIZE + _KIND]
+
+    def set_kind(self, entry: int, kind: int) -> None:
+        """Make another kind of an entry; 0: it is free."""
+        self.entries[entry * ENTRY_SIZE + _KIND] = kind
+
+    def sends(self, entry: int) -> int:
+        """How often the id of an entry was asked for."""
+        return self.entries[entry * ENTRY_SIZE + _SENDS]
+
+    def epoch(self, entry: int) -> int:
+        """When the id of an entry was asked for last, or else offered."""
+        return get_u16(self.entries, entry * ENTRY_SIZE + _EPOCH)
+
     def find(self, id: "bytes | bytearray | memoryview", at: int) -> int:
         """The entry of an id, or -1."""
-        return self._find_from(0, id, at)
-
-    def _find_from(self, entry: int, id: "bytes | bytearray | memoryview", at: int) -> int:
-        begin = find(self.ids, ID_SIZE, self.offers_max + 1, id, at, ID_SIZE)
-        for entry in range(begin if begin >= 0 else self.offers_max + 1, self.offers_max + 1):
-            if self.kinds[entry] and equal(self.ids, entry * ID_SIZE, id, at, ID_SIZE):
+        end = self.offers_max + 1
+        begin = find(self.entries, ENTRY_SIZE, end, id, at, ID_SIZE)
+        for entry in range(begin if begin >= 0 else end, end):
+            if self.kind(entry) and equal(self.entries, entry * ENTRY_SIZE, id, at, ID_SIZE):
                 return entry
         return -1
 
@@ -211,23 +235,23 @@ class Inbox:
         """
         entry = self.find(id, at)
         if entry == self.offers_max and kind > REQUESTED:
-            self.kinds[entry] = 0  # the register asks only
+            self.set_kind(entry, 0)  # the register asks only
             entry = -1
         if entry >= 0:
             # An offer of what was asked for already changes nothing.
-            if kind > self.kinds[entry]:
-                self.kinds[entry] = kind
+            if kind > self.kind(entry):
+                self.set_kind(entry, kind)
             if number:
                 self.number_entry(entry, number)
             return entry
         oldest = -1
         oldest_age = 0
         for row in range(self.offers_max):
-            age = (epoch - self.epochs[row]) & 0xFFFF
-            if not self.kinds[row]:
+            age = (epoch - self.epoch(row)) & 0xFFFF
+            if not self.kind(row):
                 oldest = row
                 break
-            gives_way = self.kinds[row] <= REQUESTED and (kind > REQUESTED or age)
+            gives_way = self.kind(row) <= REQUESTED and (kind > REQUESTED or age)
             if gives_way and (oldest < 0 or age > oldest_age):
                 oldest = row
                 oldest_age = age
@@ -242,50 +266,58 @@ class Inbox:
         The register keeps the one that it has until that has been asked for once.
         """
         last = self.offers_max
-        if (not self.kinds[last] or self.sends[last]) and self.find(id, at) < 0:
+        if (not self.kind(last) or self.sends(last)) and self.find(id, at) < 0:
             self._put(last, id, at, REQUESTED, epoch)
 
     def _put(
         self, entry: int, id: "bytes | bytearray | memoryview", at: int, kind: int, epoch: int
     ) -> None:
-        copy(self.ids, entry * ID_SIZE, id, at, ID_SIZE)
-        self.kinds[entry] = kind
-        self.sends[entry] = 0
-        self.epochs[entry] = epoch
-        self.number_entry(entry, 0)
+        begin = entry * ENTRY_SIZE
+        copy(self.entries, begin, id, at, ID_SIZE)
+        self.entries[begin + _KIND] = kind
+        self.entries[begin + _SENDS] = 0
+        put_u16(self.entries, begin + _EPOCH, epoch)
+        put_u16(self.entries, begin + _NUMBER, 0)
 
     def number_entry(self, entry: int, number: int) -> None:
         """Note the peer's number for the id of an entry."""
-        if self.entry_numbers:
-            put_u16(self.entry_numbers, entry * 2, number)
+        put_u16(self.entries, entry * ENTRY_SIZE + _NUMBER, number)
 
     def entry_number(self, entry: int) -> int:
         """The peer's number for the id of an entry, or 0."""
-        return get_u16(self.entry_numbers, entry * 2) if self.entry_numbers else 0
+        return get_u16(self.entries, entry * ENTRY_SIZE + _NUMBER)
 
     def forget_numbers(self) -> None:
         """The peer numbers its messages anew."""
-        fill(self.entry_numbers, 0, len(self.entry_numbers), 0)
-        fill(self.owed_numbers, 0, len(self.owed_numbers), 0)
+        for entry in range(self.offers_max + 1):
+            self.number_entry(entry, 0)
+        for row in range(self.owed_count):
+            put_u16(self._owed_rows, row * _OWED_SIZE + _OWED_NUMBER, 0)
 
     def complete_id(self, id: bytearray, at: int) -> None:
         """Complete 8 bytes of an id by an entry that is owed an acknowledgement, if there is one:
         the message arrived whole, and our log has dropped it."""
         for entry in range(self.offers_max):
-            is_owed = self.kinds[entry] >= OWED
-            if is_owed and equal(self.ids, entry * ID_SIZE, id, at, ID_PREFIX_SIZE):
-                copy(id, at, self.ids, entry * ID_SIZE, ID_SIZE)
+            begin = entry * ENTRY_SIZE
+            is_owed = self.kind(entry) >= OWED
+            if is_owed and equal(self.entries, begin, id, at, ID_PREFIX_SIZE):
+                copy(id, at, self.entries, begin, ID_SIZE)
 
     def is_whole(self, entry: int) -> bool:
         """False for the first 8 bytes of an id and zeros: the link that was told them asks."""
-        at = entry * ID_SIZE + ID_PREFIX_SIZE
+        at = entry * ENTRY_SIZE + ID_PREFIX_SIZE
         size = ID_SIZE - ID_PREFIX_SIZE - 1
-        return self.ids[at] != 0 or not equal(self.ids, at, self.ids, at + 1, size)
+        return self.entries[at] != 0 or not equal(self.entries, at, self.entries, at + 1, size)
 
     def note_asked(self, entry: int, epoch: int) -> None:
         """The id of an entry was asked for."""
-        self.sends[entry] = counted(self.sends[entry])
-        self.epochs[entry] = epoch
+        self.entries[entry * ENTRY_SIZE + _SENDS] = counted(self.sends(entry))
+        put_u16(self.entries, entry * ENTRY_SIZE + _EPOCH, epoch)
+
+    def ask_again(self) -> None:
+        """What was asked for may be asked for at once."""
+        for entry in range(self.offers_max + 1):
+            self.entries[entry * ENTRY_SIZE + _SENDS] = 0
 
     def drop(self, id: "bytes | bytearray | memoryview", at: int) -> None:
         """The message is here: nothing is asked for.
@@ -293,16 +325,17 @@ class Inbox:
         An offer may be the first 8 bytes and zeros; the offer of another id that begins with
         them is made again.
         """
-        begin = find(self.ids, ID_SIZE, self.offers_max + 1, id, at, ID_PREFIX_SIZE)
-        for entry in range(begin if begin >= 0 else self.offers_max + 1, self.offers_max + 1):
+        end = self.offers_max + 1
+        begin = find(self.entries, ENTRY_SIZE, end, id, at, ID_PREFIX_SIZE)
+        for entry in range(begin if begin >= 0 else end, end):
             size = ID_SIZE if self.is_whole(entry) else ID_PREFIX_SIZE
-            asks = 0 < self.kinds[entry] <= REQUESTED
-            if asks and equal(self.ids, entry * ID_SIZE, id, at, size):
-                self.kinds[entry] = 0
+            asks = 0 < self.kind(entry) <= REQUESTED
+            if asks and equal(self.entries, entry * ENTRY_SIZE, id, at, size):
+                self.set_kind(entry, 0)
 
     def drop_offers(self) -> None:
         """Forget what the peer offers, and what is asked for; what matters comes again."""
-        fill(self.kinds, 0, len(self.kinds), 0)
+        fill(self.entries, 0, len(self.entries), 0)
 
     def forget(self) -> None:
         """The peer was removed: its tables are free for another one."""

@@ -153,7 +153,7 @@ class LongBodies:
         room = outgoing.room
         self._resume_transfer(store.id, 0, 0)
         outgoing.room = room or outgoing.room
-        if total > PART_FLUSH_SIZE and self._exchange.outbox.sends[row]:
+        if total > PART_FLUSH_SIZE and self._exchange.outbox.sends(row):
             # It has left whole, but is not acknowledged: its last byte shows what arrived.
             outgoing.next = total
             outgoing.room = 0
@@ -193,7 +193,7 @@ class LongBodies:
             exchange.note_sent(row)
         else:
             outbox = exchange.outbox
-            outbox.note_sent(row, outbox.sends[row] or 1, exchange.epoch)
+            outbox.note_sent(row, outbox.sends(row) or 1, exchange.epoch)
         self.end()
 
     def on_state(self, frame: bytearray, size: int) -> int:
@@ -203,7 +203,7 @@ class LongBodies:
         exchange = self._exchange
         outbox = exchange.outbox
         row = outbox.find(frame, 1, ID_PREFIX_SIZE)
-        if row < 0 or outbox.states[row] & HOLD or exchange.sees(outbox.groups[row]) != SHARED:
+        if row < 0 or outbox.state(row) & HOLD or exchange.sees(outbox.group(row)) != SHARED:
             return OK
         have = get_u16(frame, 9)
         store = self._core.store
@@ -215,7 +215,7 @@ class LongBodies:
         exchange.attention = True
         if self._note_state(frame, have):
             # The peer takes in this one, and only this one, now.
-            outbox.sends[row] = 0
+            outbox.make_due(row)
             self.handle = outbox.handles[row]
         return OK
 

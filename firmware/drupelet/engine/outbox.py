@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from drupelet.store.ports import StorePort
 
 TAG_SIZE = const(4)
+# A row, beside its handle; it begins with the tag.
+_GROUP = const(4)
+_STATE = const(5)
+_SENDS = const(6)
+_EPOCH = const(7)
+_NUMBER = const(9)
+ROW_SIZE = const(11)
 # `want`: there is no room now, or the message is not for this peer.
 NO_ROOM = const(-1)
 NOT_SHARED = const(-2)
@@ -30,63 +37,57 @@ class Outbox:
     """One peer's cursor and rows. A row is a message: handle, tag (how its id begins), group row,
     state, send count, epoch of the last send, and with `compact-1` our number for it."""
 
+    # What few peers need takes RAM from when it is set.
+    lost_until = 0  # up to this handle the peer may lack even what came from it
+    reserved_rows = 0  # left free for a long message that was passed over
+    # Of bundles for this peer: the number of the last one, the handle up to which those on the
+    # stick hold the log, and the number up to which answers acknowledge nothing any more.
+    bundle_number = bundled_until = void_until = 0
+    next_number = 1  # of `compact-1`
+
     def __init__(self, peer: int, store: "StorePort", members: "Members") -> None:
         self.peer = peer
         self._store = store
         self._members = members
         self.cursor = 0  # the handle up to which the log was looked at
-        self.lost_until = 0  # up to this handle the peer may lack even what came from it
         self.changes = 0  # counts rows that are new or have moved: the peer's links compare
         self.is_dirty = False  # what the wake state says of this peer has changed
-        self.reserved_rows = 0  # left free for a long message that was passed over
-        # Of bundles for this peer: the number of the last one, the handle up to which those on the
-        # stick hold the log, and the number up to which answers acknowledge nothing any more.
-        self.bundle_number = self.bundled_until = self.void_until = 0
-        self.next_number = 1
-        self.rows_max = self.count = self.open_count = 0
+        self.count = self.open_count = 0
         self.handles: "list[int]" = []
-        self.epochs: "list[int]" = []
-        self.tags = self.groups = self.states = self.sends = self.numbers = bytearray(0)
+        self.rows = bytearray(0)
 
-    def resize(self, rows_max: int, numbered: bool) -> None:
+    @property
+    def rows_max(self) -> int:
+        """How many rows there are; 0 before the boot."""
+        return len(self.handles)
+
+    def resize(self, rows_max: int) -> None:
         """Allocate the rows; open ones are kept as far as there is room, in the log's order."""
         assert rows_max >= OUTBOX_ROWS_MIN
-        before = (
-            self.handles, self.tags, self.groups, self.states, self.sends, self.epochs,
-            self.numbers,
-        )  # fmt: skip
+        handles = self.handles
+        rows = self.rows
         count = self.count
-        self.rows_max = rows_max
         self.count = self.open_count = 0
         self.handles = [0] * rows_max
-        self.epochs = [0] * rows_max
-        self.tags = bytearray(TAG_SIZE * rows_max)
-        self.groups = bytearray(rows_max)
-        self.states = bytearray(rows_max)
-        self.sends = bytearray(rows_max)
-        self.numbers = bytearray(2 * rows_max if numbered else 0)
+        self.rows = bytearray(ROW_SIZE * rows_max)
         for row in range(count):
-            if before[3][row] & HOLD:
+            if rows[row * ROW_SIZE + _STATE] & HOLD:
                 continue
             if self.count == rows_max:
                 # The cursor comes to the others again.
                 self.cursor = min(self.cursor, self.handles[rows_max - 1])
                 break
-            to = self._put(self.count, before[0][row], before[1], row * TAG_SIZE, before[2][row])
-            self.states[to] = before[3][row]
-            self.sends[to] = before[4][row]
-            self.epochs[to] = before[5][row]
-            if numbered and before[6]:
-                copy(self.numbers, to * 2, before[6], row * 2, 2)
+            to = self._put(self.count, handles[row], rows, row * ROW_SIZE, 0)
+            copy(self.rows, to * ROW_SIZE, rows, row * ROW_SIZE, ROW_SIZE)
 
     # --- rows ---
 
     def find(self, id: "bytes | bytearray | memoryview", at: int, size: int = ID_SIZE) -> int:
         """The row of the message whose id begins with `size` bytes (4 to 32), or -1."""
-        row = find(self.tags, TAG_SIZE, self.count, id, at, TAG_SIZE)
+        row = find(self.rows, ROW_SIZE, self.count, id, at, TAG_SIZE)
         # Few others have the same tag.
         while 0 <= row < self.count:
-            if equal(self.tags, row * TAG_SIZE, id, at, TAG_SIZE) and self._store.is_id(
+            if equal(self.rows, row * ROW_SIZE, id, at, TAG_SIZE) and self._store.is_id(
                 self.handles[row], id, at, size
             ):
                 return row
@@ -106,54 +107,85 @@ class Outbox:
                 high = middle
         return low if low < self.count and handles[low] == handle else -1
 
+    def group(self, row: int) -> int:
+        """The group's row of the message in a row."""
+        return self.rows[row * ROW_SIZE + _GROUP]
+
+    def state(self, row: int) -> int:
+        """The state byte of a row: see `states`."""
+        return self.rows[row * ROW_SIZE + _STATE]
+
+    def sends(self, row: int) -> int:
+        """How often the message in a row was sent or offered; 0: it may go at once."""
+        return self.rows[row * ROW_SIZE + _SENDS]
+
+    def epoch(self, row: int) -> int:
+        """The epoch in which the message in a row was sent or offered last."""
+        return get_u16(self.rows, row * ROW_SIZE + _EPOCH)
+
+    def number(self, row: int) -> int:
+        """Our number for the message in a row with `compact-1`; 0: none."""
+        return get_u16(self.rows, row * ROW_SIZE + _NUMBER)
+
+    def set_number(self, row: int, number: int) -> None:
+        """Note our number for the message in a row; 0: none."""
+        put_u16(self.rows, row * ROW_SIZE + _NUMBER, number)
+
     def is_open(self, row: int) -> bool:
         """True until the peer is known to hold the message."""
-        return not self.states[row] & HOLD
+        return not self.rows[row * ROW_SIZE + _STATE] & HOLD
 
     def step(self, row: int, event: int) -> None:
         """Change a row's state by an event of the protocol."""
-        state = step(self.states[row], event)
+        state = step(self.state(row), event)
         assert state != NO  # else it was sent or offered to a holder
         self.set_state(row, state)
 
     def set_state(self, row: int, state: int) -> None:
         """Store a state byte and keep the count of open rows."""
-        before = self.states[row]
-        self.states[row] = state
+        before = self.state(row)
+        self.rows[row * ROW_SIZE + _STATE] = state
         if (before ^ state) & HOLD:
             self.open_count += -1 if state & HOLD else 1
             self.is_dirty = True
             if before & HOLD:
-                self.sends[row] = 0  # as if it had never been sent
+                self.make_due(row)  # as if it had never been sent
+
+    def mark(self, row: int, bits: int) -> None:
+        """Set bits of a row's state, HOLD apart."""
+        self.rows[row * ROW_SIZE + _STATE] |= bits
+
+    def unmark(self, row: int, bits: int) -> None:
+        """Clear bits of a row's state, HOLD apart."""
+        self.rows[row * ROW_SIZE + _STATE] &= ~bits & 0xFF
 
     def note_sent(self, row: int, sends: int, epoch: int) -> None:
         """Note a send: how many there were, and the epoch of the last one."""
-        self.sends[row] = sends
-        self.epochs[row] = epoch
+        self.rows[row * ROW_SIZE + _SENDS] = sends
+        put_u16(self.rows, row * ROW_SIZE + _EPOCH, epoch)
 
-    def _put(self, row: int, handle: int, id: "bytes | bytearray", at: int, group: int) -> int:
+    def make_due(self, row: int) -> None:
+        """Let the message in a row go at once, as if it had never been sent."""
+        self.rows[row * ROW_SIZE + _SENDS] = 0
+
+    def _put(
+        self, row: int, handle: int, id: "bytes | bytearray | memoryview", at: int, group: int
+    ) -> int:
+        begin = row * ROW_SIZE
+        fill(self.rows, begin, ROW_SIZE, 0)
         self.handles[row] = handle
-        copy(self.tags, row * TAG_SIZE, id, at, TAG_SIZE)
-        self.groups[row] = group
-        self.states[row] = BUNDLED if handle <= self.bundled_until else 0
-        self.sends[row] = self.epochs[row] = 0
-        if self.numbers:
-            put_u16(self.numbers, row * 2, 0)
+        copy(self.rows, begin, id, at, TAG_SIZE)
+        self.rows[begin + _GROUP] = group
+        self.rows[begin + _STATE] = BUNDLED if handle <= self.bundled_until else 0
         self.count += 1
         self.open_count += 1
-        self.changes = (self.changes + 1) & 0xFFFF
+        self._note_change()
         return row
 
     def _move(self, row: int, to: int) -> int:
         """Move a row; the row after its new place."""
         self.handles[to] = self.handles[row]
-        copy(self.tags, to * TAG_SIZE, self.tags, row * TAG_SIZE, TAG_SIZE)
-        self.groups[to] = self.groups[row]
-        self.states[to] = self.states[row]
-        self.sends[to] = self.sends[row]
-        self.epochs[to] = self.epochs[row]
-        if self.numbers:
-            put_u16(self.numbers, to * 2, get_u16(self.numbers, row * 2))
+        copy(self.rows, to * ROW_SIZE, self.rows, row * ROW_SIZE, ROW_SIZE)
         return to + 1
 
     def _squeeze(self) -> None:
@@ -161,7 +193,7 @@ class Outbox:
         drop = (self.count - self.open_count + 1) >> 1
         to = 0
         for row in range(self.count):
-            if drop and self.states[row] & HOLD:
+            if drop and not self.is_open(row):
                 drop -= 1
             else:
                 to = self._move(row, to)
@@ -169,6 +201,9 @@ class Outbox:
 
     def _end(self, count: int) -> None:
         self.count = count
+        self._note_change()
+
+    def _note_change(self) -> None:
         self.changes = (self.changes + 1) & 0xFFFF
 
     def room_left(self) -> int:
@@ -177,7 +212,7 @@ class Outbox:
 
     def drop(self, row: int) -> None:
         """Take a message out of the rows."""
-        self.set_state(row, self.states[row] | HOLD)
+        self.set_state(row, self.state(row) | HOLD)
         for later in range(row + 1, self.count):
             self._move(later, later - 1)
         self._end(self.count - 1)
@@ -212,7 +247,7 @@ class Outbox:
         if self._members.family(group) == FAMILY_MVDS:
             read = self._store.read_into(handle, 0, _first_byte, 0, 1) == 1
             if read and _first_byte[0] & HEAD_EPHEMERAL:
-                self.states[row] |= EPHEMERAL
+                self.mark(row, EPHEMERAL)
 
     def refill(self, newest: int) -> bool:
         """Move the cursor on while there is room; True when a row was filled."""
@@ -223,7 +258,7 @@ class Outbox:
             group = self.look(handle)
             row = self.row_of(handle)
             if row >= 0:
-                self.states[row] &= ~WANTED & 0xFF
+                self.unmark(row, WANTED)
             elif group >= 0 and not self.is_source(store.source, handle):
                 self._insert(handle, store.id, group)
                 filled = True
@@ -244,7 +279,7 @@ class Outbox:
         if not self._free_row(handle):
             return NO_ROOM
         row = self._insert(handle, self._store.id, group)
-        self.states[row] |= WANTED
+        self.mark(row, WANTED)
         return row
 
     def show(self, handle: int, group: int) -> None:
@@ -262,8 +297,9 @@ class Outbox:
 
     def _void_bundles(self) -> None:
         """That the peer took our bundles says no more that it holds what they went without."""
-        self.bundled_until = 0
-        self.void_until = self.bundle_number
+        if self.bundle_number != self.void_until or self.bundled_until:
+            self.bundled_until = 0
+            self.void_until = self.bundle_number
 
     def _free_row(self, handle: int) -> bool:
         """Have room for a message that the cursor has passed.
@@ -277,7 +313,7 @@ class Outbox:
             last = self.count - 1
             if handle > self.handles[last]:
                 return False
-            if not self.states[last] & WANTED:
+            if not self.state(last) & WANTED:
                 self.cursor = min(self.cursor, self.handles[last - 1])
             self.open_count -= 1
             self.count = last
@@ -312,7 +348,7 @@ class Outbox:
     def low(self) -> int:
         """The handle from which on the peer may lack something."""
         for row in range(self.count):
-            if not self.states[row] & (HOLD | WANTED):
+            if not self.state(row) & (HOLD | WANTED):
                 # A held row that the cursor has not come to again may have been asked for.
                 return min(self.handles[row], self.cursor + 1)
         return self.cursor + 1
@@ -325,11 +361,12 @@ class Outbox:
         """
         held = 0
         for row in range(0 if lost_until else self.count):
-            if self.states[row] & HOLD:
+            if not self.is_open(row):
                 held = self._move(row, held)
         self._end(held)
         self.cursor = self.open_count = 0
-        self.lost_until = max(self.lost_until, lost_until)
+        if lost_until > self.lost_until:
+            self.lost_until = lost_until
         self._void_bundles()
         self.is_dirty = True
 

@@ -60,10 +60,10 @@ def prepare(exchange: "Exchange", frame_size: int) -> bool:
     size_max = (min(frame_size, FRAME_SIZE_MAX) if reads else frame_size) - CONTENT_HEADER_SIZE
     if outbox.open_count and (waiting or not reads) and size_max < BODY_SIZE_MAX:
         for row in range(outbox.count - 1, -1, -1):
-            is_new = not outbox.states[row] & (HOLD | REQUEST) and not outbox.sends[row]
+            is_new = not outbox.state(row) & (HOLD | REQUEST) and not outbox.sends(row)
             is_new = is_new and core.store.load(outbox.handles[row]) == OK
             is_new = is_new and core.store.size > size_max
-            if is_new and exchange.sees(outbox.groups[row]) == SHARED:
+            if is_new and exchange.sees(outbox.group(row)) == SHARED:
                 pass_over(exchange, row)
     return core.oversize[peer] > 0
 
@@ -122,7 +122,7 @@ def _take_up(exchange: "Exchange", handle: int, reads: bool, frame_size: int) ->
     fits = handle and (reads or exchange.core.store.size + OVERHEAD_MAX <= frame_size)
     row = outbox.want(handle) if fits and outbox.room_left() > 0 else -1
     if row >= 0 and outbox.is_open(row):
-        outbox.states[row] |= REQUEST
+        outbox.mark(row, REQUEST)
 
 
 def wait_epochs(exchange: "Exchange") -> int:

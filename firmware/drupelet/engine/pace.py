@@ -158,13 +158,13 @@ class Pace:
         waiting = 0
         self.is_away = self.is_silent()
         for row in range(outbox.count if outbox.open_count else 0):
-            if outbox.states[row] & HOLD or not outbox.sends[row]:
+            if outbox.state(row) & HOLD or not outbox.sends(row):
                 continue
             wait = self.row_wait(row)
             if wait > 0:
                 waiting += 1
                 continue
-            then = outbox.epochs[row]
+            then = outbox.epoch(row)
             # Not since the epoch before it was due: by ages, for epochs of long ago look new.
             if not self.acks.shows_lost(then) and self.is_silent(self.every - wait):
                 self.is_away = True
@@ -208,7 +208,7 @@ class Pace:
 
     def is_asked(self, row: int) -> bool:
         """True for what the peer asked for and did not get since."""
-        return self._outbox.states[row] & REQUEST != 0 and not self._outbox.sends[row]
+        return self._outbox.state(row) & REQUEST != 0 and not self._outbox.sends(row)
 
     def may_go(self, row: int) -> bool:
         """True when back-off and pace let a message go now, whole or as an offer."""
@@ -225,10 +225,10 @@ class Pace:
         """Epochs until a message may be sent again; <= 0: now."""
         outbox = self._outbox
         if self.is_stream:
-            return _NEVER if outbox.sends[row] and not outbox.states[row] & REQUEST else 0
-        if not outbox.sends[row]:
+            return _NEVER if outbox.sends(row) and not outbox.state(row) & REQUEST else 0
+        if not outbox.sends(row):
             return 0
-        then = outbox.epochs[row]
+        then = outbox.epoch(row)
         return self.acks.wait_epochs(self.epoch, then, BASE_EPOCHS * self.every, self.every)
 
     def ask_wait(self, sends: int, then: int) -> int:
@@ -245,12 +245,12 @@ class Pace:
         soonest = unasked = _NEVER
         waiting = 0
         for row in range(outbox.count):
-            if outbox.states[row] & HOLD:
+            if outbox.state(row) & HOLD:
                 continue
             wait = self.row_wait(row)
             if self.is_asked(row):
                 soonest = min(soonest, wait)
-            elif outbox.sends[row]:
+            elif outbox.sends(row):
                 unasked = min(unasked, wait)
                 waiting += 0 < wait < _NEVER
             elif waiting < self._under_way_max:
@@ -260,8 +260,8 @@ class Pace:
         soonest = min(soonest, unasked)
         inbox = self._inbox
         for entry in range(inbox.offers_max + 1):
-            if inbox.kinds[entry] == REQUESTED:
-                soonest = min(soonest, self.ask_wait(inbox.sends[entry], inbox.epochs[entry]))
+            if inbox.kind(entry) == REQUESTED:
+                soonest = min(soonest, self.ask_wait(inbox.sends(entry), inbox.epoch(entry)))
         pending = self._core.pending
         if pending.count:
             number = self._core.members.peer_numbers[self._peer]

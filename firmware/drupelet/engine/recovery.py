@@ -72,17 +72,19 @@ def _restore(core: "Core") -> None:
 def _restore_peer(core: "Core", peer: int, saved: bytearray, at: int, row_size: int) -> None:
     outbox = core.outboxes[peer]
     inbox = core.inboxes[peer]
-    inbox.bundle_number = get_u32(saved, at + 5)
-    outbox.bundle_number = outbox.void_until = get_u32(saved, at + 9)
-    if row_size > _PEER_SIZE_2:
-        inbox.taken_until = get_u32(saved, at + 14)
+    if get_u32(saved, at + 5) or get_u32(saved, at + 9):
+        inbox.bundle_number = get_u32(saved, at + 5)
+        outbox.bundle_number = outbox.void_until = get_u32(saved, at + 9)
+        if row_size > _PEER_SIZE_2:
+            inbox.taken_until = get_u32(saved, at + 14)
     lost = saved[at + 1] & STATE_LOST
     saved[at + 1] -= lost
     if not core.members.shares(peer) & ~saved[at + 13]:
         outbox.cursor = get_u32(saved, at + 1)
-        if row_size > _PEER_SIZE_2:
+        if row_size > _PEER_SIZE_2 and outbox.bundle_number:
             outbox.void_until = get_u32(saved, at + 18)
-    outbox.lost_until = GONE_HANDLE if lost else 0
+    if lost:
+        outbox.lost_until = GONE_HANDLE
 
 
 def _walk(core: "Core") -> None:
@@ -141,5 +143,5 @@ def _restore_row(core: "Core", peer: int, kind: int, handle: int, group: int) ->
         if kind == ROW_REQUESTED and row < 0:
             row = outbox.want(handle)
         if row >= 0:
-            state = outbox.states[row]
+            state = outbox.state(row)
             outbox.set_state(row, state | (HOLD if kind == ROW_HELD else REQUEST))

@@ -7,7 +7,7 @@ happens: after a host was replaced, mostly.
 from drupelet.base.compat import const
 from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE
 from drupelet.base.memory import equal
-from drupelet.engine.inbox import OFFERED, REQUESTED
+from drupelet.engine.inbox import ENTRY_SIZE, OFFERED, REQUESTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ def give_up(core: "Core", peer: int, id: bytearray, at: int) -> None:
         return
     inbox = core.inboxes[peer]
     entry = inbox.find(id, at)
-    if entry >= 0 and inbox.kinds[entry] > REQUESTED:
+    if entry >= 0 and inbox.kind(entry) > REQUESTED:
         return
     sends = _waiting_sends(core, id, at)
-    if entry >= 0 and inbox.kinds[entry] == REQUESTED:
-        sends = max(sends, inbox.sends[entry])
+    if entry >= 0 and inbox.kind(entry) == REQUESTED:
+        sends = max(sends, inbox.sends(entry))
     if sends > 0 and sends < _SENDS and _may_come(core, peer, id, at):
         return
     if entry >= 0:
-        inbox.kinds[entry] = 0
+        inbox.set_kind(entry, 0)
     if sends > 0 and store.note(id, at):
         core.graph.may_promote = True
         core.promote(core.now_ms)
@@ -56,7 +56,7 @@ def _may_come(core: "Core", peer: int, id: bytearray, at: int) -> bool:
     for other in range(len(core.inboxes)):
         inbox = core.inboxes[other]
         for entry in range(inbox.offers_max + 1 if other != peer else 0):
-            waits = OFFERED <= inbox.kinds[entry] <= REQUESTED
-            if waits and equal(inbox.ids, entry * ID_SIZE, id, at, ID_PREFIX_SIZE):
+            waits = OFFERED <= inbox.kind(entry) <= REQUESTED
+            if waits and equal(inbox.entries, entry * ENTRY_SIZE, id, at, ID_PREFIX_SIZE):
                 return True
     return False

@@ -100,7 +100,7 @@ def _settle_groups(core: "Core") -> None:
 def _group_low(core: "Core", group: int, peer: int) -> int:
     outbox = core.outboxes[peer]
     for row in range(outbox.count):
-        if outbox.groups[row] == group and not outbox.states[row] & (HOLD | WANTED):
+        if outbox.group(row) == group and not outbox.state(row) & (HOLD | WANTED):
             return min(outbox.handles[row], outbox.cursor + 1)
     return outbox.cursor + 1
 
@@ -133,13 +133,13 @@ def _pack_rows(core: "Core", state: bytearray, at: int, limit: int) -> int:
     for peer in range(core.members.peers):
         outbox = core.outboxes[peer]
         for row in range(outbox.count):
-            if outbox.states[row] & (HOLD | REQUEST) == REQUEST and not outbox.sends[row]:
+            if outbox.state(row) & (HOLD | REQUEST) == REQUEST and not outbox.sends(row):
                 at = _pack_row(core, state, at, outbox.handles[row], peer, ROW_REQUESTED, limit)
     for peer in range(core.members.peers):
         outbox = core.outboxes[peer]
         low = outbox.low()
         for row in range(outbox.count):
-            is_held = outbox.states[row] & (HOLD | EPHEMERAL) == HOLD
+            is_held = outbox.state(row) & (HOLD | EPHEMERAL) == HOLD
             if is_held and outbox.handles[row] >= low:
                 at = _pack_row(core, state, at, outbox.handles[row], peer, ROW_HELD, limit)
     return at

@@ -61,8 +61,8 @@ class StickExchange(Exchange):
     def message_due(self, row: int) -> bool:
         """See Exchange: everything that is not in a bundle yet."""
         outbox = self.outbox
-        is_written = outbox.states[row] & (HOLD | BUNDLED | BUNDLING)
-        return not is_written and self.sees(outbox.groups[row]) == SHARED
+        is_written = outbox.state(row) & (HOLD | BUNDLED | BUNDLING)
+        return not is_written and self.sees(outbox.group(row)) == SHARED
 
     def _next_logged(self) -> bool:
         store = self.core.store
@@ -97,7 +97,7 @@ class StickExchange(Exchange):
         if self.message_row < 0:
             self.logged = self.message_handle
         else:
-            self.outbox.states[self.message_row] |= BUNDLING
+            self.outbox.mark(self.message_row, BUNDLING)
             Exchange.pass_message(self)
 
     def too_long(self) -> None:
@@ -282,7 +282,7 @@ class BundleLink(Link):
         if self.long.handle:
             reaches = min(reaches, self.long.handle - 1)
         for row in range(outbox.count):
-            if not outbox.states[row] & (HOLD | BUNDLED | BUNDLING):
+            if not outbox.state(row) & (HOLD | BUNDLED | BUNDLING):
                 reaches = min(reaches, outbox.handles[row] - 1)
         goes_on = outbox.bundled_until
         return self._put(
@@ -330,7 +330,7 @@ class BundleLink(Link):
             return
         for row in range(outbox.count):
             # MVDS keeps REQUEST from the first send on; who asks takes BUNDLED away.
-            is_asked = outbox.states[row] & (REQUEST | BUNDLED) == REQUEST
+            is_asked = outbox.state(row) & (REQUEST | BUNDLED) == REQUEST
             if outbox.handles[row] <= handle and outbox.is_open(row) and not is_asked:
                 exchange.acked(row)
         while outbox.cursor < handle:
@@ -347,5 +347,6 @@ class BundleLink(Link):
         """Replace one of our own bits in every row of this peer."""
         outbox = self.exchange.outbox
         for row in range(outbox.count):
-            if outbox.states[row] & bit:
-                outbox.states[row] = outbox.states[row] & ~bit & 0xFF | instead
+            if outbox.state(row) & bit:
+                outbox.unmark(row, bit)
+                outbox.mark(row, instead)

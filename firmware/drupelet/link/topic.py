@@ -107,7 +107,7 @@ class Topic:
             return False
         if row >= 0:
             outbox = self.core.outboxes[peer]
-            if outbox.states[row] & TOO_LONG or outbox.sends[row] >= TOPIC_SENDS_MAX:
+            if outbox.state(row) & TOO_LONG or outbox.sends(row) >= TOPIC_SENDS_MAX:
                 return False
         for link in self.links:
             if link.peer == peer:
@@ -182,8 +182,8 @@ class Topic:
         speaker = self._speaker
         speaker.on_request(buf, at)
         entry = speaker.inbox.find(buf, at)
-        if entry >= 0 and speaker.inbox.kinds[entry] == OWED_TWICE:
-            speaker.inbox.kinds[entry] = 0  # an ACK means here that we hold it
+        if entry >= 0 and speaker.inbox.kind(entry) == OWED_TWICE:
+            speaker.inbox.set_kind(entry, 0)  # an ACK means here that we hold it
         store = self.core.store
         handle = store.find(buf, at)
         if handle > 0 and store.load(handle) == OK:
@@ -222,7 +222,7 @@ class Topic:
         for link in self.links:
             outbox = link.exchange.outbox
             row = outbox.row_of(handle)
-            waits = row >= 0 and not outbox.states[row] & (HOLD | REQUEST)
+            waits = row >= 0 and not outbox.state(row) & (HOLD | REQUEST)
             if waits and link.exchange is not speaker:
                 outbox.note_sent(row, 1, link.epoch)
 
@@ -343,7 +343,7 @@ class Topic:
             outbox = link.exchange.outbox
             row = outbox.row_of(handle)
             if row >= 0 and outbox.is_open(row) and self._is_there(link):
-                outbox.states[row] &= ~TOO_LONG & 0xFF
+                outbox.unmark(row, TOO_LONG)
                 link.exchange.note_sent(row)
 
     def too_long(self) -> None:
@@ -353,7 +353,7 @@ class Topic:
             outbox = link.exchange.outbox
             row = outbox.row_of(self.message_handle)
             if row >= 0:
-                outbox.states[row] |= TOO_LONG
+                outbox.mark(row, TOO_LONG)
 
     def take_offer(self, buf: bytearray, at: int) -> bool:  # noqa: ARG002 - a codec asks
         """Nothing is offered: one send reaches all."""

@@ -7,9 +7,9 @@ millions of states of a world are made of a few thousand states of its nodes.
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from drupelet.base.limits import INBOX_OFFERS_MIN, WAIT_MS_MAX
+from drupelet.base.limits import ID_SIZE, INBOX_OFFERS_MIN, WAIT_MS_MAX
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
-from drupelet.engine.inbox import REQUESTED
+from drupelet.engine.inbox import ENTRY_SIZE, REQUESTED
 from drupelet.engine.members import (
     FAMILY_BSP,
     FAMILY_MVDS,
@@ -433,8 +433,10 @@ class Machine:
     def _check_tables(self) -> None:
         core = self.node.core
         for inbox in core.inboxes:
-            for entry, kind in enumerate(inbox.kinds):
-                id = bytes(inbox.ids[32 * entry : 32 * entry + 32])
+            for entry in range(inbox.offers_max + 1):
+                kind = inbox.kind(entry)
+                at = entry * ENTRY_SIZE
+                id = bytes(inbox.entries[at : at + ID_SIZE])
                 if 0 < kind <= REQUESTED and self.store.find(id, 0):
                     raise Violation("S5", f"asks for letter {self.post.numbers[id]} that it has")
         broken = broken_rows(core)
@@ -447,8 +449,8 @@ class Machine:
         ages = {}
         for row in range(outbox.count):
             if outbox.is_open(row):
-                count = outbox.sends[row]
-                wait = 2 - ((link.epoch - outbox.epochs[row]) & 0xFFFF) if count else 0
+                count = outbox.sends(row)
+                wait = 2 - ((link.epoch - outbox.epoch(row)) & 0xFFFF) if count else 0
                 ages[outbox.handles[row]] = count, wait
         return ages
 

@@ -10,8 +10,11 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from drupelet.base.limits import HEARD_EPOCHS_MAX
-from drupelet.engine.inbox import Inbox
-from drupelet.engine.outbox import Outbox
+from drupelet.base.memory import get_u16, put_u16
+from drupelet.engine.inbox import _EPOCH as ENTRY_EPOCH
+from drupelet.engine.inbox import ENTRY_SIZE, Inbox
+from drupelet.engine.outbox import _EPOCH as ROW_EPOCH
+from drupelet.engine.outbox import ROW_SIZE, Outbox
 from drupelet.engine.pending import Pending
 from drupelet.link.link import Link
 from drupelet.node import Node
@@ -88,6 +91,24 @@ def objects_of(node: Node) -> Iterator[object]:
             waiting += reversed(list(vars(owner).values()))
 
 
+def set_defaults(owner: object) -> None:
+    """Give an object the fields that it gets only once they differ from those of its class."""
+    for name, value in vars(type(owner)).items():
+        if isinstance(value, int) and not name.startswith("__"):
+            vars(owner).setdefault(name, value)
+
+
+def row_epochs_of(owner: object) -> list[tuple[bytearray, int]]:
+    """The tables of an object whose rows have several columns, and where in them epochs stand."""
+    if isinstance(owner, Outbox):
+        rows = owner.rows
+        return [(rows, at + ROW_EPOCH) for at in range(0, len(rows), ROW_SIZE)]
+    if isinstance(owner, Inbox):
+        rows = owner.entries
+        return [(rows, at + ENTRY_EPOCH) for at in range(0, len(rows), ENTRY_SIZE)]
+    return []
+
+
 def tables_of(owner: object) -> Iterator[Table]:
     """The tables of an object: what no row is used of is noise."""
     columns = {
@@ -100,10 +121,10 @@ def tables_of(owner: object) -> Iterator[Table]:
     elif isinstance(owner, Pending):
         yield (lambda row: owner.handles[row] != 0), owner.rows_max, list(columns.values())
     elif isinstance(owner, Inbox):
-        owed = [column for name, column in columns.items() if name.startswith("owed")]
-        entries = [column for name, column in columns.items() if not name.startswith("owed")]
-        yield (lambda row: row < owner.owed_count and owner.owed[row] != 0), owner.owed_max, owed
-        yield (lambda entry: owner.kinds[entry] != 0), owner.offers_max + 1, entries
+        owed: list[bytearray | list[int]] = [owner.owed, owner._owed_rows]
+        is_owed = lambda row: row < owner.owed_count and owner.owed[row] != 0  # noqa: E731
+        yield is_owed, len(owner.owed), owed
+        yield (lambda entry: owner.kind(entry) != 0), owner.offers_max + 1, [owner.entries]
 
 
 class Probe:
@@ -118,15 +139,19 @@ class Probe:
         self._lists: list[list[Any]] = []
         self._epoch_lists: list[list[int]] = []
         self._tables: list[Table] = []
+        # Where in tables of several columns an epoch stands.
+        self._row_epochs: list[tuple[bytearray, int]] = []
         self._contacts = bytearray(0)  # of `compact-1`
         self._contacts_at = 0
         self._shapes: list[tuple[dict[str, Any], int]] = []
         self.scratch: list[tuple[object, str]] = []
         for owner in objects_of(node):
             if type(owner).__name__ not in SCRATCH_CLASSES:
+                set_defaults(owner)
                 self._shapes.append((vars(owner), len(vars(owner))))
                 self._look_at(owner)
                 self._tables += tables_of(owner)
+                self._row_epochs += row_epochs_of(owner)
 
     def _look_at(self, owner: object) -> None:
         scratch = scratch_of(owner)
@@ -162,12 +187,14 @@ class Probe:
         for link in self.links:
             epoch = clocks.advance(link.peer, now_ms)
         self._tidy(epoch)
+        self._shift_rows(-epoch)
         scalars = [fields[name] for fields, name in self._scalars]
         for fields, name in self._epochs:  # below 0: none
             scalars.append((fields[name] - epoch) & 0xFFFF if fields[name] >= 0 else fields[name])
         for peer in range(len(clocks.epochs) // 3):
             scalars.append((clocks.start_ms(peer) - now_ms) & 0x3FFFFFFF)
         slabs = b"".join(self._slabs) + self._shifted(self._contacts, -epoch)
+        self._shift_rows(epoch)
         lists = [tuple(values) for values in self._lists]
         lists += [tuple([value - epoch & 0xFFFF for value in each]) for each in self._epoch_lists]
         return tuple(scalars), slabs, tuple(lists)
@@ -190,13 +217,13 @@ class Probe:
         outbox = exchange.outbox
         for row in range(outbox.rows_max):
             if row >= outbox.count or not outbox.is_open(row):
-                outbox.sends[row] = 0
-            if not outbox.sends[row]:
-                outbox.epochs[row] = epoch
+                outbox.make_due(row)
+            if not outbox.sends(row):
+                outbox.note_sent(row, 0, epoch)
         inbox = exchange.inbox
         for entry in range(inbox.offers_max + 1):
-            if not inbox.kinds[entry]:
-                inbox.epochs[entry] = epoch
+            if not inbox.kind(entry):
+                put_u16(inbox.entries, entry * ENTRY_SIZE + ENTRY_EPOCH, epoch)
         outbox.changes = 1 if link.has_changes() else 0
         link._seen_changes = 0
         if not exchange._asked:
@@ -205,6 +232,7 @@ class Probe:
             pace._probe_epoch = epoch
         # When a peer was heard matters against what was sent to it, and for its being there.
         thens = [then for each in self._epoch_lists for then in each]
+        thens += [get_u16(rows, at) for rows, at in self._row_epochs]
         oldest = max(HEARD_EPOCHS_MAX, *((epoch - then) & 0xFFFF for then in thens))
         if pace.heard_epoch >= 0 and (epoch - pace.heard_epoch) & 0xFFFF > oldest:
             pace.heard_epoch = (epoch - oldest - 1) & 0xFFFF
@@ -244,11 +272,17 @@ class Probe:
         for slab in self._slabs:
             slab[:] = slabs[at : at + len(slab)]
             at += len(slab)
+        self._shift_rows(EPOCH)
         self._contacts[:] = self._shifted(slabs[at:], EPOCH)
         for number, values in enumerate(self._lists):
             values[:] = lists[number]
         for number, values in enumerate(self._epoch_lists, len(self._lists)):
             values[:] = [value + EPOCH & 0xFFFF for value in lists[number]]
+
+    def _shift_rows(self, by: int) -> None:
+        """Change every epoch in tables of several columns by as much."""
+        for rows, at in self._row_epochs:
+            put_u16(rows, at, (get_u16(rows, at) + by) & 0xFFFF)
 
     def _shifted(self, contacts: bytes | bytearray, by: int) -> bytes:
         """The rows of contacts when all that is an epoch in them changes by as much."""

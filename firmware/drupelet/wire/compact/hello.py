@@ -250,7 +250,7 @@ def outstanding_into(exchange: "Exchange", out: bytearray) -> bool:
     fill(out, 0, SUM_SIZE, 0)
     some = outbox.cursor != core.graph.newest
     for row in range(outbox.count):
-        if outbox.is_open(row) and exchange.sees(outbox.groups[row]) == SHARED:
+        if outbox.is_open(row) and exchange.sees(outbox.group(row)) == SHARED:
             some = True
             if core.store.id_into(outbox.handles[row], id, 0):
                 for index in range(SUM_SIZE):

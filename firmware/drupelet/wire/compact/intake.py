@@ -193,8 +193,8 @@ class CompactReader(Contact):
                 if kind == REQUEST:
                     exchange.requested(row)
                     continue
-                if outbox.states[row] & INDEXED:
-                    self.confirm(outbox.groups[row])
+                if outbox.state(row) & INDEXED:
+                    self.confirm(outbox.group(row))
                 exchange.acked(row)
 
     def _whole_ids(

@@ -17,7 +17,7 @@ from drupelet.base.limits import (
     ID_PREFIX_SIZE,
     ID_SIZE,
 )
-from drupelet.base.memory import copy, equal, fill, find, get_u16, put_u16
+from drupelet.base.memory import copy, equal, fill, get_u16, put_u16
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,8 +61,6 @@ class Numbering:
 
     def __init__(self, core: "Core") -> None:
         members = core.members
-        core.numbered = True
-        core.allocate()
         self._core = core
         self._outbox = core.outboxes[0]  # of the peer that `turn_to` was called for
         self._hint = 0
@@ -118,7 +116,8 @@ class Numbering:
         """A new generation: nothing that was said of the old one counts any more."""
         outbox = self._outbox
         outbox.next_number = 1
-        fill(outbox.numbers, 0, len(outbox.numbers), 0)
+        for row in range(outbox.count):
+            outbox.set_number(row, 0)
         clocks = self._core.clocks
         clocks.generation = (clocks.generation + 1) & 0xFFFF
         put_u16(self._slab, self._row, clocks.generation)
@@ -134,22 +133,22 @@ class Numbering:
     def assign(self, row: int) -> int:
         """Our number for the message in a row: the one that it has, else the next one."""
         outbox = self._outbox
-        number = get_u16(outbox.numbers, row * 2)
+        number = outbox.number(row)
         if not number:
             number = outbox.next_number
             assert number <= NUMBER_MAX
             outbox.next_number = number + 1
-            put_u16(outbox.numbers, row * 2, number)
+            outbox.set_number(row, number)
         return number
 
     def row_of(self, number: int) -> int:
         """The row that has this number of ours, or -1."""
-        numbers = self._outbox.numbers
-        count = self._outbox.count
+        outbox = self._outbox
         row = self._hint
-        if row >= count or get_u16(numbers, row * 2) != number:
-            put_u16(self._slab, 0, number)
-            row = find(numbers, 2, count, self._slab, 0, 2)
+        if row >= outbox.count or outbox.number(row) != number:
+            row = outbox.count - 1
+            while row >= 0 and outbox.number(row) != number:
+                row -= 1
             if row < 0:
                 return -1
         # Numbers are given in the order of the rows: the next one asked for is most likely there.

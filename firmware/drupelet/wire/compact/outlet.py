@@ -300,7 +300,7 @@ class CompactEngine(CompactReader):
         at = put_stamp(frame, at, self._slab, STAMP_AT, core.store.timestamp, 0)
         copy(self._slab, STAMP_AT, core.store.timestamp, 0, STAMP_SIZE)
         self._number = number + 1
-        self._outbox.states[exchange.message_row] |= INDEXED
+        self._outbox.mark(exchange.message_row, INDEXED)
         exchange.put_message()
         exchange.count_record(True, MESSAGE, at + size - begin)
 

@@ -15,7 +15,7 @@ import meter
 from stopwatch import best_us, now_us, passed_us
 
 from drupelet.base.hashes import Blake2s
-from drupelet.base.memory import copy, get_u16
+from drupelet.base.memory import copy
 
 KINDS = ("ACK", "MESSAGE", "OFFER", "REQUEST")
 ACK, MESSAGE, OFFER, REQUEST = 0, 1, 2, 3
@@ -38,8 +38,7 @@ class Messages:
         self.ids = bytearray(32 * IDS)
         for row in range(IDS):
             assert exchange.core.store.id_into(outbox.handles[row], self.ids, row * 32)
-            if outbox.numbers:
-                self.numbers[row] = get_u16(outbox.numbers, row * 2)
+            self.numbers[row] = outbox.number(row)
 
 
 class Engine:
