@@ -208,9 +208,9 @@ BSP = [
              "self.visits)\n"
              "        )"),
     Mutation("B-4.2-05", CORE + "engine/exchange.py",
-             "        elif not self.long.is_coming(buf, at):\n",
+             "        elif not self.long.is_coming(self, buf, at):\n",
              "        elif self.interactive and not "
-             "self.long.is_coming(buf, at):\n"),
+             "self.long.is_coming(self, buf, at):\n"),
     Mutation("B-4.2-06", CORE + "engine/exchange.py",
              "        if is_offered_first and not state & REQUEST:\n",
              "        if is_offered_first and not state & REQUEST and not "

@@ -10,11 +10,11 @@ MVDS = [
              "        return FAMILY_BSP\n"),
     Mutation("M5-1-02", CORE + "engine/pace.py",
              "        then = outbox.epoch(row)\n"
-             "        return self.acks",
-             "        if outbox.sends(row) > 1 and self._resends:\n"
+             "        interval =",
+             "        if outbox.sends(row) > 1 and self._exchange.resends:\n"
              "            return _NEVER\n"
              "        then = outbox.epoch(row)\n"
-             "        return self.acks"),
+             "        interval ="),
     Mutation("M6-1-03", CORE + "wire/mvds/payload.py",
              "        size = bytes_size(fields[_METADATA], meta) if flags else 0",
              "        flags = flags if meta else 0\n"
@@ -154,9 +154,9 @@ MVDS = [
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",
              "self._set_interactive(mode == AUTO and not self.visits)"),
     Mutation("M5-4.2-04", CORE + "engine/exchange.py",
-             "while self.interactive and self._offer_row < outbox.count and "
+             "while self.interactive and scan[_OFFER_ROW] < outbox.count and "
              "pace.left > 0:",
-             "while self._offer_row < outbox.count and pace.left > 0:"),
+             "while scan[_OFFER_ROW] < outbox.count and pace.left > 0:"),
     Mutation("M6-4.2-05", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",
              "self._set_interactive(mode == INTERACTIVE and not self.visits "
@@ -198,7 +198,7 @@ MVDS = [
              "        if not outbox.sends(row):\n"
              "            return 0\n",
              "        if not outbox.sends(row):\n"
-             "            return int(self.acks.trip_epochs == 0)\n"),
+             "            return int(self.trip_epochs == 0)\n"),
     Mutation("M5-4.2-14", CORE + "engine/exchange.py",
              "        if not core.graph.is_ephemeral:\n"
              "            self._reply(handle, id, 0)\n",
@@ -221,8 +221,8 @@ MVDS = [
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",
              "self._set_interactive(mode == AUTO and not self.visits)"),
     Mutation("M5-4.3-01", CORE + "engine/pace.py",
-             "        return max(interval_epochs, ",
-             "        return abs(waited - interval_epochs) or max(interval_epochs, "),
+             "    return max(interval_epochs, ",
+             "    return abs(waited - interval_epochs) or max(interval_epochs, "),
     Mutation("M5-4.3-02", CORE + "engine/pace.py",
              "self.probes = counted(self.probes) if self.is_silent() else 1",
              "self.probes = min(counted(self.probes), 3) if "

@@ -137,7 +137,7 @@ class LiveLink:
             "mode": self.mode,
             "mode_now": "interactive" if link.interactive else "batch",
             "duplicates": self.duplicates,
-            "round_trip_ms": (link.pace.acks.trip_epochs + 1) * link.epoch_ms
+            "round_trip_ms": (link.pace.trip_epochs + 1) * link.epoch_ms
             if link.pace.heard_epoch >= 0
             else None,
             "recovering": self.lost,

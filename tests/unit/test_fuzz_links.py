@@ -148,10 +148,8 @@ class Target:
         handles = outbox.handles[: outbox.count]
         assert handles == sorted(set(handles)), "rows are in the order of the log"
         assert pending.count == sum(map(bool, pending.handles))
-        tables = [(handles, outbox.rows, ROW_SIZE), (pending.handles, pending.tags, TAG_SIZE)]
-        for handles, tags, size in tables:
-            for row, handle in enumerate(handles):
-                assert not handle or core.store.is_id(handle, tags, size * row, TAG_SIZE)
+        for row, handle in enumerate(handles):
+            assert core.store.is_id(handle, outbox.rows, ROW_SIZE * row, TAG_SIZE)
         assert inbox.owed_count <= len(inbox.owed) and max(kinds_of(inbox)) <= OWED_TWICE
         assert inbox.kind(inbox.offers_max) in (0, REQUESTED)
         log = self.member.log()

@@ -11,7 +11,16 @@ from drupelet.base.limits import BACKOFF_EPOCHS_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.inbox import OWED
 from drupelet.engine.members import SHARED
-from drupelet.engine.pace import Answers
+from drupelet.engine.pace import (
+    _TRIP_EPOCHS,
+    ACKS,
+    REPLIES,
+    age_answers,
+    no_answers,
+    note_answer,
+    shows_lost,
+    wait_epochs,
+)
 from drupelet.link.link import BATCH, CARRIER_MQTT, Link
 from drupelet.node import Node
 from drupelet.wire.profiles import PROFILE_BSP_1
@@ -149,7 +158,7 @@ def test_what_is_under_way_to_a_slow_peer_is_not_sent_again() -> None:
         "an answer is due after two epochs: one frame asks whether it is there"
     )
     end.hear(ACK, first[:16])
-    assert end.link.pace.acks.trip_epochs == 3
+    assert end.link.pace.trip_epochs == 3
     again = [number for number in numbers(end.frames(3)) if number in burst[16:]]
     assert not again, "it works through what it has"
     end.hear(REQUEST, first[16:17])
@@ -157,50 +166,56 @@ def test_what_is_under_way_to_a_slow_peer_is_not_sent_again() -> None:
 
 
 def test_what_was_sent_before_something_that_was_answered_is_lost() -> None:
-    answers = Answers()
-    assert answers.wait_epochs(12, 10, 2, 1) == 0, "nothing was answered: the back-off alone"
-    answers.note(20, 12, True)
-    assert answers.trip_epochs == 8
-    assert answers.shows_lost(11) and answers.wait_epochs(20, 11, 2, 1) < 0
-    assert not answers.shows_lost(12), "the same epoch says nothing of the order"
-    assert answers.wait_epochs(20, 13, 2, 1) == 16, "twice the trip, from the last answer on"
-    answers.note(60, 12, True)
-    assert answers.wait_epochs(60, 13, 2, 1) == BACKOFF_EPOCHS_MAX
+    answers = no_answers()
+    assert wait_epochs(answers, ACKS, 12, 10, 2, 1) == 0, (
+        "nothing was answered: the back-off alone"
+    )
+    note_answer(answers, ACKS, 20, 12, True)
+    assert answers[_TRIP_EPOCHS] == 8
+    assert shows_lost(answers, ACKS, 11) and wait_epochs(answers, ACKS, 20, 11, 2, 1) < 0
+    assert not shows_lost(answers, ACKS, 12), "the same epoch says nothing of the order"
+    assert wait_epochs(answers, ACKS, 20, 13, 2, 1) == 16, (
+        "twice the trip, from the last answer on"
+    )
+    note_answer(answers, ACKS, 60, 12, True)
+    assert wait_epochs(answers, ACKS, 60, 13, 2, 1) == BACKOFF_EPOCHS_MAX
     for _ in range(100):
-        answers.begin_epoch(60, 1)
-    assert answers.trip_epochs == 47, "silence does not say that trips are shorter"
+        age_answers(answers, ACKS, 60, 1)
+    assert answers[_TRIP_EPOCHS] == 47, "silence does not say that trips are shorter"
     for epoch in range(61, 161):
-        answers.note(epoch, epoch, True)
-        answers.begin_epoch(epoch, 1)
-    assert answers.trip_epochs == 0 and answers.wait_epochs(162, 160, 2, 1) == 0
+        note_answer(answers, ACKS, epoch, epoch, True)
+        age_answers(answers, ACKS, epoch, 1)
+    assert answers[_TRIP_EPOCHS] == 0 and wait_epochs(answers, ACKS, 162, 160, 2, 1) == 0
 
 
 def test_an_answer_to_what_went_twice_measures_but_shows_no_loss() -> None:
-    answers = Answers()
-    answers.note(20, 14, False)
-    assert answers.trip_epochs == 6 and not answers.shows_lost(13)
-    answers.note(21, 11, True)
-    answers.note(25, 24, False)
-    assert answers.trip_epochs == 10
-    assert answers.wait_epochs(25, 13, 2, 1) == 16, "from the answer that is one for certain"
+    answers = no_answers()
+    note_answer(answers, ACKS, 20, 14, False)
+    assert answers[_TRIP_EPOCHS] == 6 and not shows_lost(answers, ACKS, 13)
+    note_answer(answers, ACKS, 21, 11, True)
+    note_answer(answers, ACKS, 25, 24, False)
+    assert answers[_TRIP_EPOCHS] == 10
+    assert wait_epochs(answers, ACKS, 25, 13, 2, 1) == 16, (
+        "from the answer that is one for certain"
+    )
 
 
 def test_times_of_a_link_with_long_epochs_are_as_long() -> None:
-    answers = Answers()
-    answers.note(600, 0, True)
-    assert answers.wait_epochs(600, 600, 120, 60) == 1200
-    answers.begin_epoch(660, 60)
-    assert answers.trip_epochs == 540
+    answers = no_answers()
+    note_answer(answers, ACKS, 600, 0, True)
+    assert wait_epochs(answers, ACKS, 600, 600, 120, 60) == 1200
+    age_answers(answers, ACKS, 660, 60)
+    assert answers[_TRIP_EPOCHS] == 540
 
 
 def test_trips_of_requests_grow_shorter_at_a_node_that_only_receives() -> None:
     end = End(0)
     end.frames()
-    end.link.pace.replies.note(end.link.epoch, end.link.epoch - 30, True)
+    end.link.pace.note_answer(REPLIES, end.link.epoch - 30, True)
     for _ in range(10):
-        end.link.pace.replies.note(end.link.epoch, end.link.epoch, True)
+        end.link.pace.note_answer(REPLIES, end.link.epoch, True)
         end.frames()
-    assert end.link.pace.replies.trip_epochs == 20
+    assert end.link.pace._answers[REPLIES + _TRIP_EPOCHS] == 20
 
 
 @pytest.mark.parametrize("way_epochs", [2, 5, 20])
@@ -221,9 +236,9 @@ def test_a_way_longer_than_the_back_off_costs_no_second_copy_of_all(way_epochs: 
 
 @pytest.mark.parametrize("last", [0, 0x7FFF, 0x8000, 0xFFFF])
 def test_old_answers_are_forgotten_before_their_epochs_look_new(last: int) -> None:
-    answers = Answers()
-    answers.note(last, last, True)
+    answers = no_answers()
+    note_answer(answers, ACKS, last, last, True)
     for epoch in range(1, 1 << 16, 1000):
-        answers.begin_epoch((last + epoch) & 0xFFFF, 1)
+        age_answers(answers, ACKS, (last + epoch) & 0xFFFF, 1)
         then = (last + epoch - 1) & 0xFFFF
-        assert not answers.shows_lost(then) or epoch == 1
+        assert not shows_lost(answers, ACKS, then) or epoch == 1

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from drupelet.base.limits import ID_SIZE, PENDING_PER_PEER_MAX
+from drupelet.base.limits import PENDING_PER_PEER_MAX
 from drupelet.engine.pending import Pending
 from drupelet.store.states import STATE_PENDING
 from ram_store import RamStore
@@ -19,27 +19,27 @@ def put(store: RamStore, id: bytes, source: int = 1) -> int:
 
 def make(rows_max: int = 4) -> tuple[Pending, RamStore]:
     store = RamStore()
-    return Pending(rows_max, store), store
+    return Pending(rows_max), store
 
 
 def add(pending: Pending, store: RamStore, id: bytearray, source: int = 1) -> int:
     """Have a message wait; its handle, or -1 when there is no row."""
     handle = put(store, id, source)
-    return handle if pending.add(id, 0, handle, 2, source) else -1
+    return handle if pending.add(handle, 2, source) else -1
 
 
 def test_a_message_waits_until_it_is_dropped() -> None:
     pending, store = make()
     handles = [add(pending, store, id_of(number), 5) for number in range(3)]
     assert pending.count == 3 == pending.count_of(5) and pending.count_of(1) == 0
-    row = pending.find(b"__" + id_of(1), 2)
-    assert (pending.handles[row], pending.groups[row], pending.sources[row]) == (handles[1], 2, 5)
-    assert pending.find(id_of(9), 0) == -1
+    row = pending.row_of(handles[1])
+    assert (pending.handles[row], pending.group(row), pending.source(row)) == (handles[1], 2, 5)
+    assert pending.row_of(999) == -1
     pending.drop(row)
-    assert pending.find(id_of(1), 0) == -1 and pending.count == 2
+    assert pending.row_of(handles[1]) == -1 and pending.count == 2
     for number in (0, 2):
-        pending.drop(pending.find(id_of(number), 0))
-    assert pending.count == 0 and pending.find(id_of(0), 0) == -1
+        pending.drop(pending.row_of(handles[number]))
+    assert pending.count == 0 and pending.row_of(handles[0]) == -1
 
 
 def test_a_full_table_takes_no_more() -> None:
@@ -48,34 +48,22 @@ def test_a_full_table_takes_no_more() -> None:
     assert not pending.has_room(1) and not pending.has_room(2)
     assert add(pending, store, id_of(2)) == -1 and pending.count == 2
     pending.drop(0)
-    assert pending.has_room(1) and add(pending, store, id_of(2)) > 0
-    assert pending.find(id_of(2), 0) == 0
+    assert pending.has_room(1)
+    assert pending.row_of(add(pending, store, id_of(2))) == 0
 
 
 def test_a_table_without_rows_has_no_room() -> None:
     pending, store = make(0)
     assert not pending.has_room(1) and add(pending, store, id_of(0)) == -1
-    assert pending.find(id_of(0), 0) == -1
+    assert pending.row_of(1) == -1
 
 
-def test_ids_that_begin_alike_are_told_apart() -> None:
+def test_a_free_row_is_nobodys() -> None:
     pending, store = make()
-    ids = [bytearray(b"like" + bytes(27) + bytes([number])) for number in range(3)]
-    for id in ids[:2]:
-        add(pending, store, id)
-    assert [pending.find(id, 0) for id in ids] == [0, 1, -1]
+    handle = add(pending, store, id_of(0))
+    assert pending.row_of(0) == pending.row_of(-1) == -1
     pending.drop(0)
-    assert [pending.find(id, 0) for id in ids] == [-1, 1, -1], "a free row is nobody's"
-    add(pending, store, ids[2])
-    assert [pending.find(id, 0) for id in ids] == [-1, 1, 0]
-    store.rows.pop(pending.handles[1])
-    assert pending.find(ids[1], 0) == -1
-
-
-def test_an_id_of_zeros_is_no_free_row() -> None:
-    pending, store = make()
-    add(pending, store, id_of(0))
-    assert pending.find(bytes(ID_SIZE), 0) == -1
+    assert pending.row_of(handle) == -1
 
 
 def test_one_peer_does_not_take_all_of_a_large_table() -> None:
@@ -101,13 +89,13 @@ def test_a_small_table_may_be_of_one_peer() -> None:
 def test_asking_is_counted_and_begins_anew() -> None:
     pending, store = make()
     add(pending, store, id_of(0))
-    assert pending.sends[0] == 0
+    assert pending.sends(0) == 0
     for epoch in range(300):
         pending.note_asked(0, epoch)
-        assert 1 <= pending.sends[0] <= 255 and pending.epochs[0] == epoch
+        assert 1 <= pending.sends(0) <= 255 and pending.epoch(0) == epoch
     pending.ask_again()
-    assert pending.sends[0] == 0
+    assert pending.sends(0) == 0
     pending.note_asked(0, 7)
     pending.drop(0)
     add(pending, store, id_of(1))
-    assert pending.sends[0] == pending.epochs[0] == 0, "nothing of the one before"
+    assert pending.sends(0) == pending.epoch(0) == 0, "nothing of the one before"

@@ -211,8 +211,8 @@ class Watch:
     def take_offer(self, call, buf, at) -> bool:
         before = [self.again(row) for row in range(self.exchange.outbox.count)]
         is_written = call(buf, at)
-        if is_written and before[self.exchange.row] >= 0:
-            self.policy.on_offered(before[self.exchange.row] == 1)
+        if is_written and before[self.exchange.message_row] >= 0:
+            self.policy.on_offered(before[self.exchange.message_row] == 1)
         return is_written
 
     def on_ack(self, call, buf, at) -> None:

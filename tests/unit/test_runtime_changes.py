@@ -26,6 +26,12 @@ from helpers import EPOCH_MS, READINGS_CLIENT_ID, Draw, Member, Network, frames,
 FRAMES_MAX = 80
 
 
+def is_asked(node: Node) -> bool:
+    """Whether the first peer has asked for a message."""
+    outbox = node.core.outboxes[0]
+    return any(outbox.state(row) & REQUEST for row in range(outbox.count))
+
+
 def make(
     messages_max: int = 16, files: RamFiles | None = None, box: BlackBox | None = None
 ) -> Node:
@@ -199,7 +205,7 @@ def test_what_was_asked_for_and_is_shared_no_more_keeps_no_row(view: int) -> Non
     for number in range(8):
         put(node, own[1], b"box %d" % number)
     now_ms = 0
-    while not any(state & REQUEST for state in node.core.outboxes[0].states):
+    while not is_asked(node):
         now_ms += 500
         swap(link, heard, now_ms)
     assert node.save(now_ms) == OK and node.store.barrier() == OK

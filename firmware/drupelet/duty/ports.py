@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 class LivePort(Protocol):
     """A link of `link.link`."""
 
-    peer: int
     visits: bool
-    pace: "Pace"
 
+    @property
+    def peer(self) -> int: ...
+    @property
+    def pace(self) -> "Pace": ...
     @property
     def epoch(self) -> int: ...
     def count_anew(self) -> None: ...

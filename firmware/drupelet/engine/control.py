@@ -203,7 +203,7 @@ def leave(core: "Core", group: int) -> int:
                 outbox.drop(row)
     pending = core.pending
     for row in range(pending.rows_max):
-        if pending.handles[row] and pending.groups[row] == group:
+        if pending.handles[row] and pending.group(row) == group:
             pending.drop(row)
     members.peer_numbers[members.groups_at + group] = 0
     fill(members.group_ids, group * ID_SIZE, ID_SIZE, 0)
@@ -237,7 +237,8 @@ def remove_peer(core: "Core", peer: int) -> int:
         return code
     core.outboxes[peer].forget()
     core.inboxes[peer].forget()
-    core.outgoing[peer].end_turn()
+    if peer < len(core.long_bodies):
+        core.long_bodies[peer].end_turn()
     for row in range(peer, len(core.oversize), len(core.oversize) // 2 or 1):
         core.oversize[row] = 0
     for incoming in core.incoming:

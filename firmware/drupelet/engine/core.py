@@ -23,13 +23,13 @@ from drupelet.engine.members import (
     SHARED,
     Members,
 )
-from drupelet.engine.outbox import Outbox, Outgoing
+from drupelet.engine.outbox import Outbox
 from drupelet.engine.pending import Pending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import BoxPort, HashPort
-    from drupelet.engine.ports import ClientPort, CodecPort
+    from drupelet.engine.ports import ClientPort, CodecPort, LongPort
     from drupelet.store.ports import StorePort
 
 
@@ -55,13 +55,19 @@ NO_BOX = NoBox()
 class Core:
     """What all links of a node work on. Peers and groups are given by their rows."""
 
+    bsp0_codecs: "object | None" = None  # of a host, made by its first link in bsp-0
+    # Of a node with groups of MVDS: by peer the first message that was passed over since it is
+    # too long for a frame (its handle; 0: none; below 0, ~ of it: it is held by now); behind
+    # them whether the peer reads segments (-1: yes; else see `oversize`).
+    oversize: "list[int]" = []
+
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
         offers_max: int, box: "BoxPort", parts_max: int,
     ) -> None:  # fmt: skip
         self.store = store
         self.members = Members(groups_max, peers_max)
-        self.pending = Pending(messages_max, store)
+        self.pending = Pending(messages_max)
         self.outboxes: "list[Outbox]" = []
         self.inboxes: "list[Inbox]" = []
         self.graph = Graph(store, self.members, self.pending, self.outboxes, self.inboxes)
@@ -70,17 +76,11 @@ class Core:
         self._hashes: "list[HashPort | None]" = [None] * FAMILIES
         self.id = bytearray(ID_SIZE)  # of the copy that was identified last
         self.codecs: "dict[int, CodecPort]" = {}  # by profile, where links may share one
-        self.bsp0_codecs: "object | None" = None  # of a host, made by its first link in bsp-0
         self.box = box
         self.messages_max = messages_max
         self.offers_max = offers_max
-        # Long bodies: what comes in, by part file; what goes out, by peer, over whatever link.
-        self.incoming = [Incoming() for _ in range(parts_max)]
-        self.outgoing: "list[Outgoing]" = []
-        # Of a node with groups of MVDS: by peer the first message that was passed over since it is
-        # too long for a frame (its handle; 0: none; below 0, ~ of it: it is held by now); behind
-        # them whether the peer reads segments (-1: yes; else see `oversize`).
-        self.oversize: "list[int]" = []
+        self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
+        self.long_bodies: "list[LongPort]" = []  # by peer; made with the first link
         self.consumed = 0  # the handle up to which the client has taken the log in
         self.boot = 0
         self.is_dirty = False  # the wake state has changed, beside what outboxes say
@@ -97,7 +97,6 @@ class Core:
         if peer == len(self.outboxes):
             self.outboxes.append(Outbox(peer, self.store, self.members))
             self.inboxes.append(Inbox())
-            self.outgoing.append(Outgoing())
         if self.boot:
             self.allocate()
 

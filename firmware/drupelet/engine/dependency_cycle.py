@@ -46,7 +46,7 @@ def _climb(graph: "GraphPort", reader: BodyReader, group: int, id: bytearray) ->
         if client.dependency_into(reader, row, parent):
             if equal(parent, 0, id, 0, ID_SIZE):
                 return True
-            waiting = pending.find(parent, 0)
-            if waiting >= 0 and pending.groups[waiting] == group and not pending.marks[waiting]:
+            waiting = pending.row_of(graph.store.find(parent, 0))
+            if waiting >= 0 and pending.group(waiting) == group and not pending.marks[waiting]:
                 pending.marks[waiting] = _MARKED
     return False

@@ -29,7 +29,7 @@ from drupelet.base.limits import (
     INLINE_SIZE_MAX,
     TIMESTAMP_SIZE,
 )
-from drupelet.base.memory import copy, find
+from drupelet.base.memory import copy, get_u16
 from drupelet.base.time_ms import epochs_since
 from drupelet.engine.backoff import counted
 from drupelet.engine.graph import ENTERED, REFUSED, TOO_EARLY
@@ -41,9 +41,9 @@ from drupelet.engine.inbox import (
     OWED_TWICE,
     REQUESTED,
 )
-from drupelet.engine.members import INVISIBLE, SHARED
-from drupelet.engine.outbox import NOT_SHARED, ROW_SIZE, TAG_SIZE
-from drupelet.engine.pace import Pace
+from drupelet.engine.members import FAMILY_MVDS, INVISIBLE, SHARED
+from drupelet.engine.outbox import NOT_SHARED, ROW_SIZE
+from drupelet.engine.pace import ACKS, REPLIES, Pace
 from drupelet.engine.states import (
     BUNDLED,
     DO_OFFER,
@@ -75,6 +75,20 @@ _TELEMETRY_BYTES = const(15)
 _MESSAGE = const(1)
 _COUNTERS = const(32)  # of one carrier
 
+# How far the scans of a payload have come: over owed rows, entries that are owed an
+# acknowledgement, entries to ask for, pending rows and the parents of the one at hand, and the
+# outbox's rows for messages and for offers. Behind them how many parents were asked for, and the
+# tags of the last ones, cut to 24 bits.
+_OWED_ROW = const(0)
+_OWED_ENTRY = const(1)
+_REQUEST_ENTRY = const(2)
+_PENDING_ROW = const(3)
+_PARENT = const(4)
+_MESSAGE_ROW = const(5)
+_OFFER_ROW = const(6)
+_ASKED = const(7)
+_ASKED_TAGS = const(8)
+
 
 class Exchange:
     """The tables of one node as seen from one link; `peer` is the row of its other end."""
@@ -83,40 +97,34 @@ class Exchange:
     topic: "TopicPort | None" = None  # all members hear it: what it carries need not go here
     is_quiet = False  # filters tell what the peer lacks (docs/SPEC.md 14): nothing goes unasked
     group_only = -1  # of a topic: it carries this group (row) alone
-    long: "LongPort"
+    visits = False  # a stick, which has no epochs
+    codec_row = 0  # where a codec that all links share keeps what it knows of this one
+    again = -1  # what was sent last: 0 for the first time, 1 again, -1 to a silent peer
+    long_offset = 0  # of a stick: how far the message that goes out in pieces is written
 
-    def __init__(
-        self, core: "Core", peer: int, carrier: int, family: int, resends: bool, visits: bool
-    ) -> None:
-        """family: whose groups it carries. resends: MVDS, which keeps what was sent until it is
-        answered; in BSP an offer is made again. visits: a stick, which has no epochs."""
+    def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
+        """family: whose groups it carries."""
         self.core = core
         self.peer = peer
         self.carrier = carrier
         self.family = family
-        self.resends = resends
-        self.visits = visits
         self.outbox = core.outboxes[peer]
         self.inbox = core.inboxes[peer]
-        self.pace = Pace(core, peer, self.outbox, self.inbox, resends)
+        self.pace = Pace(self)
         self.interactive = False  # messages are offered before they are sent
         self.attention = True  # something may be due
         self.needs_barrier = False  # what the frame carries must be durable before it leaves
         self.is_telemetry = False  # the message that was just taken or written is a black box
-        self.codec_row = 0  # where a codec that all links share keeps what it knows of this one
         self.number = 0  # the peer's number for what is read or was just written; 0: none
-        self.row = -1  # of the id that `take_offer` wrote last
         self.message_handle = 0  # what was read, acknowledged or found to send last
-        self.message_row = -1
-        self.again = -1  # what was sent last: 0 for the first time, 1 again, -1 to a silent peer
-        self._asked_tags = bytearray(TAG_SIZE * ASKED_TAGS_MAX)
-        self.rewind()
+        self.message_row = -1  # of what was found to send, or written as an offer, last
+        self.long_handle = 0  # the message that goes out in pieces; 0: none
+        self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
 
     def rewind(self) -> None:
         """Begin the scans of a payload anew."""
-        self._ack_row = self._entry = self._request_entry = 0
-        self._pending_row = self._parent = self._asked = 0
-        self._message_row = self._offer_row = 0
+        for scan in range(_ASKED_TAGS):
+            self._scan[scan] = 0
 
     @property
     def epoch(self) -> int:
@@ -129,7 +137,23 @@ class Exchange:
         return self.pace.every
 
     @property
-    def number_of_peer(self) -> int:
+    def epoch_ms(self) -> int:
+        """How long an epoch of the link takes; 0 on a stick."""
+        return 0 if self.visits else self.every * self.core.clocks.epoch_ms(self.peer)
+
+    @property
+    def resends(self) -> bool:
+        """True for MVDS, which keeps what was sent until it is answered; in BSP an offer is made
+        again."""
+        return self.family == FAMILY_MVDS
+
+    @property
+    def long(self) -> "LongPort":
+        """The long bodies of the peer."""
+        return self.core.long_bodies[self.peer]
+
+    @property
+    def peer_number(self) -> int:
         """The peer's number in the store."""
         return self.core.members.peer_numbers[self.peer]
 
@@ -190,7 +214,7 @@ class Exchange:
         pace.stalled = -1
         if sends:
             then = outbox.epoch(row)
-            pace.acks.note(self.epoch, then, sends == 1)
+            pace.note_answer(ACKS, then, sends == 1)
             if self.policy is not None:
                 self.policy.on_acked(epochs_since(self.epoch, then) if sends == 1 else -1)
         core = self.core
@@ -224,7 +248,7 @@ class Exchange:
             self._note_held(handle, GOT_OFFER)
             self._reply(handle, buf, at)
             self._note_incoming(True)
-        elif not self.long.is_coming(buf, at):
+        elif not self.long.is_coming(self, buf, at):
             self.inbox.add(buf, at, OFFERED, self.epoch, self.number)
 
     def _reply(self, handle: int, id: bytearray, at: int) -> None:
@@ -310,7 +334,7 @@ class Exchange:
                 outcome = self._take_long(row, stamp, stamp_at, body, at, size)
             else:
                 outcome = core.graph.take_body(
-                    row, self.number_of_peer, core.id, stamp, stamp_at, body, at, size
+                    row, self.peer_number, core.id, stamp, stamp_at, body, at, size
                 )
             self.after_accept(outcome, row)
 
@@ -320,7 +344,7 @@ class Exchange:
         """A body too long for a record of the store goes into a file of its own."""
         core = self.core
         store = core.store
-        part = self.long.free_part()
+        part = self.long.free_part(self)
         if part < 0:
             return REFUSED
         scratch = core.graph.ids
@@ -334,7 +358,7 @@ class Exchange:
             code = store.spool.part_append(part, body, at, size)
         outcome = REFUSED
         if code == OK:
-            outcome = core.graph.take_part(row, self.number_of_peer, core.id, part)
+            outcome = core.graph.take_part(row, self.peer_number, core.id, part)
         store.spool.part_drop(part)
         return outcome
 
@@ -389,7 +413,7 @@ class Exchange:
         inbox = self.inbox
         entry = inbox.find(core.id, 0)
         if entry >= 0 and inbox.kind(entry) == REQUESTED and inbox.sends(entry):
-            self.pace.replies.note(self.epoch, inbox.epoch(entry), inbox.sends(entry) == 1)
+            self.pace.note_answer(REPLIES, inbox.epoch(entry), inbox.sends(entry) == 1)
         for other in core.inboxes:
             other.drop(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
@@ -402,7 +426,7 @@ class Exchange:
             inbox.owe(core.graph.handle, group, self.number, False)
             self._trace_id(CODE_RECEIVED, core.id)
         if outcome == ENTERED:
-            core.note_entered(core.now_ms, group, self.number_of_peer)
+            core.note_entered(core.now_ms, group, self.peer_number)
         else:
             core.promote(core.now_ms)  # what depends on it may be buried, too
 
@@ -417,9 +441,10 @@ class Exchange:
         """Write the next id that we owe an acknowledgement for; `number` is the peer's."""
         inbox = self.inbox
         store = self.core.store
-        while self._ack_row < inbox.owed_count:
-            row = self._ack_row
-            self._ack_row += 1
+        scan = self._scan
+        while scan[_OWED_ROW] < inbox.owed_count:
+            row = scan[_OWED_ROW]
+            scan[_OWED_ROW] = row + 1
             group = inbox.owed_group(row)
             if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
                 self.message_handle = inbox.owed[row]
@@ -436,7 +461,7 @@ class Exchange:
         while inbox.owed_from:
             handle = inbox.owed_from
             inbox.owed_from = store.next(handle)
-            if store.load(handle) == OK and store.source == self.number_of_peer:
+            if store.load(handle) == OK and store.source == self.peer_number:
                 group = self.core.members.group_slot(store.group)
                 if group < 0:
                     continue
@@ -452,11 +477,12 @@ class Exchange:
 
     def _take_ack_by_id(self, buf: bytearray, at: int) -> bool:
         inbox = self.inbox
-        while self._entry < inbox.offers_max:
-            entry = self._entry
+        scan = self._scan
+        while scan[_OWED_ENTRY] < inbox.offers_max:
+            entry = scan[_OWED_ENTRY]
             kind = inbox.kind(entry)
             if kind < OWED or kind > OWED_TWICE:
-                self._entry += 1
+                scan[_OWED_ENTRY] = entry + 1
                 continue
             copy(buf, at, inbox.entries, entry * ENTRY_SIZE, ID_SIZE)
             self.number = inbox.entry_number(entry)
@@ -465,7 +491,7 @@ class Exchange:
                 inbox.set_kind(entry, OWED)  # and it is the next one, too
             else:
                 inbox.set_kind(entry, OWED_BUNDLING if self.visits else 0)
-                self._entry += 1
+                scan[_OWED_ENTRY] = entry + 1
             self.needs_barrier = True
             return True
         return False
@@ -476,9 +502,10 @@ class Exchange:
         """Write the next id to ask for (`prefixes`: or 8 bytes of it and zeros): an offered one,
         then what the peer's pending messages wait for. `number` is the peer's for it."""
         inbox = self.inbox
-        while self._request_entry <= inbox.offers_max:
-            entry = self._request_entry
-            self._request_entry += 1
+        scan = self._scan
+        while scan[_REQUEST_ENTRY] <= inbox.offers_max:
+            entry = scan[_REQUEST_ENTRY]
+            scan[_REQUEST_ENTRY] = entry + 1
             kind = inbox.kind(entry)
             if kind == OFFERED:
                 due = True
@@ -502,25 +529,26 @@ class Exchange:
         core = self.core
         pending = core.pending
         ids = core.graph.ids
-        while pending.count and self._pending_row < pending.rows_max:
-            row = self._pending_row
-            if self._parent or (
+        scan = self._scan
+        while pending.count and scan[_PENDING_ROW] < pending.rows_max:
+            row = scan[_PENDING_ROW]
+            if scan[_PARENT] or (
                 pending.handles[row]
                 and self._is_asked_for(row)
-                and self._may_ask(pending.sends[row], pending.epochs[row])
+                and self._may_ask(pending.sends(row), pending.epoch(row))
             ):
-                parent = core.graph.next_absent(row, self._parent)
-                if not self._parent:
+                parent = core.graph.next_absent(row, scan[_PARENT])
+                if not scan[_PARENT]:
                     pending.note_asked(row, self.epoch)
                 if parent >= 0:
-                    self._parent = parent + 1
+                    scan[_PARENT] = parent + 1
                     if self.inbox.find(ids, 0) < 0 and self._is_new(ids):
                         self.number = 0
                         self._write_request(buf, at, ids, 0)
                         return True
                     continue
-            self._pending_row += 1
-            self._parent = 0
+            scan[_PENDING_ROW] = row + 1
+            scan[_PARENT] = 0
         return False
 
     def _is_asked_for(self, row: int) -> bool:
@@ -528,24 +556,26 @@ class Exchange:
         who did is not there any more."""
         pending = self.core.pending
         members = self.core.members
-        group = pending.groups[row]
+        group = pending.group(row)
         if not self.sees(group):
             return False
-        source = members.peer_slot(pending.sources[row])
+        source = members.peer_slot(pending.source(row))
         return source == self.peer or source < 0 or not members.visibility(group, source)
 
     def _is_new(self, id: bytearray) -> bool:
         """True for an id that was not among the last ones asked for in this payload."""
-        asked = min(self._asked, ASKED_TAGS_MAX)
-        if find(self._asked_tags, TAG_SIZE, asked, id, 0, TAG_SIZE) >= 0:
-            return False
-        copy(self._asked_tags, self._asked % ASKED_TAGS_MAX * TAG_SIZE, id, 0, TAG_SIZE)
-        self._asked += 1
+        scan = self._scan
+        tag = id[0] << 16 | get_u16(id, 1)
+        for asked in range(min(scan[_ASKED], ASKED_TAGS_MAX)):
+            if scan[_ASKED_TAGS + asked] == tag:
+                return False
+        scan[_ASKED_TAGS + scan[_ASKED] % ASKED_TAGS_MAX] = tag
+        scan[_ASKED] += 1
         return True
 
     def _write_request(self, buf: bytearray, at: int, ids: bytearray, id_at: int) -> None:
         core = self.core
-        core.box.log_id(core.now_ms, CODE_REQUESTED, self.number_of_peer, 0, ids, id_at)
+        core.box.log_id(core.now_ms, CODE_REQUESTED, self.peer_number, 0, ids, id_at)
         copy(buf, at, ids, id_at, ID_SIZE)
 
     # --- out: messages and offers ---
@@ -557,10 +587,11 @@ class Exchange:
         `put_message`, `too_long` or `pass_message`.
         """
         outbox = self.outbox
-        while self._message_row < outbox.count:
-            row = self._message_row
+        scan = self._scan
+        while scan[_MESSAGE_ROW] < outbox.count:
+            row = scan[_MESSAGE_ROW]
             # One that goes out in pieces has been looked at.
-            if outbox.handles[row] != self.long.handle and self.message_due(row):
+            if outbox.handles[row] != self.long_handle and self.message_due(row):
                 self.message_handle = outbox.handles[row]
                 self.message_row = row
                 # The log may have dropped the body of what all had acknowledged.
@@ -569,7 +600,7 @@ class Exchange:
                 if outbox.state(row) & WANTED:
                     outbox.drop(row)  # it kept no room in the log: the peer asks again, or is told
                     continue
-            self._message_row += 1
+            scan[_MESSAGE_ROW] = row + 1
         return False
 
     @property
@@ -590,16 +621,16 @@ class Exchange:
 
     def pass_message(self) -> None:
         """The message that `next_message` found does not go in this payload."""
-        self._message_row += 1
+        self._scan[_MESSAGE_ROW] += 1
 
     def too_long(self) -> None:
         """The message that `next_message` found fits no frame: it goes out in pieces."""
         self.pass_message()
         # Of several the one sent longest ago: the peer may refuse each one but the last.
         outbox = self.outbox
-        other = outbox.row_of(self.long.handle) if self.long.handle else -1
+        other = outbox.row_of(self.long_handle) if self.long_handle else -1
         if other < 0 or self._is_sent_later(other, self.message_row):
-            self.long.handle = self.message_handle
+            self.long_handle = self.message_handle
 
     def _is_sent_later(self, row: int, than: int) -> bool:
         outbox = self.outbox
@@ -618,19 +649,20 @@ class Exchange:
         if is_offered_first and not state & REQUEST:
             return False
         # A long one that was chosen goes, whatever small ones went before its pieces.
-        is_chosen = outbox.handles[row] == self.long.handle and self.pace.row_wait(row) <= 0
+        is_chosen = outbox.handles[row] == self.long_handle and self.pace.row_wait(row) <= 0
         if not is_chosen and not self.pace.may_go(row):
             return False
         group = outbox.group(row)
         return self.sees(group) == SHARED and not self._is_carried(group, row)
 
     def take_offer(self, buf: bytearray, at: int) -> bool:
-        """Write the next id to offer; `row` is its row."""
+        """Write the next id to offer; `message_row` is its row."""
         outbox = self.outbox
         pace = self.pace
-        while self.interactive and self._offer_row < outbox.count and pace.left > 0:
-            row = self._offer_row
-            self._offer_row += 1
+        scan = self._scan
+        while self.interactive and scan[_OFFER_ROW] < outbox.count and pace.left > 0:
+            row = scan[_OFFER_ROW]
+            scan[_OFFER_ROW] = row + 1
             group = outbox.group(row)
             due = not outbox.state(row) & (HOLD | REQUEST | EPHEMERAL) and pace.may_go(row)
             if self.is_quiet or not due or self.sees(group) != SHARED:
@@ -644,7 +676,7 @@ class Exchange:
             self._note_sent(row, DO_OFFER, CODE_OFFERED)
             outbox.unmark(row, INDEXED)
             self.needs_barrier = True  # the peer takes it that we hold what we offer
-            self.row = row
+            self.message_row = row
             return True
         return False
 
@@ -698,11 +730,11 @@ class Exchange:
         """Log a step in a message's life, unless it is a black box itself."""
         core = self.core
         if not core.is_box(group):
-            core.box.log_id(core.now_ms, code, self.number_of_peer, count, ids, at)
+            core.box.log_id(core.now_ms, code, self.peer_number, count, ids, at)
 
     def _trace_id(self, code: int, id: bytearray) -> None:
         if not self.is_telemetry:
-            self.core.box.log_id(self.core.now_ms, code, self.number_of_peer, 0, id, 0)
+            self.core.box.log_id(self.core.now_ms, code, self.peer_number, 0, id, 0)
 
     def count(self, kind: int, amount: int) -> None:
         """Add to a counter of this carrier (docs/SPEC.md 6)."""

@@ -49,6 +49,9 @@ _POISONED = const(-100)
 class Graph:
     """Decides whether a message enters the log, waits, is refused or buried; `ids` is scratch."""
 
+    # Deletes and shares what clients say; a node whose clients say so brings it.
+    control: "ControlPort | None" = None
+
     def __init__(
         self, store: "StorePort", members: "Members", pending: "Pending",
         outboxes: "list[Outbox]", inboxes: "list[Inbox]",
@@ -59,8 +62,6 @@ class Graph:
         self.outboxes = outboxes
         self.inboxes = inboxes
         self.reader = BodyReader(store)  # of the message that is being looked at
-        # Deletes and shares what clients say; a node whose clients say so brings it.
-        self.control: "ControlPort | None" = None
         self._clients: "list[ClientPort]" = [_DEFAULT] * members.groups_max()
         # A dependency; behind it the last one that was not met.
         self.ids = bytearray(SCRATCH_SIZE)
@@ -133,7 +134,7 @@ class Graph:
             return TOO_EARLY if missing else REFUSED
         self.handle = handle
         if missing:
-            self.pending.add(id, 0, handle, group, source)
+            self.pending.add(handle, group, source)
             return WAITING
         if source and self._depends_on_gone:
             self._ask_once(group, source)
@@ -243,7 +244,7 @@ class Graph:
     def next_absent(self, row: int, parent: int) -> int:
         """The first dependency, from `parent` on, of the message in a pending row that is nowhere,
         as `ids` has it then; -1: there is none."""
-        group = self.pending.groups[row]
+        group = self.pending.group(row)
         if not self.reader.open_stored(group, self.pending.handles[row]):
             return -1
         client = self.finder(group, self.reader)
@@ -259,11 +260,12 @@ class Graph:
         nowhere, which `ids` begins with then; False if there is none."""
         copy(self.ids, 0, self.ids, ID_SIZE, ID_SIZE)
         for _ in range(self.pending.rows_max + 1):
-            row = self.pending.find(self.ids, 0)
+            handle = self.store.find(self.ids, 0)
+            row = self.pending.row_of(handle)
             if row < 0:
-                return self.store.find(self.ids, 0) <= 0
-            group = self.pending.groups[row]
-            if not self.reader.open_stored(group, self.pending.handles[row]):
+                return handle <= 0
+            group = self.pending.group(row)
+            if not self.reader.open_stored(group, handle):
                 return False
             if self.missing(group) <= 0:
                 return False
@@ -287,7 +289,7 @@ class Graph:
             while self._row < pending.rows_max:
                 row = self._row
                 self._row += 1
-                group = pending.groups[row]
+                group = pending.group(row)
                 if pending.handles[row] and self.reader.open_stored(group, pending.handles[row]):
                     missing = self.missing(group)
                     if missing <= 0 and self._settle(row, pending.handles[row], group, missing):
@@ -305,10 +307,10 @@ class Graph:
         handle = store.next_pending(0)
         while handle:
             group = self.members.group_slot(store.group) if store.load(handle) == OK else -1
-            if group >= 0 and self.pending.find(store.id, 0) < 0:
+            if group >= 0 and self.pending.row_of(handle) < 0:
                 for inbox in self.inboxes:
                     inbox.drop(store.id, 0)
-                if not self.pending.add(store.id, 0, handle, group, store.source):
+                if not self.pending.add(handle, group, store.source):
                     self.has_rowless = True
                     self.reader.open_stored(group, handle)
                     missing = self.missing(group)

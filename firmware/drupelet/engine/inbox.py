@@ -344,16 +344,18 @@ class Inbox:
 
 
 class Incoming:
-    """The content that is put together in one part file."""
+    """The content that is put together in one part file. To begin one opens that, and so costs RAM
+    anyway."""
+
+    peer = -1  # the row of the peer that sends it; -1: the file is free
+    size = 0  # of the whole content
+    grew_ms = 0  # when it last grew
+    # A STATE is due: how much was here (+ 1) when the sender seemed not to know; 0: none is.
+    gap = 0
+    gap_sends = 0  # how often that STATE has left
+    stated = 0  # how much (+ 1) the last STATE said; 0: none was sent
+    stated_ms = 0  # when it left
+    is_box = False
 
     def __init__(self) -> None:
         self.key = bytearray(ID_PREFIX_SIZE)  # how its message id begins
-        self.peer = -1  # the row of the peer that sends it; -1: the file is free
-        self.size = 0  # of the whole content
-        self.grew_ms = 0  # when it last grew
-        # A STATE is due: how much was here (+ 1) when the sender seemed not to know; 0: none is.
-        self.gap = 0
-        self.gap_sends = 0  # how often that STATE has left
-        self.stated = 0  # how much (+ 1) the last STATE said; 0: none was sent
-        self.stated_ms = 0  # when it left
-        self.is_box = False

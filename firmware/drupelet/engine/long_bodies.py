@@ -48,41 +48,43 @@ _STILL_SHIFT = const(4)
 
 
 class LongBodies:
-    """The long bodies of one exchange, both ways."""
+    """The long bodies of one peer, both ways, over whatever link."""
 
-    def __init__(self, exchange: "Exchange") -> None:
-        self._exchange = exchange
-        self._core: "Core" = exchange.core
-        self._outgoing = exchange.core.outgoing[exchange.peer]
-        self.handle = 0  # the message that goes out in pieces; 0: none
-        self.offset = 0  # of a stick: how far it is written
-        self.epoch_ms = 0  # of a live link
+    # Of the message whose turn it is to go out; a peer that gets no long one takes no RAM for it.
+    _handle = 0  # 0: none
+    _next = 0  # where its next piece begins
+    _base = 0  # how much of it the peer said that it has
+    _room = 0  # pieces that may leave before the peer is asked
+    _is_repeated = False  # the next piece has left once
+    _caution = 0  # how often the room is halved; 0 while nothing is lost
+    _tries = 0  # how often the peer was asked in vain
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
 
     # --- out ---
 
-    def segment_into(self, frame: bytearray, limit: int) -> int:
-        """Write the next piece of the message `handle`; 0 when it is not due any more."""
+    def segment_into(self, exchange: "Exchange", frame: bytearray, limit: int) -> int:
+        """Write the next piece of the link's long message; 0 when it is not due any more."""
         core = self._core
         store = core.store
-        exchange = self._exchange
-        outgoing = self._outgoing
         is_live = not exchange.visits
         if is_live:
-            self._stay()
-        group = exchange.outbox.look(self.handle)
-        row = exchange.outbox.row_of(self.handle)
+            self._stay(exchange)
+        group = exchange.outbox.look(exchange.long_handle)
+        row = exchange.outbox.row_of(exchange.long_handle)
         if is_live and (row < 0 or not exchange.message_due(row)):
             group = -1
         if group < 0 or exchange.sees(group) != SHARED:
-            self.end()
+            self.end(exchange)
             return 0
         total = CONTENT_HEADER_SIZE + store.size
         size = min(limit, FRAME_SIZE_MAX) - SEGMENT_HEADER_SIZE
-        offset = self.offset
+        offset = exchange.long_offset
         if is_live:
-            self._choose(row, total)
-            offset = outgoing.next
-            if not outgoing.room:
+            self._choose(exchange, row, total)
+            offset = self._next
+            if not self._room:
                 size = 1  # the last byte again: that is to ask
                 offset -= 1
         size = min(size, total - offset)
@@ -91,21 +93,22 @@ class LongBodies:
         put_u16(frame, 9, total)
         put_u16(frame, 11, offset)
         exchange.is_telemetry = core.is_box(group)
-        self._content_into(frame, SEGMENT_HEADER_SIZE, offset, size, group)
+        self._content_into(exchange.long_handle, frame, offset, size, group)
         offset += size
         if is_live:
-            self._note_piece(row, offset, total)
+            self._note_piece(exchange, row, offset, total)
         else:
-            self.offset = offset
+            exchange.long_offset = offset
             if offset == total:
-                self.end()
+                self.end(exchange)
         return SEGMENT_HEADER_SIZE + size
 
     def _content_into(
-        self, frame: bytearray, at: int, offset: int, size: int, group: int
+        self, handle: int, frame: bytearray, offset: int, size: int, group: int
     ) -> None:  # fmt: skip
-        """Copy bytes of the content of `handle`, which the store has loaded."""
+        """Copy bytes of a message's content, which the store has loaded, behind the header."""
         core = self._core
+        at = SEGMENT_HEADER_SIZE
         head = CONTENT_HEADER_SIZE - offset
         if head > 0:
             head = head if head < size else size
@@ -117,90 +120,83 @@ class LongBodies:
             at += head
             size -= head
         if size:
-            core.store.read_into(self.handle, offset - CONTENT_HEADER_SIZE, frame, at, size)
+            core.store.read_into(handle, offset - CONTENT_HEADER_SIZE, frame, at, size)
 
-    def end(self) -> None:
-        """Nothing goes out in pieces just now."""
-        self.handle = self.offset = 0
+    def end(self, exchange: "Exchange") -> None:
+        """Nothing goes out in pieces over a link just now."""
+        exchange.long_handle = 0
+        if exchange.visits:
+            exchange.long_offset = 0
 
-    def _pass_on(self, row: int) -> None:
-        """A message has left, for now: the next long one has its turn."""
-        exchange = self._exchange
-        exchange.note_sent(row)
-        self.end()
-        exchange.rewind()
+    def end_turn(self) -> None:
+        """Another long message may have its turn."""
+        self._handle = self._next = 0
 
-    def _stay(self) -> None:
+    def _stay(self, exchange: "Exchange") -> None:
         """Stay with what was begun, over whatever link: the peer takes in one at a time."""
-        exchange = self._exchange
         outbox = exchange.outbox
-        outgoing = self._outgoing
-        row = outbox.find(outgoing.key, 0, ID_PREFIX_SIZE)
+        row = outbox.row_of(self._handle) if self._handle else -1
         if row < 0 or not outbox.is_open(row):
-            if outgoing.next:  # it arrived
-                outgoing.caution = max(outgoing.caution, 1) - 1
-                outgoing.room = 0
-            outgoing.end_turn()
+            if self._next:  # it arrived
+                self._caution = max(self._caution, 1) - 1
+                self._room = 0
+            self.end_turn()
         elif exchange.pace.row_wait(row) > 0 or exchange.message_due(row):
-            self.handle = outbox.handles[row]
+            exchange.long_handle = self._handle
 
-    def _choose(self, row: int, total: int) -> None:
-        """Begin with the message that the store has loaded, unless it was begun."""
-        outgoing = self._outgoing
-        store = self._core.store
-        if equal(outgoing.key, 0, store.id, 0, ID_PREFIX_SIZE):
+    def _choose(self, exchange: "Exchange", row: int, total: int) -> None:
+        """Begin with the message of a row, unless it was begun."""
+        if self._handle == exchange.long_handle:
             return
-        room = outgoing.room
-        self._resume_transfer(store.id, 0, 0)
-        outgoing.room = room or outgoing.room
-        if total > PART_FLUSH_SIZE and self._exchange.outbox.sends(row):
+        room = self._room
+        self._resume_transfer(exchange.long_handle, 0)
+        self._room = room or self._room
+        if total > PART_FLUSH_SIZE and exchange.outbox.sends(row):
             # It has left whole, but is not acknowledged: its last byte shows what arrived.
-            outgoing.next = total
-            outgoing.room = 0
+            self._next = total
+            self._room = 0
 
-    def _resume_transfer(self, id: bytearray, at: int, have: int) -> None:
-        """The content of this key goes on at `have`."""
-        outgoing = self._outgoing
-        copy(outgoing.key, 0, id, at, ID_PREFIX_SIZE)
-        outgoing.next = outgoing.base = have
-        outgoing.room = FRAMES_PER_EPOCH_MAX >> outgoing.caution
-        outgoing.is_repeated = False
-        outgoing.tries = 0
+    def _resume_transfer(self, handle: int, have: int) -> None:
+        """The content of a message goes on at `have`."""
+        self._handle = handle
+        self._next = self._base = have
+        self._room = FRAMES_PER_EPOCH_MAX >> self._caution
+        self._is_repeated = False
+        self._tries = 0
 
-    def _note_piece(self, row: int, end: int, total: int) -> None:
+    def _note_piece(self, exchange: "Exchange", row: int, end: int, total: int) -> None:
         """A piece up to `end` has left: see what follows it."""
-        outgoing = self._outgoing
-        caution = outgoing.caution
-        asks = not outgoing.room
-        early = asks or end <= outgoing.base + PIECE_SIZE
-        outgoing.is_repeated = caution > 0 and early and not outgoing.is_repeated
-        if outgoing.is_repeated:
+        caution = self._caution
+        asks = not self._room
+        early = asks or end <= self._base + PIECE_SIZE
+        self._is_repeated = caution > 0 and early and not self._is_repeated
+        if self._is_repeated:
             return
         if not asks:
-            outgoing.next = end
+            self._next = end
             if caution:
-                outgoing.room -= 1
-            if end < total or not outgoing.room:
+                self._room -= 1
+            if end < total or not self._room:
                 return
-        outgoing.tries += 1
-        if not asks or not caution or outgoing.tries >= SEGMENT_TRIES_MAX:
-            outgoing.end_turn()
-            self._pass_on(row)
+        self._tries += 1
+        if not asks or not caution or self._tries >= SEGMENT_TRIES_MAX:
+            self.end_turn()
+            exchange.note_sent(row)
+            self.end(exchange)
+            exchange.rewind()  # for now it has left: the next long one has its turn
             return
         # It answers in its next epoch, if it does; else it is asked again.
-        exchange = self._exchange
-        if outgoing.tries == 1 and outgoing.next == total:
+        if self._tries == 1 and self._next == total:
             exchange.note_sent(row)
         else:
             outbox = exchange.outbox
             outbox.note_sent(row, outbox.sends(row) or 1, exchange.epoch)
-        self.end()
+        self.end(exchange)
 
-    def on_state(self, frame: bytearray, size: int) -> int:
+    def on_state(self, exchange: "Exchange", frame: bytearray, size: int) -> int:
         """The peer tells how much of a content it has: go on from there."""
         if size != _STATE_SIZE:
             return E_PEER
-        exchange = self._exchange
         outbox = exchange.outbox
         row = outbox.find(frame, 1, ID_PREFIX_SIZE)
         if row < 0 or outbox.state(row) & HOLD or exchange.sees(outbox.group(row)) != SHARED:
@@ -210,78 +206,76 @@ class LongBodies:
         if store.load(outbox.handles[row]) != OK or have >= CONTENT_HEADER_SIZE + store.size:
             have = 0
         if exchange.visits:
-            self.offset = have
+            exchange.long_offset = have
         outbox.step(row, GOT_REQUEST)  # it asks for the rest
         exchange.attention = True
-        if self._note_state(frame, have):
+        if self._note_state(outbox.handles[row], have):
             # The peer takes in this one, and only this one, now.
             outbox.make_due(row)
-            self.handle = outbox.handles[row]
+            exchange.long_handle = outbox.handles[row]
         return OK
 
-    def _note_state(self, frame: bytearray, have: int) -> bool:
+    def _note_state(self, handle: int, have: int) -> bool:
         """See from a STATE how much the line loses; False when another one has its turn."""
-        outgoing = self._outgoing
-        caution = outgoing.caution
-        same = equal(outgoing.key, 0, frame, 1, ID_PREFIX_SIZE)
-        base = outgoing.base
-        sent = outgoing.next - base
-        if same and have == base and caution and outgoing.room:
+        caution = self._caution
+        same = self._handle == handle
+        base = self._base
+        sent = self._next - base
+        if same and have == base and caution and self._room:
             return True  # this STATE was sent before our latest pieces arrived
         if not same or have - base << 1 < sent:
-            outgoing.caution = min(caution + 1, _CAUTION_MAX)
+            self._caution = min(caution + 1, _CAUTION_MAX)
         elif caution and 0 < sent <= have - base:
-            outgoing.caution = caution - 1
-        tries = outgoing.tries
-        self._resume_transfer(frame, 1, have)
-        outgoing.tries = tries if same and have <= base else 0
+            self._caution = caution - 1
+        tries = self._tries
+        self._resume_transfer(handle, have)
+        self._tries = tries if same and have <= base else 0
         if same and have < base:
-            outgoing.end_turn()  # it lost or refused what it had
+            self.end_turn()  # it lost or refused what it had
         return not same or have >= base
 
     # --- in ---
 
-    def is_coming(self, id: bytearray, at: int) -> bool:
+    def is_coming(self, exchange: "Exchange", id: bytearray, at: int) -> bool:
         """True when we have a part of this message from the peer: it is told, not asked for."""
-        part = self.part()
+        part = self.part(exchange.peer)
         if part < 0 or not equal(self._core.incoming[part].key, 0, id, at, ID_PREFIX_SIZE):
             return False
-        have = self._core.store.spool.part_size(PART_INCOMING + part)
-        self._note_gap(self._core.incoming[part], have)
+        self._note_gap(exchange, part)
         return True
 
-    def part(self) -> int:
-        """The part that takes in this peer's content, over whatever link; -1 for none."""
+    def part(self, peer: int) -> int:
+        """The part that takes in a peer's content; -1 for none."""
         for part in range(len(self._core.incoming)):
-            if self._core.incoming[part].peer == self._exchange.peer:
+            if self._core.incoming[part].peer == peer:
                 return part
         return -1
 
-    def free_part(self) -> int:
+    def free_part(self, exchange: "Exchange") -> int:
         """A part file that takes in nobody's content just now; -1, and counted, without one."""
         for part in range(len(self._core.incoming)):
             incoming = self._core.incoming[part]
-            if incoming.peer < 0 or self._gives_way(part):
+            if incoming.peer < 0 or self._gives_way(exchange, part):
                 incoming.peer = -1
                 return PART_INCOMING + part
         self._core.graph.refused += 1
         return -1
 
-    def _gives_way(self, part: int) -> bool:
+    def _gives_way(self, exchange: "Exchange", part: int) -> bool:
         """True when a part is empty, stands still, or its content came another way."""
         core = self._core
         incoming = core.incoming[part]
         if not core.store.spool.part_size(PART_INCOMING + part):
             return True
         still_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
-        if still_ms >> _STILL_SHIFT >= min(self.epoch_ms, 1 << 25):
+        if still_ms >> _STILL_SHIFT >= min(exchange.epoch_ms, 1 << 25):
             return True
         return core.store.find(incoming.key, 0, ID_PREFIX_SIZE) > 0
 
-    def state_into(self, frame: bytearray) -> int:
+    def state_into(self, exchange: "Exchange", frame: bytearray) -> int:
         """Write a SEGMENT STATE if the peer should know one; its size, or 0."""
         core = self._core
-        part = self.part()
+        part = self.part(exchange.peer)
         if part < 0 or not core.incoming[part].gap:
             return 0
         incoming = core.incoming[part]
@@ -299,20 +293,21 @@ class LongBodies:
         put_u16(frame, 9, gap - 1)
         return _STATE_SIZE
 
-    def _note_gap(self, incoming: "Incoming", have: int) -> None:
+    def _note_gap(self, exchange: "Exchange", part: int) -> None:
         """The peer does not know how far its content has come: tell it, but not all the time.
 
         What it sent before it heard of a gap shows the same gap.
         """
+        incoming = self._core.incoming[part]
+        have = self._core.store.spool.part_size(PART_INCOMING + part)
         stated_ms = elapsed_ms(self._core.now_ms, incoming.stated_ms)
-        if incoming.stated != have + 1 or stated_ms >= self.epoch_ms:
+        if incoming.stated != have + 1 or stated_ms >= exchange.epoch_ms:
             incoming.gap = have + 1
             incoming.gap_sends = 0
 
-    def on_segment(self, frame: bytearray, size: int) -> int:
+    def on_segment(self, exchange: "Exchange", frame: bytearray, size: int) -> int:
         """Take in one piece; OK, or a negative code when it was not a piece at all."""
         core = self._core
-        exchange = self._exchange
         total = get_u16(frame, 9) if size > SEGMENT_HEADER_SIZE else 0
         if total <= CONTENT_HEADER_SIZE or total > CONTENT_HEADER_SIZE + BODY_SIZE_MAX:
             return E_PEER
@@ -321,11 +316,11 @@ class LongBodies:
         if end > total:
             return E_PEER
         exchange.attention = True
-        if not offset and not self._begins(frame, size):
+        if not offset and not self._begins(exchange, frame, size):
             return OK
         if exchange.is_held_by_key(frame, 1):
             return OK
-        part = self._open(frame, total)
+        part = self._open(exchange, frame, total)
         if part < 0:
             return E_CAPACITY
         incoming = core.incoming[part]
@@ -338,7 +333,7 @@ class LongBodies:
         if offset > have or end <= have < total:
             # What ends where the run ends is a copy, unless it is a byte that asks.
             if end != have or size == SEGMENT_HEADER_SIZE + 1:
-                self._note_gap(incoming, have)
+                self._note_gap(exchange, part)
             return OK
         code = OK
         if end > have:
@@ -348,25 +343,25 @@ class LongBodies:
         if code != OK or end >= total:
             incoming.peer = -1
             if code == OK:
-                self._complete(file, incoming)
+                self._complete(exchange, file, incoming)
         return code
 
-    def _begins(self, frame: bytearray, size: int) -> bool:
+    def _begins(self, exchange: "Exchange", frame: bytearray, size: int) -> bool:
         """Look at the group in a first piece; False when the peer may not send to it."""
         if size < SEGMENT_HEADER_SIZE + ID_SIZE:
             return True  # seen when it is whole
         group = self._core.members.group_of(frame, SEGMENT_HEADER_SIZE)
-        if group < 0 or not self._exchange.sees(group):
+        if group < 0 or not exchange.sees(group):
             self._core.unknown += 1
             return False
-        self._exchange.is_telemetry = self._core.is_box(group)
+        exchange.is_telemetry = self._core.is_box(group)
         return True
 
-    def _open(self, frame: bytearray, total: int) -> int:
+    def _open(self, exchange: "Exchange", frame: bytearray, total: int) -> int:
         """The part that this content goes into; -1 when others have them all."""
         core = self._core
-        peer = self._exchange.peer
-        part = self.part()
+        peer = exchange.peer
+        part = self.part(peer)
         if part < 0:
             # By key, so that a content finds the file again that it had before a reboot.
             count = len(core.incoming)
@@ -379,9 +374,9 @@ class LongBodies:
         same = incoming.size == total and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE)
         if incoming.peer == peer and same:
             return part
-        if incoming.peer >= 0 and not self._gives_way(part):
+        if incoming.peer >= 0 and not self._gives_way(exchange, part):
             if incoming.peer == peer:
-                self._note_gap(incoming, core.store.spool.part_size(PART_INCOMING + part))
+                self._note_gap(exchange, part)
             return -1
         incoming.peer = peer
         incoming.grew_ms = core.now_ms
@@ -389,7 +384,7 @@ class LongBodies:
         incoming.size = total
         incoming.stated = incoming.gap = 0
         incoming.is_box = False
-        if self._exchange.family == FAMILY_MVDS:
+        if exchange.family == FAMILY_MVDS:
             # Its id does not cover parents: what a power cut tore there, nothing would show.
             core.store.spool.part_drop(PART_INCOMING + part)
         if core.store.spool.part_open(PART_INCOMING + part, frame, 1, total) < 0:
@@ -397,16 +392,15 @@ class LongBodies:
             return -1
         return part
 
-    def _complete(self, file: int, incoming: "Incoming") -> None:
+    def _complete(self, exchange: "Exchange", file: int, incoming: "Incoming") -> None:
         """All pieces are here: verify, take in, and let the part file go."""
         core = self._core
-        exchange = self._exchange
         group = core.identify_part(file)
         if group < 0 or not exchange.sees(group):
             core.unknown += 1
         elif not equal(core.id, 0, incoming.key, 0, ID_PREFIX_SIZE):
             exchange.bad_record()
         elif not exchange.reack_if_known(core.id):
-            outcome = core.graph.take_part(group, exchange.number_of_peer, core.id, file)
+            outcome = core.graph.take_part(group, exchange.peer_number, core.id, file)
             exchange.after_accept(outcome, group)
         core.store.spool.part_drop(file)

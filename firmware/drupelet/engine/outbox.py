@@ -8,7 +8,7 @@ its room is needed: late answers find it.
 
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
-from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, OUTBOX_ROWS_MIN
+from drupelet.base.limits import ID_SIZE, OUTBOX_ROWS_MIN
 from drupelet.base.memory import copy, equal, fill, find, get_u16, put_u16
 from drupelet.engine.members import FAMILY_MVDS, HEAD_EPHEMERAL, SHARED
 from drupelet.engine.states import BUNDLED, EPHEMERAL, HOLD, NO, WANTED, step
@@ -376,21 +376,3 @@ class Outbox:
         self.count = 0
         self.lost_until = self.bundle_number = self.void_until = self.reserved_rows = 0
         self.next_number = 1
-
-
-class Outgoing:
-    """The content that goes to one peer, over whatever link."""
-
-    def __init__(self) -> None:
-        self.key = bytearray(ID_PREFIX_SIZE)
-        self.next = 0  # where the next piece begins
-        self.base = 0  # how much the peer said that it has
-        self.room = 0  # pieces that may leave before the peer is asked
-        self.is_repeated = False  # the next piece has left once
-        self.caution = 0  # how often `room` is halved; 0 while nothing is lost
-        self.tries = 0  # how often the peer was asked in vain
-
-    def end_turn(self) -> None:
-        """Another long message may have its turn."""
-        fill(self.key, 0, ID_PREFIX_SIZE, 0)
-        self.next = 0

@@ -9,9 +9,7 @@ from drupelet.engine.states import HOLD, REQUEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.engine.core import Core
-    from drupelet.engine.inbox import Inbox
-    from drupelet.engine.outbox import Outbox
+    from drupelet.engine.ports import ExchangePort
 
 # Offer, request, message and ACK take three epochs; after four without gain, slow down.
 _STALL_EPOCHS = const(4)
@@ -20,8 +18,18 @@ _FIRST_PACE = const(16)
 _NEVER = const(1 << 16)
 
 
-class Answers:
-    """How long answers to one kind of record take on one link, and what was lost.
+# Answers to messages and offers, and to requests: where the numbers of either begin in a list.
+ACKS = const(0)
+REPLIES = const(4)
+_TRIP_EPOCHS = const(0)  # from a send to its answer: the longest of late
+# When that was sent which went once and is the newest to be answered; -1: none was.
+_NEWEST_EPOCH = const(1)
+_LAST_EPOCH = const(2)  # when the last of them came; -1: none did
+_IS_FRESH = const(3)  # one came since the present epoch of the link began
+
+
+def no_answers() -> "list[int]":
+    """How long answers to records of two kinds take on one link, and what was lost.
 
     A carrier keeps the order of frames. So what was sent in an earlier epoch than something that
     was answered is lost, and goes again after the base of back-off (RFC 8985 calls this RACK). For
@@ -29,50 +37,53 @@ class Answers:
     counted from the last answer, for a slow peer works through what it was sent (RFC 6298 restarts
     its timer so). Epochs are of the peer's clock, modulo 2^16.
     """
+    return [0, -1, -1, 0, 0, -1, -1, 0]
 
-    def __init__(self) -> None:
-        self.trip_epochs = 0  # from a send to its answer: the longest of late
-        # When that was sent which went once and is the newest to be answered; -1: none was.
-        self._newest_epoch = -1
-        self._last_epoch = -1  # when the last of them came
-        self._is_fresh = False  # one came since the present epoch of the link began
 
-    def note(self, epoch: int, then: int, once: bool) -> None:
-        """The answer came to what was sent in `then`; `once`: and not before.
+def note_answer(answers: "list[int]", kind: int, epoch: int, then: int, once: bool) -> None:
+    """The answer came to what was sent in `then`; `once`: and not before.
 
-        If it was, the answer may be to an earlier send: the trip was that long at least, and
-        nothing shows what was lost. Were such answers left out, as by Karn's rule, a trip longer
-        than the wait would never be measured: all would be sent again before its answer.
-        """
-        if once:
-            self._last_epoch = epoch
-            self._is_fresh = True
-        self.trip_epochs = max(self.trip_epochs, epochs_since(epoch, then))
-        if once and (self._newest_epoch < 0 or epochs_since(then, self._newest_epoch) < 0x8000):
-            self._newest_epoch = then
+    If it was, the answer may be to an earlier send: the trip was that long at least, and nothing
+    shows what was lost. Were such answers left out, as by Karn's rule, a trip longer than the wait
+    would never be measured: all would be sent again before its answer.
+    """
+    trip_epochs = epochs_since(epoch, then)
+    answers[kind + _TRIP_EPOCHS] = max(answers[kind + _TRIP_EPOCHS], trip_epochs)
+    if once:
+        answers[kind + _LAST_EPOCH] = epoch
+        answers[kind + _IS_FRESH] = 1
+        newest = answers[kind + _NEWEST_EPOCH]
+        if newest < 0 or epochs_since(then, newest) < 0x8000:
+            answers[kind + _NEWEST_EPOCH] = then
 
-    def begin_epoch(self, epoch: int, every: int) -> None:
-        """An epoch of the link begins, `every` of the clock's: forget what is too old to be
-        compared, and after an answer in an epoch that trips were longer once."""
-        if epochs_since(epoch, self._last_epoch) > SILENT_EPOCHS:
-            self._newest_epoch = self._last_epoch = -1
-        elif self._is_fresh:
-            self.trip_epochs = max(self.trip_epochs - every, 0)
-        self._is_fresh = False
 
-    def shows_lost(self, then: int) -> bool:
-        """True if something that was sent in a later epoch than `then` was answered."""
-        newest = self._newest_epoch
-        return newest >= 0 and 0 < epochs_since(newest, then) < 0x8000
+def age_answers(answers: "list[int]", kind: int, epoch: int, every: int) -> None:
+    """An epoch of the link begins, `every` of the clock's: forget what is too old to be compared,
+    and after an answer in an epoch that trips were longer once."""
+    if epochs_since(epoch, answers[kind + _LAST_EPOCH]) > SILENT_EPOCHS:
+        answers[kind + _NEWEST_EPOCH] = answers[kind + _LAST_EPOCH] = -1
+    elif answers[kind + _IS_FRESH]:
+        answers[kind + _TRIP_EPOCHS] = max(answers[kind + _TRIP_EPOCHS] - every, 0)
+    answers[kind + _IS_FRESH] = 0
 
-    def wait_epochs(self, epoch: int, then: int, interval_epochs: int, every: int) -> int:
-        """Epochs until what was sent in `then` goes again, at the earliest after an interval."""
-        waited = epochs_since(epoch, then)
-        if self.shows_lost(then):
-            return interval_epochs - waited
-        if self._last_epoch >= 0:
-            waited = min(waited, epochs_since(epoch, self._last_epoch))
-        return max(interval_epochs, min(2 * self.trip_epochs, BACKOFF_EPOCHS_MAX * every)) - waited
+
+def shows_lost(answers: "list[int]", kind: int, then: int) -> bool:
+    """True if something that was sent in a later epoch than `then` was answered."""
+    newest = answers[kind + _NEWEST_EPOCH]
+    return newest >= 0 and 0 < epochs_since(newest, then) < 0x8000
+
+
+def wait_epochs(
+    answers: "list[int]", kind: int, epoch: int, then: int, interval_epochs: int, every: int
+) -> int:
+    """Epochs until what was sent in `then` goes again, at the earliest after an interval."""
+    waited = epochs_since(epoch, then)
+    if shows_lost(answers, kind, then):
+        return interval_epochs - waited
+    if answers[kind + _LAST_EPOCH] >= 0:
+        waited = min(waited, epochs_since(epoch, answers[kind + _LAST_EPOCH]))
+    longest = min(2 * answers[kind + _TRIP_EPOCHS], BACKOFF_EPOCHS_MAX * every)
+    return max(interval_epochs, longest) - waited
 
 
 class Pace:
@@ -87,23 +98,17 @@ class Pace:
 
     is_stream = False  # a connection of bsp-0, which loses nothing: one send is enough
 
-    def __init__(
-        self, core: "Core", peer: int, outbox: "Outbox", inbox: "Inbox", resends: bool
-    ) -> None:
-        self._core = core
-        self._peer = peer
-        self._outbox = outbox
-        self._inbox = inbox
-        self._resends = resends  # as MVDS does: the back-off falls back from its bound
-        self.every = 1  # epochs of the peer's clock that make one of this link
+    every = 1  # epochs of the peer's clock that make one of this link
+
+    def __init__(self, exchange: "ExchangePort") -> None:
+        self._exchange = exchange
         self.heard_epoch = -1  # of the peer's clock; -1: not heard, or too long ago
-        self.acks = Answers()  # to messages, and to offers
-        self.replies = Answers()  # to requests
+        self._answers = no_answers()
         self.is_away = True
         self.probes = 0  # steps of the back-off: frames that went unasked while it was away
         self._probe_epoch = 0  # when the last of them went
         # How many messages may be under way unasked, to a peer that is there.
-        self._under_way_max = min(_FIRST_PACE, outbox.rows_max)
+        self._under_way_max = min(_FIRST_PACE, exchange.outbox.rows_max)
         self.stalled = 0  # epochs for which the peer took nothing; -1: it did in this one
         # How many messages may go or be offered unasked in this payload, at its begin and now.
         self._room = self.left = self._under_way_max
@@ -111,21 +116,21 @@ class Pace:
     @property
     def epoch(self) -> int:
         """The epoch of the peer's clock."""
-        return self._core.clocks.epochs[self._peer]
+        return self._exchange.epoch
 
     def begin_stream(self) -> None:
         """Nothing is lost on this link from now on: all may go at once, and once."""
         self.is_stream = True
         self.is_away = False
-        self._room = self.left = self._under_way_max = self._outbox.rows_max
+        self._room = self.left = self._under_way_max = self._exchange.outbox.rows_max
 
     def begin_epoch(self, epoch: int) -> None:
         """A new epoch: see what the peer took."""
         if epochs_since(epoch, self.heard_epoch) > SILENT_EPOCHS:
             self.heard_epoch = -1
-        self.acks.begin_epoch(epoch, self.every)
-        self.replies.begin_epoch(epoch, self.every)
-        rows_max = self._outbox.rows_max
+        age_answers(self._answers, ACKS, epoch, self.every)
+        age_answers(self._answers, REPLIES, epoch, self.every)
+        rows_max = self._exchange.outbox.rows_max
         if self.is_silent():
             first = _FIRST_PACE if not self.is_stream else rows_max
             self._under_way_max = min(first, rows_max)
@@ -154,7 +159,7 @@ class Pace:
         """
         if self.is_stream:
             return
-        outbox = self._outbox
+        outbox = self._exchange.outbox
         waiting = 0
         self.is_away = self.is_silent()
         for row in range(outbox.count if outbox.open_count else 0):
@@ -166,7 +171,7 @@ class Pace:
                 continue
             then = outbox.epoch(row)
             # Not since the epoch before it was due: by ages, for epochs of long ago look new.
-            if not self.acks.shows_lost(then) and self.is_silent(self.every - wait):
+            if not shows_lost(self._answers, ACKS, then) and self.is_silent(self.every - wait):
                 self.is_away = True
                 if not self.probes:  # that send was the first step
                     self.probes = 1
@@ -187,7 +192,7 @@ class Pace:
         """Epochs until a peer that is away gets another frame; <= 0: now."""
         if not self.probes:
             return 0
-        interval = interval_epochs(self.probes, False, self._resends)
+        interval = interval_epochs(self.probes, False, self._exchange.resends)
         return interval * self.every - epochs_since(self.epoch, self._probe_epoch)
 
     def resume_probes(self, count: int, then: int) -> None:
@@ -202,13 +207,27 @@ class Pace:
         self.is_away = False
         self.probes = 0
 
+    def note_answer(self, kind: int, then: int, once: bool) -> None:
+        """What was sent in the epoch `then` was answered; `once`: and not before.
+
+        kind: ACKS, REPLIES.
+        """
+        note_answer(self._answers, kind, self.epoch, then, once)
+
+    @property
+    def trip_epochs(self) -> int:
+        """From a message or an offer to its acknowledgement: the longest of late."""
+        return self._answers[_TRIP_EPOCHS]
+
     def is_heard_since(self, then: int) -> bool:
         """True if the peer was heard in the epoch `then` or later."""
         return self.heard_epoch >= 0 and epochs_since(self.heard_epoch, then) < 0x8000
 
     def is_asked(self, row: int) -> bool:
         """True for what the peer asked for and did not get since."""
-        return self._outbox.state(row) & REQUEST != 0 and not self._outbox.sends(row)
+        return self._exchange.outbox.state(row) & REQUEST != 0 and not self._exchange.outbox.sends(
+            row
+        )
 
     def may_go(self, row: int) -> bool:
         """True when back-off and pace let a message go now, whole or as an offer."""
@@ -223,25 +242,27 @@ class Pace:
 
     def row_wait(self, row: int) -> int:
         """Epochs until a message may be sent again; <= 0: now."""
-        outbox = self._outbox
+        outbox = self._exchange.outbox
         if self.is_stream:
             return _NEVER if outbox.sends(row) and not outbox.state(row) & REQUEST else 0
         if not outbox.sends(row):
             return 0
         then = outbox.epoch(row)
-        return self.acks.wait_epochs(self.epoch, then, BASE_EPOCHS * self.every, self.every)
+        interval = BASE_EPOCHS * self.every
+        return wait_epochs(self._answers, ACKS, self.epoch, then, interval, self.every)
 
     def ask_wait(self, sends: int, then: int) -> int:
         """Epochs until what was asked for `sends` times, last in `then`, may be asked for again;
         <= 0: now."""
         if not sends or self.is_stream:
             return _NEVER if sends else 0
-        interval = interval_epochs(sends, self.is_heard_since(then), self._resends)
-        return self.replies.wait_epochs(self.epoch, then, interval * self.every, self.every)
+        interval = interval_epochs(sends, self.is_heard_since(then), self._exchange.resends)
+        interval *= self.every
+        return wait_epochs(self._answers, REPLIES, self.epoch, then, interval, self.every)
 
     def next_due_epochs(self) -> int:
         """Epochs until something may be due again, at least 1; 0 when nothing is outstanding."""
-        outbox = self._outbox
+        outbox = self._exchange.outbox
         soonest = unasked = _NEVER
         waiting = 0
         for row in range(outbox.count):
@@ -258,15 +279,15 @@ class Pace:
         if self.is_away and unasked != _NEVER:
             unasked = max(unasked, self._probe_wait())
         soonest = min(soonest, unasked)
-        inbox = self._inbox
+        inbox = self._exchange.inbox
         for entry in range(inbox.offers_max + 1):
             if inbox.kind(entry) == REQUESTED:
                 soonest = min(soonest, self.ask_wait(inbox.sends(entry), inbox.epoch(entry)))
-        pending = self._core.pending
+        pending = self._exchange.core.pending
         if pending.count:
-            number = self._core.members.peer_numbers[self._peer]
+            number = self._exchange.peer_number
             for row in range(pending.rows_max):
-                if pending.handles[row] and pending.sources[row] == number:
-                    wait = self.ask_wait(pending.sends[row], pending.epochs[row])
+                if pending.handles[row] and pending.source(row) == number:
+                    wait = self.ask_wait(pending.sends(row), pending.epoch(row))
                     soonest = min(soonest, wait)
         return 0 if soonest == _NEVER else max(soonest, 1)

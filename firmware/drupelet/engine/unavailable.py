@@ -46,7 +46,7 @@ def _waiting_sends(core: "Core", id: bytearray, at: int) -> int:
         parent = core.graph.next_absent(row, 0) if pending.handles[row] else -1
         while parent >= 0:
             if equal(core.graph.ids, 0, id, at, ID_SIZE):
-                sends = max(sends, pending.sends[row])
+                sends = max(sends, pending.sends(row))
             parent = core.graph.next_absent(row, parent + 1)
     return sends
 

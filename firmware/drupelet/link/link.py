@@ -20,11 +20,12 @@ from drupelet.base.time_ms import epochs_since
 from drupelet.engine.exchange import Exchange
 from drupelet.engine.long_bodies import KIND_SEGMENT, KIND_STATE, LongBodies
 from drupelet.wire.profiles import PROFILE_COMPACT_1, PROFILE_MVDS_1
-from drupelet.wire.registry import family_of, make_codec, resends
+from drupelet.wire.registry import family_of, make_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
+    from drupelet.engine.pace import Pace
     from drupelet.engine.ports import CodecPort
     from drupelet.link.budget import Budget
     from drupelet.link.ports import WakePlanPort
@@ -69,15 +70,10 @@ class Link:
         self, core: "Core", peer: int, profile: int, carrier: int, epoch_ms: int, mode: int,
         make_exchange: "type[Exchange]" = Exchange,
     ) -> None:  # fmt: skip
-        self.core = core
-        self.peer = peer
         self.profile = profile
-        self.carrier = carrier
-        self.exchange = make_exchange(
-            core, peer, carrier, family_of(profile), resends(profile), self.visits
-        )
-        self.pace = self.exchange.pace
-        self.long = self.exchange.long = LongBodies(self.exchange)
+        while peer >= len(core.long_bodies):
+            core.long_bodies.append(LongBodies(core))
+        self.exchange = make_exchange(core, peer, carrier, family_of(profile))
         # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
         # visit has 1 while it writes.
         self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
@@ -97,6 +93,21 @@ class Link:
     def codec(self) -> "CodecPort":
         """What speaks the profile: its own, or what all links of the profile share."""
         return self.own_codec or self.core.codecs[self.profile]
+
+    @property
+    def core(self) -> "Core":
+        """The tables of the node."""
+        return self.exchange.core
+
+    @property
+    def peer(self) -> int:
+        """The row of the other end."""
+        return self.exchange.peer
+
+    @property
+    def pace(self) -> "Pace":
+        """How much goes to the peer."""
+        return self.exchange.pace
 
     @property
     def epoch_ms(self) -> int:
@@ -131,8 +142,9 @@ class Link:
         if not self.visits:
             epoch_ms = self.core.clocks.epoch_ms(self.peer)
             every = (self.epoch_ms + epoch_ms - 1) // epoch_ms
-            self.pace.every = every if every < _EVERY_MAX else _EVERY_MAX
-            self.long.epoch_ms = self.epoch_ms
+            every = min(every, _EVERY_MAX)
+            if every != self.pace.every:
+                self.pace.every = every
 
     def set_mode(self, mode: int) -> None:
         """Offer before sending (INTERACTIVE), or not (BATCH), or by what is measured (AUTO).
@@ -196,7 +208,7 @@ class Link:
                 exchange.count(_IN + _LINK_BYTES, FRAME_HEADER_SIZE)
                 code = self.codec.parse(exchange, frame, FRAME_HEADER_SIZE, size)
             elif kind == KIND_SEGMENT:
-                code = self.long.on_segment(frame, size)
+                code = exchange.long.on_segment(exchange, frame, size)
                 part = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
                 exchange.count(_IN + part, size)
                 exchange.count(_IN + _SEGMENTS, 1)
@@ -205,7 +217,7 @@ class Link:
                 code = self.plan.on_wake(self.peer, frame, size, now_ms)
             elif kind == KIND_STATE:
                 exchange.count(_IN + _LINK_BYTES, size)
-                code = self.long.on_state(frame, size)
+                code = exchange.long.on_state(exchange, frame, size)
             else:
                 exchange.count(_IN + _DROPPED, 1)
         if code == E_PEER:
@@ -359,15 +371,19 @@ class Link:
         SEGMENT."""
         exchange = self.exchange
         exchange.needs_barrier = False
-        size = self.long.state_into(frame) if self._train >= FRAMES_PER_EPOCH_MAX - 1 else 0
+        size = (
+            exchange.long.state_into(exchange, frame)
+            if self._train >= FRAMES_PER_EPOCH_MAX - 1
+            else 0
+        )
         if size:
             exchange.count(_LINK_BYTES, size)
             return size
         frame[0] = _KIND_RECORDS | self.profile  # a codec that falls back writes another
         # Records first: a long message would keep acknowledgements back for epochs.
         end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
-        while end == FRAME_HEADER_SIZE and self.long.handle:
-            size = self.long.segment_into(frame, limit)
+        while end == FRAME_HEADER_SIZE and exchange.long_handle:
+            size = exchange.long.segment_into(exchange, frame, limit)
             if size:
                 kind = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
                 exchange.count(kind, size)

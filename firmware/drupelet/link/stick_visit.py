@@ -40,6 +40,7 @@ ROOM_MAX = NOW_MODULUS_MS - 1
 class StickExchange(Exchange):
     """What goes into a bundle: first what has a row, then the log behind the rows."""
 
+    visits = True
     logged = 0  # how far the log behind the rows is written
     room = ROOM_MAX  # bytes that messages may still take on the stick
 
@@ -51,7 +52,7 @@ class StickExchange(Exchange):
 
     def next_message(self) -> bool:
         """See Exchange; as far as there is room."""
-        has_message = not self.long.handle and (Exchange.next_message(self) or self._next_logged())
+        has_message = not self.long_handle and (Exchange.next_message(self) or self._next_logged())
         if has_message:
             size = self.core.store.size
             if size + (size >> 4) > self.room:  # a long one has headers for its pieces
@@ -103,7 +104,7 @@ class StickExchange(Exchange):
     def too_long(self) -> None:
         """See Exchange: it goes on in pieces until it is written."""
         self.pass_message()
-        self.long.handle = self.message_handle
+        self.long_handle = self.message_handle
 
 
 class BundleLink(Link):
@@ -239,7 +240,7 @@ class BundleLink(Link):
         exchange = self.exchange
         exchange.inbox.end_bundle(False)
         self._acknowledges = self._is_written = False
-        self.long.end()
+        exchange.long.end(exchange)
         self._train = exchange.logged = 0
         exchange.outbox.changes += 1  # what it owes may go over a line
 
@@ -263,7 +264,11 @@ class BundleLink(Link):
         if seen > self.peer_seen:
             self.peer_seen = seen
         if number > self.bundle_in:
-            if not whole or self._refusals() != self._refused or self.long.part() >= 0:
+            if (
+                not whole
+                or self._refusals() != self._refused
+                or self.exchange.long.part(self.peer) >= 0
+            ):
                 inbox.taken_until = 0  # each message is acknowledged for itself
             elif self._reaches >= 0:
                 goes_on = not self._before or (
@@ -279,8 +284,8 @@ class BundleLink(Link):
         """Write MARK, the last frame of the bundle that is made; its size."""
         outbox = self.exchange.outbox
         reaches = self.exchange.logged
-        if self.long.handle:
-            reaches = min(reaches, self.long.handle - 1)
+        if self.exchange.long_handle:
+            reaches = min(reaches, self.exchange.long_handle - 1)
         for row in range(outbox.count):
             if not outbox.state(row) & (HOLD | BUNDLED | BUNDLING):
                 reaches = min(reaches, outbox.handles[row] - 1)

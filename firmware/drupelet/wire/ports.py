@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 class LinkPort(Protocol):
     """A link as a session, a codec of bundles or a recovery is given it."""
 
-    peer: int
     profile: int
     closed: bool
     visits: bool
-    pace: "Pace"
     own_codec: "CodecPort | None"
 
+    @property
+    def peer(self) -> int: ...
+    @property
+    def pace(self) -> "Pace": ...
     @property
     def exchange(self) -> "Exchange": ...
     @property

@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from drupelet.base.limits import HEARD_EPOCHS_MAX
+from drupelet.base.limits import ASKED_TAGS_MAX, HEARD_EPOCHS_MAX
 from drupelet.base.memory import get_u16, put_u16
+from drupelet.engine.exchange import _ASKED, _ASKED_TAGS
 from drupelet.engine.inbox import _EPOCH as ENTRY_EPOCH
 from drupelet.engine.inbox import ENTRY_SIZE, Inbox
 from drupelet.engine.outbox import _EPOCH as ROW_EPOCH
 from drupelet.engine.outbox import ROW_SIZE, Outbox
+from drupelet.engine.pace import _LAST_EPOCH, _NEWEST_EPOCH, ACKS, REPLIES
+from drupelet.engine.pending import _EPOCH as PENDING_EPOCH
+from drupelet.engine.pending import ROW_SIZE as PENDING_SIZE
 from drupelet.engine.pending import Pending
 from drupelet.link.link import Link
 from drupelet.node import Node
@@ -47,7 +51,7 @@ SCRATCH = {
     "Node": "event_handle event_again",
     "Pending": "marks",
     "Clocks": "epochs",  # kept by itself
-    "Exchange": "message_handle message_row row number again is_telemetry needs_barrier",
+    "Exchange": "message_handle message_row number again is_telemetry needs_barrier",
     "Compact1": "ignored _contact _row _announced _hint _frame_generation _number _size _end "
     "_base_bytes _lone_at",
 }
@@ -57,6 +61,10 @@ _EPOCHS = "epochs"
 # What of a contact's row is an epoch, as 16-bit numbers, and how many of these it has.
 _CONTACT_EPOCHS = (_SENT_EPOCH // 2, _WAITS_FROM // 2, _PROBE_EPOCH // 2)
 _CONTACT_NUMBERS = _ROW_SIZE // 2
+# What of the answers on a link is an epoch.
+_ANSWER_EPOCHS = tuple(
+    kind + at for kind in (ACKS, REPLIES) for at in (_NEWEST_EPOCH, _LAST_EPOCH)
+)
 _CONSTANT = (FunctionType, MethodType, BuiltinFunctionType, ModuleType, type)
 
 # Scalars, slabs, lists.
@@ -103,6 +111,9 @@ def row_epochs_of(owner: object) -> list[tuple[bytearray, int]]:
     if isinstance(owner, Outbox):
         rows = owner.rows
         return [(rows, at + ROW_EPOCH) for at in range(0, len(rows), ROW_SIZE)]
+    if isinstance(owner, Pending):
+        rows = owner.rows
+        return [(rows, at + PENDING_EPOCH) for at in range(0, len(rows), PENDING_SIZE)]
     if isinstance(owner, Inbox):
         rows = owner.entries
         return [(rows, at + ENTRY_EPOCH) for at in range(0, len(rows), ENTRY_SIZE)]
@@ -194,9 +205,9 @@ class Probe:
         for peer in range(len(clocks.epochs) // 3):
             scalars.append((clocks.start_ms(peer) - now_ms) & 0x3FFFFFFF)
         slabs = b"".join(self._slabs) + self._shifted(self._contacts, -epoch)
-        self._shift_rows(epoch)
         lists = [tuple(values) for values in self._lists]
         lists += [tuple([value - epoch & 0xFFFF for value in each]) for each in self._epoch_lists]
+        self._shift_rows(epoch)
         return tuple(scalars), slabs, tuple(lists)
 
     def _tidy(self, epoch: int) -> None:
@@ -206,8 +217,8 @@ class Probe:
                     clear(columns, rows, row)
         pending = self.node.core.pending
         for row in range(pending.rows_max):
-            if not pending.sends[row]:
-                pending.epochs[row] = epoch
+            if not pending.sends(row):
+                put_u16(pending.rows, row * PENDING_SIZE + PENDING_EPOCH, epoch)
         for link in self.links:
             self._tidy_link(link, epoch)
 
@@ -226,8 +237,8 @@ class Probe:
                 put_u16(inbox.entries, entry * ENTRY_SIZE + ENTRY_EPOCH, epoch)
         outbox.changes = 1 if link.has_changes() else 0
         link._seen_changes = 0
-        if not exchange._asked:
-            exchange._asked_tags[:] = bytes(len(exchange._asked_tags))
+        if not exchange._scan[_ASKED]:
+            exchange._scan[_ASKED_TAGS:] = [0] * ASKED_TAGS_MAX
         if not pace.probes:
             pace._probe_epoch = epoch
         # When a peer was heard matters against what was sent to it, and for its being there.
@@ -272,17 +283,22 @@ class Probe:
         for slab in self._slabs:
             slab[:] = slabs[at : at + len(slab)]
             at += len(slab)
-        self._shift_rows(EPOCH)
         self._contacts[:] = self._shifted(slabs[at:], EPOCH)
         for number, values in enumerate(self._lists):
             values[:] = lists[number]
         for number, values in enumerate(self._epoch_lists, len(self._lists)):
             values[:] = [value + EPOCH & 0xFFFF for value in lists[number]]
+        self._shift_rows(EPOCH)
 
     def _shift_rows(self, by: int) -> None:
         """Change every epoch in tables of several columns by as much."""
         for rows, at in self._row_epochs:
             put_u16(rows, at, (get_u16(rows, at) + by) & 0xFFFF)
+        for link in self.links:
+            answers = link.pace._answers
+            for at in _ANSWER_EPOCHS:
+                if answers[at] >= 0:  # below 0: none
+                    answers[at] = (answers[at] + by) & 0xFFFF
 
     def _shifted(self, contacts: bytes | bytearray, by: int) -> bytes:
         """The rows of contacts when all that is an epoch in them changes by as much."""

@@ -309,7 +309,7 @@ class CompactEngine(CompactReader):
         record_at = -1
         count = 0
         while limit - at >= _BASE_SIZE_MAX + _WHOLE_SIZE and exchange.take_offer(self._slab, 0):
-            row = exchange.row
+            row = exchange.message_row
             full = self.has(FULL) or outbox.find(self._slab, 0, PREFIX_SIZE) != row
             head = OFFER << 5 | (OFFER_FULL if full else 0)
             number = self.assign(row)

@@ -51,7 +51,7 @@ class Engine:
         self.visits = False
         self.interactive = True
         self.number = 0
-        self.row = self.message_row = -1
+        self.message_row = -1
         self.kind = 0
         self.left = 0
         self.seen = 0
@@ -65,7 +65,7 @@ class Engine:
         if self.kind != kind or not self.left:
             return False
         self.left -= 1
-        self.row = self.left
+        self.message_row = self.left
         self.number = self.messages.numbers[self.left]
         copy(buf, at, self.messages.ids, self.left * 32, 32)
         return True
