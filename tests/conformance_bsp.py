@@ -160,8 +160,8 @@ BSP = [
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    0, 1, 2, 1, 0, 0,    # -\n"),
     Mutation("B-4.1-03", CORE + "engine/inbox.py",
-             "        self.owed[row] = handle\n",
-             "        self.owed[row] = 0\n"),
+             "        self._set_owed(row, handle)\n",
+             "        self._set_owed(row, 0)\n"),
     Mutation("B-4.1-04", CORE + "engine/states.py",
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    1, 1, 0, 1, 0, 0,    # -\n"),
@@ -220,7 +220,7 @@ BSP = [
              "    return at\n"),
     Mutation("B-4.2-08", CORE + "engine/inbox.py",
              "        else:\n"
-             "            self.owed[row] = 0\n",
+             "            self._set_owed(row, 0)\n",
              "        else:\n"
              "            self.is_dirty = True\n"),
     Mutation("B-4.2-09", CORE + "engine/exchange.py",

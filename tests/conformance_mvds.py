@@ -119,7 +119,7 @@ MVDS = [
              "            )\n"),
     Mutation("M5-4.1-02", CORE + "engine/inbox.py",
              "        else:\n"
-             "            self.owed[row] = 0\n",
+             "            self._set_owed(row, 0)\n",
              "        else:\n"
              "            self.is_dirty = True\n"),
     Mutation("M5-4.1-03", CORE + "engine/exchange.py",
@@ -234,7 +234,7 @@ MVDS = [
              "        self.is_away = False\n"),
     Mutation("M5-4.3-04", CORE + "engine/inbox.py",
              "        else:\n"
-             "            self.owed[row] = 0\n",
+             "            self._set_owed(row, 0)\n",
              "        else:\n"
              "            self.is_dirty = True\n"),
     Mutation("M5-5-02", CORE + "wire/mvds/payload.py",

@@ -150,7 +150,7 @@ class Target:
         assert pending.count == sum(map(bool, pending.handles))
         for row, handle in enumerate(handles):
             assert core.store.is_id(handle, outbox.rows, ROW_SIZE * row, TAG_SIZE)
-        assert inbox.owed_count <= len(inbox.owed) and max(kinds_of(inbox)) <= OWED_TWICE
+        assert inbox.owed_count <= inbox.owed_max and max(kinds_of(inbox)) <= OWED_TWICE
         assert inbox.kind(inbox.offers_max) in (0, REQUESTED)
         log = self.member.log()
         assert len(set(log)) == len(log) and set(self.own) <= set(log)

@@ -55,7 +55,7 @@ def take_all(inbox: Inbox, visits: bool = False) -> list[int]:
     handles = []
     for row in range(inbox.owed_count):
         if inbox.is_owed(row):
-            handles.append(inbox.owed[row])
+            handles.append(inbox.owed(row))
             inbox.take_owed(row, visits)
     return handles
 
@@ -288,7 +288,7 @@ def test_rows_are_used_again_when_they_were_written() -> None:
     inbox.owe(4, 4, 40, False)
     assert inbox.owed_from == 0
     rows = [
-        (inbox.owed[row], inbox.owed_group(row), inbox.take_owed(row, False))
+        (inbox.owed(row), inbox.owed_group(row), inbox.take_owed(row, False))
         for row in range(inbox.owed_count)
     ]
     assert rows == [(3, 3, 30), (4, 4, 40)]

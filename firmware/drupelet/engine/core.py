@@ -55,6 +55,7 @@ NO_BOX = NoBox()
 class Core:
     """What all links of a node work on. Peers and groups are given by their rows."""
 
+    long: "LongPort | None" = None  # long bodies; made with the first link
     bsp0_codecs: "object | None" = None  # of a host, made by its first link in bsp-0
     # Of a node with groups of MVDS: by peer the first message that was passed over since it is
     # too long for a frame (its handle; 0: none; below 0, ~ of it: it is held by now); behind
@@ -80,7 +81,6 @@ class Core:
         self.messages_max = messages_max
         self.offers_max = offers_max
         self.incoming = [Incoming() for _ in range(parts_max)]  # by part file
-        self.long_bodies: "list[LongPort]" = []  # by peer; made with the first link
         self.consumed = 0  # the handle up to which the client has taken the log in
         self.boot = 0
         self.is_dirty = False  # the wake state has changed, beside what outboxes say

@@ -7,7 +7,7 @@ copy that came again has no such place: if there is no row, the peer sends it on
 
 from drupelet.base.compat import const
 from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, INBOX_OFFERS_MIN
-from drupelet.base.memory import copy, equal, fill, find, get_u16, put_u16
+from drupelet.base.memory import copy, equal, fill, find, get_u16, get_u32, put_u16, put_u32
 from drupelet.engine.backoff import counted
 
 # Kinds of entries.
@@ -25,10 +25,12 @@ _NUMBER = const(36)
 ENTRY_SIZE = const(38)
 assert _KIND == ID_SIZE
 
-# An owed row, beside its handle: group row, state, the peer's number for the message.
-_OWED_STATE = const(1)
-_OWED_NUMBER = const(2)
-_OWED_SIZE = const(4)
+# An owed row: handle (0: the acknowledgement has been written), group row, state, and the peer's
+# number for the message.
+_OWED_GROUP = const(4)
+_OWED_STATE = const(5)
+_OWED_NUMBER = const(6)
+OWED_SIZE = const(8)
 # States of owed rows.
 _REPLY = const(1)  # to a copy that came again
 _BUNDLING = const(2)  # written into the bundle that is being made
@@ -52,20 +54,18 @@ class Inbox:
         self.owed_from = 0
         self.is_dirty = False  # what the wake state says of it has changed
         self.entries = bytearray(0)
-        self.owed: "list[int]" = []  # handles; 0: the acknowledgement of a row has been written
         self._owed_rows = bytearray(0)
 
     def resize(self, offers_max: int, owed_max: int) -> None:
         """Allocate the tables; what they held comes again."""
         assert offers_max >= INBOX_OFFERS_MIN
         for row in range(self.owed_count):
-            if self.owed[row] and not self._owed_state(row) & _REPLY:
-                self.owe_from(self.owed[row])
+            if self.owed(row) and not self._owed_state(row) & _REPLY:
+                self.owe_from(self.owed(row))
         self.offers_max = offers_max
         self.owed_count = 0
         self.entries = bytearray(ENTRY_SIZE * (offers_max + 1))
-        self.owed = [0] * owed_max
-        self._owed_rows = bytearray(_OWED_SIZE * owed_max)
+        self._owed_rows = bytearray(OWED_SIZE * owed_max)
 
     # --- owed by handle ---
 
@@ -76,35 +76,47 @@ class Inbox:
         """
         if is_reply:
             for row in range(self.owed_count):
-                if self.owed[row] == handle:
-                    put_u16(self._owed_rows, row * _OWED_SIZE + _OWED_NUMBER, number)
+                if self.owed(row) == handle:
+                    put_u16(self._owed_rows, row * OWED_SIZE + _OWED_NUMBER, number)
                     return
         elif self.owed_from:
             return
-        if self.owed_count == len(self.owed):
+        if self.owed_count == self.owed_max:
             self._squeeze()
         row = self.owed_count
-        if row == len(self.owed):
+        if row == self.owed_max:
             if not is_reply:
                 self.owe_from(handle)
             return
         self.is_dirty = True
         self.owed_count = row + 1
-        self.owed[row] = handle
-        at = row * _OWED_SIZE
-        self._owed_rows[at] = group
+        self._set_owed(row, handle)
+        at = row * OWED_SIZE
+        self._owed_rows[at + _OWED_GROUP] = group
         self._owed_rows[at + _OWED_STATE] = _REPLY if is_reply else 0
         put_u16(self._owed_rows, at + _OWED_NUMBER, number)
 
+    @property
+    def owed_max(self) -> int:
+        """How many owed rows there are."""
+        return len(self._owed_rows) // OWED_SIZE
+
+    def owed(self, row: int) -> int:
+        """The handle of the message in an owed row; 0: its acknowledgement has been written."""
+        return get_u32(self._owed_rows, row * OWED_SIZE)
+
+    def _set_owed(self, row: int, handle: int) -> None:
+        put_u32(self._owed_rows, row * OWED_SIZE, handle)
+
     def owed_group(self, row: int) -> int:
         """The group's row of the message in an owed row."""
-        return self._owed_rows[row * _OWED_SIZE]
+        return self._owed_rows[row * OWED_SIZE + _OWED_GROUP]
 
     def _owed_state(self, row: int) -> int:
-        return self._owed_rows[row * _OWED_SIZE + _OWED_STATE]
+        return self._owed_rows[row * OWED_SIZE + _OWED_STATE]
 
     def _mark_bundling(self, row: int) -> None:
-        self._owed_rows[row * _OWED_SIZE + _OWED_STATE] |= _BUNDLING
+        self._owed_rows[row * OWED_SIZE + _OWED_STATE] |= _BUNDLING
 
     def owe_from(self, handle: int) -> None:
         """Everything in the log from a handle on that came from the peer is owed."""
@@ -114,22 +126,21 @@ class Inbox:
     def _squeeze(self) -> None:
         to = 0
         for row in range(self.owed_count):
-            if self.owed[row]:
-                self.owed[to] = self.owed[row]
+            if self.owed(row):
                 rows = self._owed_rows
-                copy(rows, to * _OWED_SIZE, rows, row * _OWED_SIZE, _OWED_SIZE)
+                copy(rows, to * OWED_SIZE, rows, row * OWED_SIZE, OWED_SIZE)
                 to += 1
         self.owed_count = to
 
     def rename(self, handle: int, to: int) -> None:
-        """A message that waited has entered the log under another handle."""
+        """A message that waited has entered the log under another handle; 0: nothing is owed."""
         for row in range(self.owed_count):
-            if self.owed[row] == handle:
-                self.owed[row] = to
+            if self.owed(row) == handle:
+                self._set_owed(row, to)
 
     def is_owed(self, row: int) -> bool:
         """True for a row whose acknowledgement has not been written yet."""
-        return self.owed[row] != 0 and not self._owed_state(row) & _BUNDLING
+        return self.owed(row) != 0 and not self._owed_state(row) & _BUNDLING
 
     def take_owed(self, row: int, visits: bool) -> int:
         """The acknowledgement of a row is written; the peer's number for the message, or 0.
@@ -139,8 +150,8 @@ class Inbox:
         if visits:
             self._mark_bundling(row)
         else:
-            self.owed[row] = 0
-        return get_u16(self._owed_rows, row * _OWED_SIZE + _OWED_NUMBER)
+            self._set_owed(row, 0)
+        return get_u16(self._owed_rows, row * OWED_SIZE + _OWED_NUMBER)
 
     def begin_bundle(self) -> None:
         """A bundle is begun."""
@@ -150,9 +161,9 @@ class Inbox:
         """The bundle is on the stick, or it failed and acknowledges nothing."""
         for row in range(self.owed_count):
             if self._owed_state(row) & _BUNDLING:
-                self._owed_rows[row * _OWED_SIZE + _OWED_STATE] &= ~_BUNDLING & 0xFF
+                self._owed_rows[row * OWED_SIZE + _OWED_STATE] &= ~_BUNDLING & 0xFF
                 if is_written:
-                    self.owed[row] = 0
+                    self._set_owed(row, 0)
         for entry in range(self.offers_max):
             if self.kind(entry) == OWED_BUNDLING:
                 self.set_kind(entry, 0 if is_written else OWED)
@@ -163,7 +174,7 @@ class Inbox:
         """Everything owed is acknowledged by one frame of the bundle; True if something was."""
         owes = self.owes()
         for row in range(self.owed_count):
-            if self.owed[row]:
+            if self.owed(row):
                 self._mark_bundling(row)
         for entry in range(self.offers_max):
             if self.kind(entry) == OWED:
@@ -190,7 +201,7 @@ class Inbox:
         low = self.owed_from
         reply = 0
         for row in range(self.owed_count):
-            handle = self.owed[row]
+            handle = self.owed(row)
             if self._owed_state(row) & _REPLY:
                 reply = max(reply, handle)
             elif handle:
@@ -292,7 +303,7 @@ class Inbox:
         for entry in range(self.offers_max + 1):
             self.number_entry(entry, 0)
         for row in range(self.owed_count):
-            put_u16(self._owed_rows, row * _OWED_SIZE + _OWED_NUMBER, 0)
+            put_u16(self._owed_rows, row * OWED_SIZE + _OWED_NUMBER, 0)
 
     def complete_id(self, id: bytearray, at: int) -> None:
         """Complete 8 bytes of an id by an entry that is owed an acknowledgement, if there is one:

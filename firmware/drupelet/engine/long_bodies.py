@@ -47,20 +47,45 @@ _CAUTION_MAX = const(3)
 _STILL_SHIFT = const(4)
 
 
-class LongBodies:
-    """The long bodies of one peer, both ways, over whatever link."""
+class Outgoing:
+    """The long message whose turn it is to go to one peer, over whatever link."""
 
-    # Of the message whose turn it is to go out; a peer that gets no long one takes no RAM for it.
-    _handle = 0  # 0: none
-    _next = 0  # where its next piece begins
-    _base = 0  # how much of it the peer said that it has
-    _room = 0  # pieces that may leave before the peer is asked
-    _is_repeated = False  # the next piece has left once
-    _caution = 0  # how often the room is halved; 0 while nothing is lost
-    _tries = 0  # how often the peer was asked in vain
+    def __init__(self) -> None:
+        self.handle = 0  # 0: none
+        self.next = 0  # where its next piece begins
+        self.base = 0  # how much of it the peer said that it has
+        self.room = 0  # pieces that may leave before the peer is asked
+        self.is_repeated = False  # the next piece has left once
+        self.caution = 0  # how often the room is halved; 0 while nothing is lost
+        self.tries = 0  # how often the peer was asked in vain
+
+    def end_turn(self) -> None:
+        """Another long message may have its turn."""
+        self.handle = self.next = 0
+
+    def resume(self, handle: int, have: int) -> None:
+        """The content of a message goes on at `have`."""
+        self.handle = handle
+        self.next = self.base = have
+        self.room = FRAMES_PER_EPOCH_MAX >> self.caution
+        self.is_repeated = False
+        self.tries = 0
+
+
+class LongBodies:
+    """The long bodies of one node, both ways."""
 
     def __init__(self, core: "Core") -> None:
         self._core = core
+        # By peer (row): a peer takes RAM for it from its first long message on.
+        self._outgoing: "list[Outgoing | None]" = [None] * core.members.peers_max
+
+    def outgoing(self, peer: int) -> Outgoing:
+        """What goes to a peer (row)."""
+        outgoing = self._outgoing[peer]
+        if outgoing is None:
+            outgoing = self._outgoing[peer] = Outgoing()
+        return outgoing
 
     # --- out ---
 
@@ -68,9 +93,10 @@ class LongBodies:
         """Write the next piece of the link's long message; 0 when it is not due any more."""
         core = self._core
         store = core.store
+        outgoing = self.outgoing(exchange.peer)
         is_live = not exchange.visits
         if is_live:
-            self._stay(exchange)
+            self._stay(exchange, outgoing)
         group = exchange.outbox.look(exchange.long_handle)
         row = exchange.outbox.row_of(exchange.long_handle)
         if is_live and (row < 0 or not exchange.message_due(row)):
@@ -82,9 +108,9 @@ class LongBodies:
         size = min(limit, FRAME_SIZE_MAX) - SEGMENT_HEADER_SIZE
         offset = exchange.long_offset
         if is_live:
-            self._choose(exchange, row, total)
-            offset = self._next
-            if not self._room:
+            self._choose(exchange, outgoing, row, total)
+            offset = outgoing.next
+            if not outgoing.room:
                 size = 1  # the last byte again: that is to ask
                 offset -= 1
         size = min(size, total - offset)
@@ -128,65 +154,54 @@ class LongBodies:
         if exchange.visits:
             exchange.long_offset = 0
 
-    def end_turn(self) -> None:
-        """Another long message may have its turn."""
-        self._handle = self._next = 0
-
-    def _stay(self, exchange: "Exchange") -> None:
+    def _stay(self, exchange: "Exchange", outgoing: Outgoing) -> None:
         """Stay with what was begun, over whatever link: the peer takes in one at a time."""
         outbox = exchange.outbox
-        row = outbox.row_of(self._handle) if self._handle else -1
+        row = outbox.row_of(outgoing.handle) if outgoing.handle else -1
         if row < 0 or not outbox.is_open(row):
-            if self._next:  # it arrived
-                self._caution = max(self._caution, 1) - 1
-                self._room = 0
-            self.end_turn()
+            if outgoing.next:  # it arrived
+                outgoing.caution = max(outgoing.caution, 1) - 1
+                outgoing.room = 0
+            outgoing.end_turn()
         elif exchange.pace.row_wait(row) > 0 or exchange.message_due(row):
-            exchange.long_handle = self._handle
+            exchange.long_handle = outgoing.handle
 
-    def _choose(self, exchange: "Exchange", row: int, total: int) -> None:
+    def _choose(self, exchange: "Exchange", outgoing: Outgoing, row: int, total: int) -> None:
         """Begin with the message of a row, unless it was begun."""
-        if self._handle == exchange.long_handle:
+        if outgoing.handle == exchange.long_handle:
             return
-        room = self._room
-        self._resume_transfer(exchange.long_handle, 0)
-        self._room = room or self._room
+        room = outgoing.room
+        outgoing.resume(exchange.long_handle, 0)
+        outgoing.room = room or outgoing.room
         if total > PART_FLUSH_SIZE and exchange.outbox.sends(row):
             # It has left whole, but is not acknowledged: its last byte shows what arrived.
-            self._next = total
-            self._room = 0
-
-    def _resume_transfer(self, handle: int, have: int) -> None:
-        """The content of a message goes on at `have`."""
-        self._handle = handle
-        self._next = self._base = have
-        self._room = FRAMES_PER_EPOCH_MAX >> self._caution
-        self._is_repeated = False
-        self._tries = 0
+            outgoing.next = total
+            outgoing.room = 0
 
     def _note_piece(self, exchange: "Exchange", row: int, end: int, total: int) -> None:
         """A piece up to `end` has left: see what follows it."""
-        caution = self._caution
-        asks = not self._room
-        early = asks or end <= self._base + PIECE_SIZE
-        self._is_repeated = caution > 0 and early and not self._is_repeated
-        if self._is_repeated:
+        outgoing = self.outgoing(exchange.peer)
+        caution = outgoing.caution
+        asks = not outgoing.room
+        early = asks or end <= outgoing.base + PIECE_SIZE
+        outgoing.is_repeated = caution > 0 and early and not outgoing.is_repeated
+        if outgoing.is_repeated:
             return
         if not asks:
-            self._next = end
+            outgoing.next = end
             if caution:
-                self._room -= 1
-            if end < total or not self._room:
+                outgoing.room -= 1
+            if end < total or not outgoing.room:
                 return
-        self._tries += 1
-        if not asks or not caution or self._tries >= SEGMENT_TRIES_MAX:
-            self.end_turn()
+        outgoing.tries += 1
+        if not asks or not caution or outgoing.tries >= SEGMENT_TRIES_MAX:
+            outgoing.end_turn()
             exchange.note_sent(row)
             self.end(exchange)
             exchange.rewind()  # for now it has left: the next long one has its turn
             return
         # It answers in its next epoch, if it does; else it is asked again.
-        if self._tries == 1 and self._next == total:
+        if outgoing.tries == 1 and outgoing.next == total:
             exchange.note_sent(row)
         else:
             outbox = exchange.outbox
@@ -209,29 +224,29 @@ class LongBodies:
             exchange.long_offset = have
         outbox.step(row, GOT_REQUEST)  # it asks for the rest
         exchange.attention = True
-        if self._note_state(outbox.handles[row], have):
+        if self._note_state(self.outgoing(exchange.peer), outbox.handles[row], have):
             # The peer takes in this one, and only this one, now.
             outbox.make_due(row)
             exchange.long_handle = outbox.handles[row]
         return OK
 
-    def _note_state(self, handle: int, have: int) -> bool:
+    def _note_state(self, outgoing: Outgoing, handle: int, have: int) -> bool:
         """See from a STATE how much the line loses; False when another one has its turn."""
-        caution = self._caution
-        same = self._handle == handle
-        base = self._base
-        sent = self._next - base
-        if same and have == base and caution and self._room:
+        caution = outgoing.caution
+        same = outgoing.handle == handle
+        base = outgoing.base
+        sent = outgoing.next - base
+        if same and have == base and caution and outgoing.room:
             return True  # this STATE was sent before our latest pieces arrived
         if not same or have - base << 1 < sent:
-            self._caution = min(caution + 1, _CAUTION_MAX)
+            outgoing.caution = min(caution + 1, _CAUTION_MAX)
         elif caution and 0 < sent <= have - base:
-            self._caution = caution - 1
-        tries = self._tries
-        self._resume_transfer(handle, have)
-        self._tries = tries if same and have <= base else 0
+            outgoing.caution = caution - 1
+        tries = outgoing.tries
+        outgoing.resume(handle, have)
+        outgoing.tries = tries if same and have <= base else 0
         if same and have < base:
-            self.end_turn()  # it lost or refused what it had
+            outgoing.end_turn()  # it lost or refused what it had
         return not same or have >= base
 
     # --- in ---

@@ -71,8 +71,7 @@ class Link:
         make_exchange: "type[Exchange]" = Exchange,
     ) -> None:  # fmt: skip
         self.profile = profile
-        while peer >= len(core.long_bodies):
-            core.long_bodies.append(LongBodies(core))
+        core.long = core.long or LongBodies(core)
         self.exchange = make_exchange(core, peer, carrier, family_of(profile))
         # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
         # visit has 1 while it writes.

@@ -279,10 +279,8 @@ class Topic:
     def _settle(self, handle: int) -> None:
         """Everybody heard the acknowledgement of a message."""
         for link in self.links:
-            inbox = link.exchange.inbox
-            for row in range(inbox.owed_count if handle else 0):
-                if inbox.owed[row] == handle:
-                    inbox.owed[row] = 0
+            if handle:
+                link.exchange.inbox.rename(handle, 0)
 
     def _acks_due(self) -> bool:
         """Acknowledgements leave after a random wait, so that those of many do not collide."""
