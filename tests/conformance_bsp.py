@@ -7,7 +7,7 @@ BSP = [
              "        if outbox.state(row) & EPHEMERAL:\n"
              "            # Nobody",
              "        if outbox.state(row) & EPHEMERAL or (code == "
-             "CODE_SENT and not self.resends):\n"
+             "CODE_SENT and not self.family == FAMILY_MVDS):\n"
              "            # Nobody"),
     Mutation("B-1.1-01", CORE + "engine/members.py",
              "            slot = self._row(0, self.peers, 0)  # one whose peer was removed",
@@ -160,8 +160,8 @@ BSP = [
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    0, 1, 2, 1, 0, 0,    # -\n"),
     Mutation("B-4.1-03", CORE + "engine/inbox.py",
-             "        self._set_owed(row, handle)\n",
-             "        self._set_owed(row, 0)\n"),
+             "        put_u32(self._owed_rows, row * OWED_SIZE, handle)\n",
+             "        put_u32(self._owed_rows, row * OWED_SIZE, 0)\n"),
     Mutation("B-4.1-04", CORE + "engine/states.py",
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    1, 1, 0, 1, 0, 0,    # -\n"),
@@ -176,7 +176,7 @@ BSP = [
              "        outbox.note_sent(row, counted(sends), "
              "outbox.epoch(row) or self.epoch)\n"),
     Mutation("B-4.1-07", CORE + "engine/exchange.py",
-             "inbox.set_kind(entry, REQUESTED if self.resends else 0)",
+             "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)",
              "inbox.set_kind(entry, REQUESTED)"),
     Mutation("B-4.1-08", CORE + "engine/inbox.py",
              "age > oldest_age)",
@@ -208,9 +208,9 @@ BSP = [
              "self.visits)\n"
              "        )"),
     Mutation("B-4.2-05", CORE + "engine/exchange.py",
-             "        elif not self.long.is_coming(self, buf, at):\n",
+             "        elif not self.core.long.is_coming(self, buf, at):\n",
              "        elif self.interactive and not "
-             "self.long.is_coming(self, buf, at):\n"),
+             "self.core.long.is_coming(self, buf, at):\n"),
     Mutation("B-4.2-06", CORE + "engine/exchange.py",
              "        if is_offered_first and not state & REQUEST:\n",
              "        if is_offered_first and not state & REQUEST and not "
@@ -220,15 +220,15 @@ BSP = [
              "    return at\n"),
     Mutation("B-4.2-08", CORE + "engine/inbox.py",
              "        else:\n"
-             "            self._set_owed(row, 0)\n",
+             "            put_u32(self._owed_rows, row * OWED_SIZE, 0)\n",
              "        else:\n"
              "            self.is_dirty = True\n"),
     Mutation("B-4.2-09", CORE + "engine/exchange.py",
              "            self._reply(handle, buf, at)\n",
              ""),
     Mutation("B-4.2-10", CORE + "engine/exchange.py",
-             "inbox.set_kind(entry, REQUESTED if self.resends else 0)",
-             "inbox.set_kind(entry, REQUESTED if self.resends else OFFERED)"),
+             "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)",
+             "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else OFFERED)"),
     Mutation("B-4.2-10", CORE + "engine/exchange.py",
              "        else:\n"
              "            group = self.core.members.group_slot(self.core.store.group)\n"

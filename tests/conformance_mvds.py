@@ -11,7 +11,7 @@ MVDS = [
     Mutation("M5-1-02", CORE + "engine/pace.py",
              "        then = outbox.epoch(row)\n"
              "        interval =",
-             "        if outbox.sends(row) > 1 and self._exchange.resends:\n"
+             "        if outbox.sends(row) > 1 and self._exchange.family == FAMILY_MVDS:\n"
              "            return _NEVER\n"
              "        then = outbox.epoch(row)\n"
              "        interval ="),
@@ -119,15 +119,15 @@ MVDS = [
              "            )\n"),
     Mutation("M5-4.1-02", CORE + "engine/inbox.py",
              "        else:\n"
-             "            self._set_owed(row, 0)\n",
+             "            put_u32(self._owed_rows, row * OWED_SIZE, 0)\n",
              "        else:\n"
              "            self.is_dirty = True\n"),
     Mutation("M5-4.1-03", CORE + "engine/exchange.py",
-             "inbox.set_kind(entry, REQUESTED if self.resends else 0)",
+             "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)",
              "inbox.set_kind(entry, 0)"),
     Mutation("M5-4.1-03", CORE + "engine/exchange.py",
-             "        if (code == CODE_SENT or sends) and self.resends:\n",
-             "        if code == CODE_OFFERED and sends and self.resends:\n"),
+             "        if (code == CODE_SENT or sends) and self.family == FAMILY_MVDS:\n",
+             "        if code == CODE_OFFERED and sends and self.family == FAMILY_MVDS:\n"),
     Mutation("M5-4.1-05", CORE + "engine/outbox.py",
              "        self.rows[row * ROW_SIZE + _SENDS] = sends\n",
              "        self.rows[_SENDS] = sends\n"),
@@ -162,10 +162,10 @@ MVDS = [
              "self._set_interactive(mode == INTERACTIVE and not self.visits "
              "and self.peer == 0)"),
     Mutation("M5-4.2-05", CORE + "engine/exchange.py",
-             "        if (code == CODE_SENT or sends) and self.resends:\n",
-             "        if code == CODE_SENT and self.resends:\n"),
+             "        if (code == CODE_SENT or sends) and self.family == FAMILY_MVDS:\n",
+             "        if code == CODE_SENT and self.family == FAMILY_MVDS:\n"),
     Mutation("M5-4.2-07", CORE + "engine/exchange.py",
-             "inbox.set_kind(entry, REQUESTED if self.resends else 0)",
+             "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)",
              "inbox.set_kind(entry, 0)"),
     Mutation("M5-4.2-07", CORE + "engine/exchange.py",
              "            self._reply(handle, buf, at)\n",
@@ -198,7 +198,7 @@ MVDS = [
              "        if not outbox.sends(row):\n"
              "            return 0\n",
              "        if not outbox.sends(row):\n"
-             "            return int(self.trip_epochs == 0)\n"),
+             "            return int(self.answers[TRIP_EPOCHS] == 0)\n"),
     Mutation("M5-4.2-14", CORE + "engine/exchange.py",
              "        if not core.graph.is_ephemeral:\n"
              "            self._reply(handle, id, 0)\n",
@@ -234,7 +234,7 @@ MVDS = [
              "        self.is_away = False\n"),
     Mutation("M5-4.3-04", CORE + "engine/inbox.py",
              "        else:\n"
-             "            self._set_owed(row, 0)\n",
+             "            put_u32(self._owed_rows, row * OWED_SIZE, 0)\n",
              "        else:\n"
              "            self.is_dirty = True\n"),
     Mutation("M5-5-02", CORE + "wire/mvds/payload.py",

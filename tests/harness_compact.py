@@ -38,6 +38,7 @@ class Nobody:
         self.newest = self.unknown = self.peer = 0
         self.attention = False
         self.epoch = 0
+        self.pace = self
         self.every = 1
 
     def ignore(self, *_):

@@ -32,6 +32,7 @@ from drupelet.base.limits import (
 )
 from drupelet.engine import wake_state
 from drupelet.engine.core import NO_BOX, Core
+from drupelet.engine.long_bodies import LongBodies
 from drupelet.engine.members import (
     FAMILY_BSP,
     FAMILY_MVDS,
@@ -102,6 +103,7 @@ class Node(Publisher):
         self.core = Core(
             store, peers_max, groups_max, messages_max, offers_max, blackbox or NO_BOX, parts_max
         )
+        self.core.long = LongBodies(self.core)
         self.store = store
         self._random_byte = random_byte
         if blackbox is not None:

@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
+from drupelet.engine.pace import ACKS, TRIP_EPOCHS
 from drupelet.link.budget import Budget, NoAir
 from drupelet.node import (
     AUTO,
@@ -135,9 +136,9 @@ class LiveLink:
         return {
             "profile": self.spoken(),
             "mode": self.mode,
-            "mode_now": "interactive" if link.interactive else "batch",
+            "mode_now": "interactive" if link.exchange.interactive else "batch",
             "duplicates": self.duplicates,
-            "round_trip_ms": (link.pace.trip_epochs + 1) * link.epoch_ms
+            "round_trip_ms": (link.pace.answers[ACKS + TRIP_EPOCHS] + 1) * link.epoch_ms
             if link.pace.heard_epoch >= 0
             else None,
             "recovering": self.lost,

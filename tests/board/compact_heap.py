@@ -123,7 +123,7 @@ def run_contacts(count):
     """HELLOs and their answers; a generation that ends."""
     for number in range(count):
         a.link.codec.greet(a.link.exchange)
-        a.link.attention = True
+        a.link.exchange.attention = True
         if number % 3 == 0:
             b.link.codec.use(b.link.exchange)
             b.link.codec.restart()

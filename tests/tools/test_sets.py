@@ -21,7 +21,7 @@ from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.sets import Choice, build_set, count_lines, measure, resolve, texts
 from drupelet_tools.flash.shake import shake
 
-SMALL_HEAP = 144 * 1024
+SMALL_HEAP = 140 * 1024
 READINGS = 6
 WAIT_S = 40
 

@@ -34,6 +34,29 @@ def test_private_names_are_shortened_alike() -> None:
     assert texts["pkg._two"] == TWO
 
 
+def test_names_of_modules_that_share_no_objects_are_alike() -> None:
+    """Each different name takes heap of a board; one object's names must stay apart."""
+    base = "class Base:\n    def _first_of_base(self):\n        return 1\n"
+    derived = (
+        "from base import Base\nclass Derived(Base):\n    def _own_of_derived(self):\n"
+        "        return self._first_of_base() + 1\n    def own(self):\n"
+        "        return self._own_of_derived()\n"
+    )
+    other = (
+        "from derived import Derived\nclass Other:\n    def _mine_alone(self):\n        return 3\n"
+        "    def look(self):\n        it = Derived()\n        it._set_from_here = 5\n"
+        "        return it.own() + self._mine_alone() + it._set_from_here\n"
+    )
+    texts, names = shorten({"base": base, "derived": derived, "other": other})
+    assert len(names) == 3, "of other and the two that inherit, one name is the same"
+    assert "_first_of_base or _mine_alone" in names.values()
+    space: dict[str, object] = {}
+    for module in ("base", "derived", "other"):
+        body = "\n".join(line for line in texts[module].split("\n") if "import" not in line)
+        exec(compile(body, module, "exec"), space)
+    assert space["Other"]().look() == 10  # type: ignore[operator]
+
+
 CALLED = """
 def scale(value, factor_of_all, named_in_a_call=1):
     total = value * factor_of_all  # factor_of_all stays here

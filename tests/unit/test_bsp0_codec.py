@@ -46,6 +46,7 @@ class FakeLink:
         self.visits = visits
         self.carrier = 0
         self.epoch = self.every = 1
+        self.pace = self
         self.due: dict[str, list[bytes]] = {name: [] for name in NAMES.values()}
         self.read: list[Event] = []
         self.long: list[bytes] = []

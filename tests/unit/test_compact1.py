@@ -114,7 +114,7 @@ def test_in_sync_costs_two_short_hellos_and_then_nothing() -> None:
     assert codec_of(net).has(IN_SYNC) and codec_of(net, "B", "A").has(IN_SYNC)
     assert rounds(net, 300 * ROUNDS_PER_EPOCH) == 0, "an idle contact is silent"
     codec_of(net).greet()
-    link_of(net).attention = True
+    link_of(net).exchange.attention = True
     assert rounds(net, 8 * ROUNDS_PER_EPOCH) == 2 * HELLO_SIZE
     assert codec_of(net).has(IN_SYNC)
     assert rounds(net, 300 * ROUNDS_PER_EPOCH) == 0
@@ -425,7 +425,7 @@ def test_another_store_shows_the_peer_everything_again() -> None:
     net.run(lambda: net.complete(20), 100)
     rounds(net, 8)
     codec_of(net).greet()
-    link_of(net).attention = True
+    link_of(net).exchange.attention = True
     codec_of(net, "B", "A").codec._store_gen = 7
     assert a.node.outstanding(a.numbers["B"]) == 0
     before = sent_bytes(net)
@@ -468,7 +468,7 @@ def test_a_silent_peer_is_spoken_to_in_bsp_1_and_asked_again() -> None:
     assert 1 <= asked <= 3, "at 64 and 128 epochs"
     # The peer learns compact-1: the next question finds out.
     reconnect(net, "B", PROFILE_COMPACT_1)
-    link_of(net, "B", "A").attention = False
+    link_of(net, "B", "A").take_attention()
     codec_of(net, "B", "A").mark(GREETING, False)
     rounds(net, 300 * ROUNDS_PER_EPOCH)
     assert contact.speaks == COMPACT
@@ -481,7 +481,7 @@ def test_two_ends_that_both_gave_up_find_each_other() -> None:
         contact.mark(GREETING, False)
         contact.codec._turn_plain(30_000)  # a question is due in the far future only
     for member in net.members.values():
-        link_of(net, member.name, member.peers[0]).attention = False
+        link_of(net, member.name, member.peers[0]).take_attention()
     net.members["A"].publish(b"1")
     net.run(lambda: net.complete(1), 60)
     rounds(net, 8)

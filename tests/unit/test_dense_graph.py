@@ -120,7 +120,7 @@ def test_of_long_messages_the_one_sent_longest_ago_goes_next() -> None:
         for row, age in enumerate(ages):
             assert outbox.is_open(row)
             outbox.note_sent(row, int(age > 0), (link.epoch - age) & 0xFFFF)
-        link.exchange.long.end(link.exchange)
+        link.core.long.end(link.exchange)
         link.exchange.rewind()
         while link.exchange.next_message():
             link.exchange.too_long()

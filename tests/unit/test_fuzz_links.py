@@ -22,7 +22,7 @@ from drupelet.base.limits import (
 )
 from drupelet.engine import unavailable
 from drupelet.engine.core import Core
-from drupelet.engine.inbox import OWED_TWICE, REQUESTED
+from drupelet.engine.inbox import OWED_SIZE, OWED_TWICE, REQUESTED
 from drupelet.engine.outbox import ROW_SIZE, TAG_SIZE
 from drupelet.node import (
     BATCH,
@@ -86,7 +86,7 @@ class Target:
         exchange = self.link.exchange
         owners = (
             core, core.members, core.graph, core.pending, core.outboxes[0], core.inboxes[0],
-            self.link, exchange, exchange.pace, exchange.long, self.member.store,
+            self.link, exchange, exchange.pace, core.long, self.member.store,
         )  # fmt: skip
         return {
             f"{type(owner).__name__}.{name}": len(table)
@@ -150,7 +150,10 @@ class Target:
         assert pending.count == sum(map(bool, pending.handles))
         for row, handle in enumerate(handles):
             assert core.store.is_id(handle, outbox.rows, ROW_SIZE * row, TAG_SIZE)
-        assert inbox.owed_count <= inbox.owed_max and max(kinds_of(inbox)) <= OWED_TWICE
+        assert (
+            inbox.owed_count <= len(inbox._owed_rows) // OWED_SIZE
+            and max(kinds_of(inbox)) <= OWED_TWICE
+        )
         assert inbox.kind(inbox.offers_max) in (0, REQUESTED)
         log = self.member.log()
         assert len(set(log)) == len(log) and set(self.own) <= set(log)

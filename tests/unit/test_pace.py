@@ -12,11 +12,10 @@ from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.inbox import OWED
 from drupelet.engine.members import SHARED
 from drupelet.engine.pace import (
-    _TRIP_EPOCHS,
     ACKS,
     REPLIES,
+    TRIP_EPOCHS,
     age_answers,
-    no_answers,
     note_answer,
     shows_lost,
     wait_epochs,
@@ -113,7 +112,7 @@ def test_all_that_is_owed_to_a_peer_that_is_away_goes_to_it() -> None:
     inbox = end.node.core.inboxes[0]
     for number in range(inbox.offers_max):
         inbox.add(bytes((1 + number,)) * 32, 0, OWED, end.link.epoch)
-    end.link.attention = True
+    end.link.exchange.attention = True
     assert len(end.frames()) == 3, "of 31 ids at most"
     assert OWED not in kinds_of(inbox)
 
@@ -158,7 +157,7 @@ def test_what_is_under_way_to_a_slow_peer_is_not_sent_again() -> None:
         "an answer is due after two epochs: one frame asks whether it is there"
     )
     end.hear(ACK, first[:16])
-    assert end.link.pace.trip_epochs == 3
+    assert end.link.pace.answers[ACKS + TRIP_EPOCHS] == 3
     again = [number for number in numbers(end.frames(3)) if number in burst[16:]]
     assert not again, "it works through what it has"
     end.hear(REQUEST, first[16:17])
@@ -166,12 +165,12 @@ def test_what_is_under_way_to_a_slow_peer_is_not_sent_again() -> None:
 
 
 def test_what_was_sent_before_something_that_was_answered_is_lost() -> None:
-    answers = no_answers()
+    answers = [0, -1, -1, 0, 0, -1, -1, 0]
     assert wait_epochs(answers, ACKS, 12, 10, 2, 1) == 0, (
         "nothing was answered: the back-off alone"
     )
     note_answer(answers, ACKS, 20, 12, True)
-    assert answers[_TRIP_EPOCHS] == 8
+    assert answers[TRIP_EPOCHS] == 8
     assert shows_lost(answers, ACKS, 11) and wait_epochs(answers, ACKS, 20, 11, 2, 1) < 0
     assert not shows_lost(answers, ACKS, 12), "the same epoch says nothing of the order"
     assert wait_epochs(answers, ACKS, 20, 13, 2, 1) == 16, (
@@ -181,41 +180,41 @@ def test_what_was_sent_before_something_that_was_answered_is_lost() -> None:
     assert wait_epochs(answers, ACKS, 60, 13, 2, 1) == BACKOFF_EPOCHS_MAX
     for _ in range(100):
         age_answers(answers, ACKS, 60, 1)
-    assert answers[_TRIP_EPOCHS] == 47, "silence does not say that trips are shorter"
+    assert answers[TRIP_EPOCHS] == 47, "silence does not say that trips are shorter"
     for epoch in range(61, 161):
         note_answer(answers, ACKS, epoch, epoch, True)
         age_answers(answers, ACKS, epoch, 1)
-    assert answers[_TRIP_EPOCHS] == 0 and wait_epochs(answers, ACKS, 162, 160, 2, 1) == 0
+    assert answers[TRIP_EPOCHS] == 0 and wait_epochs(answers, ACKS, 162, 160, 2, 1) == 0
 
 
 def test_an_answer_to_what_went_twice_measures_but_shows_no_loss() -> None:
-    answers = no_answers()
+    answers = [0, -1, -1, 0, 0, -1, -1, 0]
     note_answer(answers, ACKS, 20, 14, False)
-    assert answers[_TRIP_EPOCHS] == 6 and not shows_lost(answers, ACKS, 13)
+    assert answers[TRIP_EPOCHS] == 6 and not shows_lost(answers, ACKS, 13)
     note_answer(answers, ACKS, 21, 11, True)
     note_answer(answers, ACKS, 25, 24, False)
-    assert answers[_TRIP_EPOCHS] == 10
+    assert answers[TRIP_EPOCHS] == 10
     assert wait_epochs(answers, ACKS, 25, 13, 2, 1) == 16, (
         "from the answer that is one for certain"
     )
 
 
 def test_times_of_a_link_with_long_epochs_are_as_long() -> None:
-    answers = no_answers()
+    answers = [0, -1, -1, 0, 0, -1, -1, 0]
     note_answer(answers, ACKS, 600, 0, True)
     assert wait_epochs(answers, ACKS, 600, 600, 120, 60) == 1200
     age_answers(answers, ACKS, 660, 60)
-    assert answers[_TRIP_EPOCHS] == 540
+    assert answers[TRIP_EPOCHS] == 540
 
 
 def test_trips_of_requests_grow_shorter_at_a_node_that_only_receives() -> None:
     end = End(0)
     end.frames()
-    end.link.pace.note_answer(REPLIES, end.link.epoch - 30, True)
+    note_answer(end.link.pace.answers, REPLIES, end.link.epoch, end.link.epoch - 30, True)
     for _ in range(10):
-        end.link.pace.note_answer(REPLIES, end.link.epoch, True)
+        note_answer(end.link.pace.answers, REPLIES, end.link.epoch, end.link.epoch, True)
         end.frames()
-    assert end.link.pace._answers[REPLIES + _TRIP_EPOCHS] == 20
+    assert end.link.pace.answers[REPLIES + TRIP_EPOCHS] == 20
 
 
 @pytest.mark.parametrize("way_epochs", [2, 5, 20])
@@ -236,7 +235,7 @@ def test_a_way_longer_than_the_back_off_costs_no_second_copy_of_all(way_epochs: 
 
 @pytest.mark.parametrize("last", [0, 0x7FFF, 0x8000, 0xFFFF])
 def test_old_answers_are_forgotten_before_their_epochs_look_new(last: int) -> None:
-    answers = no_answers()
+    answers = [0, -1, -1, 0, 0, -1, -1, 0]
     note_answer(answers, ACKS, last, last, True)
     for epoch in range(1, 1 << 16, 1000):
         age_answers(answers, ACKS, (last + epoch) & 0xFFFF, 1)

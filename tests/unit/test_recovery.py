@@ -111,6 +111,6 @@ def test_a_peer_that_never_sketches_gets_the_list_after_a_while() -> None:
     pair.codec(pair.a).use(pair.link(pair.a).exchange)
     pair.codec(pair.a).heard_store(0)
     pair.codec(pair.a).greet(pair.link(pair.a).exchange)
-    pair.link(pair.a).attention = True
+    pair.link(pair.a).exchange.attention = True
     pair.net.run(lambda: pair.net.complete(60), ROUNDS_MAX)
     assert set(pair.b.log()) == set(pair.a.log())

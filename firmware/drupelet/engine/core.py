@@ -55,7 +55,7 @@ NO_BOX = NoBox()
 class Core:
     """What all links of a node work on. Peers and groups are given by their rows."""
 
-    long: "LongPort | None" = None  # long bodies; made with the first link
+    long: "LongPort"  # long bodies; the node brings them
     bsp0_codecs: "object | None" = None  # of a host, made by its first link in bsp-0
     # Of a node with groups of MVDS: by peer the first message that was passed over since it is
     # too long for a frame (its handle; 0: none; below 0, ~ of it: it is held by now); behind

@@ -43,7 +43,7 @@ from drupelet.engine.inbox import (
 )
 from drupelet.engine.members import FAMILY_MVDS, INVISIBLE, SHARED
 from drupelet.engine.outbox import NOT_SHARED, ROW_SIZE
-from drupelet.engine.pace import ACKS, REPLIES, Pace
+from drupelet.engine.pace import ACKS, REPLIES, Pace, note_answer
 from drupelet.engine.states import (
     BUNDLED,
     DO_OFFER,
@@ -63,7 +63,7 @@ from drupelet.store.states import STATE_DELETED, STATE_GONE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.ports import LongPort, PolicyPort, TopicPort
+    from drupelet.engine.ports import PolicyPort, TopicPort
 
 # Offsets in a carrier's half of the counters (docs/SPEC.md 6): bytes, and from _RECORDS on counts,
 # of the four record types ACK, MESSAGE, OFFER, REQUEST; the link's own bytes; black boxes.
@@ -103,7 +103,8 @@ class Exchange:
     long_offset = 0  # of a stick: how far the message that goes out in pieces is written
 
     def __init__(self, core: "Core", peer: int, carrier: int, family: int) -> None:
-        """family: whose groups it carries."""
+        """family: whose groups it carries. MVDS keeps what was sent until it is answered; in BSP
+        an offer is made again."""
         self.core = core
         self.peer = peer
         self.carrier = carrier
@@ -130,27 +131,6 @@ class Exchange:
     def epoch(self) -> int:
         """The epoch of the peer's clock."""
         return self.core.clocks.epochs[self.peer]
-
-    @property
-    def every(self) -> int:
-        """Epochs of the peer's clock that make one of this link."""
-        return self.pace.every
-
-    @property
-    def epoch_ms(self) -> int:
-        """How long an epoch of the link takes; 0 on a stick."""
-        return 0 if self.visits else self.every * self.core.clocks.epoch_ms(self.peer)
-
-    @property
-    def resends(self) -> bool:
-        """True for MVDS, which keeps what was sent until it is answered; in BSP an offer is made
-        again."""
-        return self.family == FAMILY_MVDS
-
-    @property
-    def long(self) -> "LongPort":
-        """The long bodies of the node."""
-        return self.core.long  # type: ignore[return-value] # the link made it
 
     @property
     def peer_number(self) -> int:
@@ -214,7 +194,7 @@ class Exchange:
         pace.stalled = -1
         if sends:
             then = outbox.epoch(row)
-            pace.note_answer(ACKS, then, sends == 1)
+            note_answer(pace.answers, ACKS, self.epoch, then, sends == 1)
             if self.policy is not None:
                 self.policy.on_acked(epochs_since(self.epoch, then) if sends == 1 else -1)
         core = self.core
@@ -248,7 +228,7 @@ class Exchange:
             self._note_held(handle, GOT_OFFER)
             self._reply(handle, buf, at)
             self._note_incoming(True)
-        elif not self.long.is_coming(self, buf, at):
+        elif not self.core.long.is_coming(self, buf, at):
             self.inbox.add(buf, at, OFFERED, self.epoch, self.number)
 
     def _reply(self, handle: int, id: bytearray, at: int) -> None:
@@ -344,7 +324,7 @@ class Exchange:
         """A body too long for a record of the store goes into a file of its own."""
         core = self.core
         store = core.store
-        part = self.long.free_part(self)
+        part = core.long.free_part(self)
         if part < 0:
             return REFUSED
         scratch = core.graph.ids
@@ -413,7 +393,9 @@ class Exchange:
         inbox = self.inbox
         entry = inbox.find(core.id, 0)
         if entry >= 0 and inbox.kind(entry) == REQUESTED and inbox.sends(entry):
-            self.pace.note_answer(REPLIES, inbox.epoch(entry), inbox.sends(entry) == 1)
+            once = inbox.sends(entry) == 1
+            answers = self.pace.answers
+            note_answer(answers, REPLIES, self.epoch, inbox.epoch(entry), once)
         for other in core.inboxes:
             other.drop(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
@@ -514,7 +496,7 @@ class Exchange:
                 due = kind == REQUESTED and self._may_ask(sends, inbox.epoch(entry))
             if due and (prefixes or inbox.is_whole(entry)):
                 if kind == OFFERED:
-                    inbox.set_kind(entry, REQUESTED if self.resends else 0)
+                    inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)
                 inbox.note_asked(entry, self.epoch)
                 self.number = inbox.entry_number(entry)
                 self._write_request(buf, at, inbox.entries, entry * ENTRY_SIZE)
@@ -693,7 +675,7 @@ class Exchange:
         outbox.step(row, event)
         if code == CODE_SENT and sends:
             core.box.count(COUNT_RETRANSMITS, 1)
-        if (code == CODE_SENT or sends) and self.resends:
+        if (code == CODE_SENT or sends) and self.family == FAMILY_MVDS:
             # What was sent, or offered twice, goes as a MESSAGE from now on.
             outbox.mark(row, REQUEST)
         if self.policy is not None:

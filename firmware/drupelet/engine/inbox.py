@@ -81,32 +81,25 @@ class Inbox:
                     return
         elif self.owed_from:
             return
-        if self.owed_count == self.owed_max:
+        owed_max = len(self._owed_rows) // OWED_SIZE
+        if self.owed_count == owed_max:
             self._squeeze()
         row = self.owed_count
-        if row == self.owed_max:
+        if row == owed_max:
             if not is_reply:
                 self.owe_from(handle)
             return
         self.is_dirty = True
         self.owed_count = row + 1
-        self._set_owed(row, handle)
+        put_u32(self._owed_rows, row * OWED_SIZE, handle)
         at = row * OWED_SIZE
         self._owed_rows[at + _OWED_GROUP] = group
         self._owed_rows[at + _OWED_STATE] = _REPLY if is_reply else 0
         put_u16(self._owed_rows, at + _OWED_NUMBER, number)
 
-    @property
-    def owed_max(self) -> int:
-        """How many owed rows there are."""
-        return len(self._owed_rows) // OWED_SIZE
-
     def owed(self, row: int) -> int:
         """The handle of the message in an owed row; 0: its acknowledgement has been written."""
         return get_u32(self._owed_rows, row * OWED_SIZE)
-
-    def _set_owed(self, row: int, handle: int) -> None:
-        put_u32(self._owed_rows, row * OWED_SIZE, handle)
 
     def owed_group(self, row: int) -> int:
         """The group's row of the message in an owed row."""
@@ -114,9 +107,6 @@ class Inbox:
 
     def _owed_state(self, row: int) -> int:
         return self._owed_rows[row * OWED_SIZE + _OWED_STATE]
-
-    def _mark_bundling(self, row: int) -> None:
-        self._owed_rows[row * OWED_SIZE + _OWED_STATE] |= _BUNDLING
 
     def owe_from(self, handle: int) -> None:
         """Everything in the log from a handle on that came from the peer is owed."""
@@ -136,7 +126,7 @@ class Inbox:
         """A message that waited has entered the log under another handle; 0: nothing is owed."""
         for row in range(self.owed_count):
             if self.owed(row) == handle:
-                self._set_owed(row, to)
+                put_u32(self._owed_rows, row * OWED_SIZE, to)
 
     def is_owed(self, row: int) -> bool:
         """True for a row whose acknowledgement has not been written yet."""
@@ -148,9 +138,9 @@ class Inbox:
         visits: into a bundle, which may yet fail.
         """
         if visits:
-            self._mark_bundling(row)
+            self._owed_rows[row * OWED_SIZE + _OWED_STATE] |= _BUNDLING
         else:
-            self._set_owed(row, 0)
+            put_u32(self._owed_rows, row * OWED_SIZE, 0)
         return get_u16(self._owed_rows, row * OWED_SIZE + _OWED_NUMBER)
 
     def begin_bundle(self) -> None:
@@ -163,7 +153,7 @@ class Inbox:
             if self._owed_state(row) & _BUNDLING:
                 self._owed_rows[row * OWED_SIZE + _OWED_STATE] &= ~_BUNDLING & 0xFF
                 if is_written:
-                    self._set_owed(row, 0)
+                    put_u32(self._owed_rows, row * OWED_SIZE, 0)
         for entry in range(self.offers_max):
             if self.kind(entry) == OWED_BUNDLING:
                 self.set_kind(entry, 0 if is_written else OWED)
@@ -175,7 +165,7 @@ class Inbox:
         owes = self.owes()
         for row in range(self.owed_count):
             if self.owed(row):
-                self._mark_bundling(row)
+                self._owed_rows[row * OWED_SIZE + _OWED_STATE] |= _BUNDLING
         for entry in range(self.offers_max):
             if self.kind(entry) == OWED:
                 self.set_kind(entry, OWED_BUNDLING)

@@ -283,7 +283,7 @@ class LongBodies:
         if not core.store.spool.part_size(PART_INCOMING + part):
             return True
         still_ms = elapsed_ms(core.now_ms, incoming.grew_ms)
-        if still_ms >> _STILL_SHIFT >= min(exchange.epoch_ms, 1 << 25):
+        if still_ms >> _STILL_SHIFT >= min(_epoch_ms(exchange), 1 << 25):
             return True
         return core.store.find(incoming.key, 0, ID_PREFIX_SIZE) > 0
 
@@ -316,7 +316,7 @@ class LongBodies:
         incoming = self._core.incoming[part]
         have = self._core.store.spool.part_size(PART_INCOMING + part)
         stated_ms = elapsed_ms(self._core.now_ms, incoming.stated_ms)
-        if incoming.stated != have + 1 or stated_ms >= exchange.epoch_ms:
+        if incoming.stated != have + 1 or stated_ms >= _epoch_ms(exchange):
             incoming.gap = have + 1
             incoming.gap_sends = 0
 
@@ -419,3 +419,10 @@ class LongBodies:
             outcome = core.graph.take_part(group, exchange.peer_number, core.id, file)
             exchange.after_accept(outcome, group)
         core.store.spool.part_drop(file)
+
+
+def _epoch_ms(exchange: "Exchange") -> int:
+    """How long an epoch of a link takes; 0 on a stick."""
+    if exchange.visits:
+        return 0
+    return exchange.pace.every * exchange.core.clocks.epoch_ms(exchange.peer)

@@ -177,9 +177,8 @@ class Outbox:
         copy(self.rows, begin, id, at, TAG_SIZE)
         self.rows[begin + _GROUP] = group
         self.rows[begin + _STATE] = BUNDLED if handle <= self.bundled_until else 0
-        self.count += 1
         self.open_count += 1
-        self._note_change()
+        self._end(self.count + 1)
         return row
 
     def _move(self, row: int, to: int) -> int:
@@ -201,9 +200,6 @@ class Outbox:
 
     def _end(self, count: int) -> None:
         self.count = count
-        self._note_change()
-
-    def _note_change(self) -> None:
         self.changes = (self.changes + 1) & 0xFFFF
 
     def room_left(self) -> int:

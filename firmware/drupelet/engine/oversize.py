@@ -136,7 +136,7 @@ def _ask_wait(exchange: "Exchange") -> int:
     rows = exchange.core.oversize
     asked = rows[len(rows) // 2 + exchange.peer]
     count = asked >> _SENDS_SHIFT
-    wait = interval_epochs(count, False, False) * exchange.every if count > 0 else 0
+    wait = interval_epochs(count, False, False) * exchange.pace.every if count > 0 else 0
     return wait - epochs_since(exchange.epoch, asked & 0xFFFF) if wait else 0
 
 

@@ -5,6 +5,7 @@ from drupelet.base.limits import BACKOFF_EPOCHS_MAX, HEARD_EPOCHS_MAX, SEND_COUN
 from drupelet.base.time_ms import SILENT_EPOCHS, epochs_since
 from drupelet.engine.backoff import BASE_EPOCHS, counted, interval_epochs
 from drupelet.engine.inbox import REQUESTED
+from drupelet.engine.members import FAMILY_MVDS
 from drupelet.engine.states import HOLD, REQUEST
 
 TYPE_CHECKING = False
@@ -18,26 +19,20 @@ _FIRST_PACE = const(16)
 _NEVER = const(1 << 16)
 
 
-# Answers to messages and offers, and to requests: where the numbers of either begin in a list.
-ACKS = const(0)
-REPLIES = const(4)
-_TRIP_EPOCHS = const(0)  # from a send to its answer: the longest of late
+# How long answers to records of two kinds take on one link, and what was lost: a list of numbers.
+#
+# A carrier keeps the order of frames. So what was sent in an earlier epoch than something that was
+# answered is lost, and goes again after the base of back-off (RFC 8985 calls this RACK). For the
+# rest no answer says anything: it is awaited for twice as long as answers took of late, counted
+# from the last answer, for a slow peer works through what it was sent (RFC 6298 restarts its timer
+# so). Epochs are of the peer's clock, modulo 2^16.
+ACKS = const(0)  # where the numbers of answers to messages and offers begin
+REPLIES = const(4)  # likewise, to requests
+TRIP_EPOCHS = const(0)  # from a send to its answer: the longest of late
 # When that was sent which went once and is the newest to be answered; -1: none was.
 _NEWEST_EPOCH = const(1)
 _LAST_EPOCH = const(2)  # when the last of them came; -1: none did
 _IS_FRESH = const(3)  # one came since the present epoch of the link began
-
-
-def no_answers() -> "list[int]":
-    """How long answers to records of two kinds take on one link, and what was lost.
-
-    A carrier keeps the order of frames. So what was sent in an earlier epoch than something that
-    was answered is lost, and goes again after the base of back-off (RFC 8985 calls this RACK). For
-    the rest no answer says anything: it is awaited for twice as long as answers took of late,
-    counted from the last answer, for a slow peer works through what it was sent (RFC 6298 restarts
-    its timer so). Epochs are of the peer's clock, modulo 2^16.
-    """
-    return [0, -1, -1, 0, 0, -1, -1, 0]
 
 
 def note_answer(answers: "list[int]", kind: int, epoch: int, then: int, once: bool) -> None:
@@ -48,7 +43,7 @@ def note_answer(answers: "list[int]", kind: int, epoch: int, then: int, once: bo
     would never be measured: all would be sent again before its answer.
     """
     trip_epochs = epochs_since(epoch, then)
-    answers[kind + _TRIP_EPOCHS] = max(answers[kind + _TRIP_EPOCHS], trip_epochs)
+    answers[kind + TRIP_EPOCHS] = max(answers[kind + TRIP_EPOCHS], trip_epochs)
     if once:
         answers[kind + _LAST_EPOCH] = epoch
         answers[kind + _IS_FRESH] = 1
@@ -63,7 +58,7 @@ def age_answers(answers: "list[int]", kind: int, epoch: int, every: int) -> None
     if epochs_since(epoch, answers[kind + _LAST_EPOCH]) > SILENT_EPOCHS:
         answers[kind + _NEWEST_EPOCH] = answers[kind + _LAST_EPOCH] = -1
     elif answers[kind + _IS_FRESH]:
-        answers[kind + _TRIP_EPOCHS] = max(answers[kind + _TRIP_EPOCHS] - every, 0)
+        answers[kind + TRIP_EPOCHS] = max(answers[kind + TRIP_EPOCHS] - every, 0)
     answers[kind + _IS_FRESH] = 0
 
 
@@ -82,7 +77,7 @@ def wait_epochs(
         return interval_epochs - waited
     if answers[kind + _LAST_EPOCH] >= 0:
         waited = min(waited, epochs_since(epoch, answers[kind + _LAST_EPOCH]))
-    longest = min(2 * answers[kind + _TRIP_EPOCHS], BACKOFF_EPOCHS_MAX * every)
+    longest = min(2 * answers[kind + TRIP_EPOCHS], BACKOFF_EPOCHS_MAX * every)
     return max(interval_epochs, longest) - waited
 
 
@@ -103,7 +98,7 @@ class Pace:
     def __init__(self, exchange: "ExchangePort") -> None:
         self._exchange = exchange
         self.heard_epoch = -1  # of the peer's clock; -1: not heard, or too long ago
-        self._answers = no_answers()
+        self.answers = [0, -1, -1, 0, 0, -1, -1, 0]
         self.is_away = True
         self.probes = 0  # steps of the back-off: frames that went unasked while it was away
         self._probe_epoch = 0  # when the last of them went
@@ -128,8 +123,8 @@ class Pace:
         """A new epoch: see what the peer took."""
         if epochs_since(epoch, self.heard_epoch) > SILENT_EPOCHS:
             self.heard_epoch = -1
-        age_answers(self._answers, ACKS, epoch, self.every)
-        age_answers(self._answers, REPLIES, epoch, self.every)
+        age_answers(self.answers, ACKS, epoch, self.every)
+        age_answers(self.answers, REPLIES, epoch, self.every)
         rows_max = self._exchange.outbox.rows_max
         if self.is_silent():
             first = _FIRST_PACE if not self.is_stream else rows_max
@@ -171,7 +166,7 @@ class Pace:
                 continue
             then = outbox.epoch(row)
             # Not since the epoch before it was due: by ages, for epochs of long ago look new.
-            if not shows_lost(self._answers, ACKS, then) and self.is_silent(self.every - wait):
+            if not shows_lost(self.answers, ACKS, then) and self.is_silent(self.every - wait):
                 self.is_away = True
                 if not self.probes:  # that send was the first step
                     self.probes = 1
@@ -192,7 +187,7 @@ class Pace:
         """Epochs until a peer that is away gets another frame; <= 0: now."""
         if not self.probes:
             return 0
-        interval = interval_epochs(self.probes, False, self._exchange.resends)
+        interval = interval_epochs(self.probes, False, self._exchange.family == FAMILY_MVDS)
         return interval * self.every - epochs_since(self.epoch, self._probe_epoch)
 
     def resume_probes(self, count: int, then: int) -> None:
@@ -206,18 +201,6 @@ class Pace:
         self.heard_epoch = self.epoch
         self.is_away = False
         self.probes = 0
-
-    def note_answer(self, kind: int, then: int, once: bool) -> None:
-        """What was sent in the epoch `then` was answered; `once`: and not before.
-
-        kind: ACKS, REPLIES.
-        """
-        note_answer(self._answers, kind, self.epoch, then, once)
-
-    @property
-    def trip_epochs(self) -> int:
-        """From a message or an offer to its acknowledgement: the longest of late."""
-        return self._answers[_TRIP_EPOCHS]
 
     def is_heard_since(self, then: int) -> bool:
         """True if the peer was heard in the epoch `then` or later."""
@@ -249,16 +232,18 @@ class Pace:
             return 0
         then = outbox.epoch(row)
         interval = BASE_EPOCHS * self.every
-        return wait_epochs(self._answers, ACKS, self.epoch, then, interval, self.every)
+        return wait_epochs(self.answers, ACKS, self.epoch, then, interval, self.every)
 
     def ask_wait(self, sends: int, then: int) -> int:
         """Epochs until what was asked for `sends` times, last in `then`, may be asked for again;
         <= 0: now."""
         if not sends or self.is_stream:
             return _NEVER if sends else 0
-        interval = interval_epochs(sends, self.is_heard_since(then), self._exchange.resends)
+        interval = interval_epochs(
+            sends, self.is_heard_since(then), self._exchange.family == FAMILY_MVDS
+        )
         interval *= self.every
-        return wait_epochs(self._answers, REPLIES, self.epoch, then, interval, self.every)
+        return wait_epochs(self.answers, REPLIES, self.epoch, then, interval, self.every)
 
     def next_due_epochs(self) -> int:
         """Epochs until something may be due again, at least 1; 0 when nothing is outstanding."""

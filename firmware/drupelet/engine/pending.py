@@ -23,14 +23,10 @@ class Pending:
     marks = bytearray(0)  # of `dependency_cycle`, a byte for each row
 
     def __init__(self, rows_max: int) -> None:
+        self.rows_max = rows_max
         self.count = 0
         self.handles = [0] * rows_max
         self.rows = bytearray(ROW_SIZE * rows_max)
-
-    @property
-    def rows_max(self) -> int:
-        """How many messages there is room for."""
-        return len(self.handles)
 
     def row_of(self, handle: int) -> int:
         """The row of a message by its handle, or -1; 0 and below is no handle."""
@@ -54,10 +50,10 @@ class Pending:
 
     def has_room(self, source: int) -> bool:
         """True when one more message from a peer (number) may wait."""
-        rows_max = self.rows_max
-        if self.count == rows_max:
+        if self.count == self.rows_max:
             return False
-        return rows_max <= PENDING_PER_PEER_MAX or self.count_of(source) < PENDING_PER_PEER_MAX
+        is_small = self.rows_max <= PENDING_PER_PEER_MAX
+        return is_small or self.count_of(source) < PENDING_PER_PEER_MAX
 
     def count_of(self, source: int) -> int:
         """Messages from a peer (number) that wait."""

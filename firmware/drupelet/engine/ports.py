@@ -73,13 +73,12 @@ class ExchangePort(Protocol):
     """What the pace of a link asks of its exchange."""
 
     core: Any
+    family: int
     outbox: "Outbox"
     inbox: "Inbox"
 
     @property
     def epoch(self) -> int: ...
-    @property
-    def resends(self) -> bool: ...
     @property
     def peer_number(self) -> int: ...
 

@@ -18,14 +18,13 @@ from drupelet.base.limits import (
 )
 from drupelet.base.time_ms import epochs_since
 from drupelet.engine.exchange import Exchange
-from drupelet.engine.long_bodies import KIND_SEGMENT, KIND_STATE, LongBodies
+from drupelet.engine.long_bodies import KIND_SEGMENT, KIND_STATE
 from drupelet.wire.profiles import PROFILE_COMPACT_1, PROFILE_MVDS_1
 from drupelet.wire.registry import family_of, make_codec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
-    from drupelet.engine.pace import Pace
     from drupelet.engine.ports import CodecPort
     from drupelet.link.budget import Budget
     from drupelet.link.ports import WakePlanPort
@@ -71,8 +70,8 @@ class Link:
         make_exchange: "type[Exchange]" = Exchange,
     ) -> None:  # fmt: skip
         self.profile = profile
-        core.long = core.long or LongBodies(core)
         self.exchange = make_exchange(core, peer, carrier, family_of(profile))
+        self.pace = self.exchange.pace
         # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
         # visit has 1 while it writes.
         self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
@@ -104,11 +103,6 @@ class Link:
         return self.exchange.peer
 
     @property
-    def pace(self) -> "Pace":
-        """How much goes to the peer."""
-        return self.exchange.pace
-
-    @property
     def epoch_ms(self) -> int:
         """Of a live link; 0 on a stick."""
         return 0 if self.visits else self.own_epoch_ms or self.core.clocks.epoch_ms(self.peer)
@@ -118,21 +112,12 @@ class Link:
         """The epoch of the peer's clock."""
         return self.core.clocks.epochs[self.peer]
 
-    @property
-    def interactive(self) -> bool:
-        """True when messages are offered before they are sent."""
-        return self.exchange.interactive
-
-    @property
-    def attention(self) -> bool:
-        """True while something may be due."""
-        return self.exchange.attention
-
-    @attention.setter
-    def attention(self, is_due: bool) -> None:
-        self.exchange.attention = is_due
-        if not is_due:
-            self._due_epoch = _DUE_NEVER
+    def take_attention(self) -> bool:
+        """Whether something may be due; from now on it is another's to see to that."""
+        is_due = self.exchange.attention
+        self.exchange.attention = False
+        self._due_epoch = _DUE_NEVER
+        return is_due
 
     def count_anew(self) -> None:
         """An epoch of the peer's clock begins, which may have another length than before."""
@@ -207,7 +192,7 @@ class Link:
                 exchange.count(_IN + _LINK_BYTES, FRAME_HEADER_SIZE)
                 code = self.codec.parse(exchange, frame, FRAME_HEADER_SIZE, size)
             elif kind == KIND_SEGMENT:
-                code = exchange.long.on_segment(exchange, frame, size)
+                code = self.core.long.on_segment(exchange, frame, size)
                 part = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
                 exchange.count(_IN + part, size)
                 exchange.count(_IN + _SEGMENTS, 1)
@@ -216,7 +201,7 @@ class Link:
                 code = self.plan.on_wake(self.peer, frame, size, now_ms)
             elif kind == KIND_STATE:
                 exchange.count(_IN + _LINK_BYTES, size)
-                code = exchange.long.on_state(exchange, frame, size)
+                code = self.core.long.on_state(exchange, frame, size)
             else:
                 exchange.count(_IN + _DROPPED, 1)
         if code == E_PEER:
@@ -371,7 +356,7 @@ class Link:
         exchange = self.exchange
         exchange.needs_barrier = False
         size = (
-            exchange.long.state_into(exchange, frame)
+            self.core.long.state_into(exchange, frame)
             if self._train >= FRAMES_PER_EPOCH_MAX - 1
             else 0
         )
@@ -382,7 +367,7 @@ class Link:
         # Records first: a long message would keep acknowledgements back for epochs.
         end = self.codec.fill(exchange, frame, FRAME_HEADER_SIZE, limit)
         while end == FRAME_HEADER_SIZE and exchange.long_handle:
-            size = exchange.long.segment_into(exchange, frame, limit)
+            size = self.core.long.segment_into(exchange, frame, limit)
             if size:
                 kind = _TELEMETRY_BYTES if exchange.is_telemetry else _SEGMENT_BYTES
                 exchange.count(kind, size)

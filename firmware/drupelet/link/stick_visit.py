@@ -240,7 +240,7 @@ class BundleLink(Link):
         exchange = self.exchange
         exchange.inbox.end_bundle(False)
         self._acknowledges = self._is_written = False
-        exchange.long.end(exchange)
+        self.core.long.end(exchange)
         self._train = exchange.logged = 0
         exchange.outbox.changes += 1  # what it owes may go over a line
 
@@ -267,7 +267,7 @@ class BundleLink(Link):
             if (
                 not whole
                 or self._refusals() != self._refused
-                or self.exchange.long.part(self.peer) >= 0
+                or self.core.long.part(self.peer) >= 0
             ):
                 inbox.taken_until = 0  # each message is acknowledged for itself
             elif self._reaches >= 0:

@@ -49,7 +49,6 @@ class Topic:
     """
 
     visits = False
-    interactive = False
     closed = False
     up = True  # its carrier: polled; else the owner calls `turn`
     peer = -1  # of nobody alone
@@ -235,8 +234,7 @@ class Topic:
             self.core.now_ms = now_ms
             link.turn(now_ms)
             link.pace.begin_frame()
-            self.attention = self.attention or link.attention
-            link.attention = False  # the topic's own from now on
+            self.attention = link.take_attention() or self.attention
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
         """Write the next frame due; its size, or 0. One payload per epoch for all listeners."""
@@ -270,17 +268,13 @@ class Topic:
             exchange = self.links[self._ack_link].exchange
             if exchange.take_ack(buf, at):
                 self.needs_barrier = True
-                self._settle(exchange.message_handle)
+                if exchange.message_handle:
+                    for link in self.links:  # everybody heard it
+                        link.exchange.inbox.rename(exchange.message_handle, 0)
                 return True
             self._ack_link += 1
         self._ack_epoch = -1
         return False
-
-    def _settle(self, handle: int) -> None:
-        """Everybody heard the acknowledgement of a message."""
-        for link in self.links:
-            if handle:
-                link.exchange.inbox.rename(handle, 0)
 
     def _acks_due(self) -> bool:
         """Acknowledgements leave after a random wait, so that those of many do not collide."""

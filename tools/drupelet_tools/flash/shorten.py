@@ -1,8 +1,10 @@
-"""Gives private names short ones, the same in every module of a closed set: names are heap, too.
+"""Gives private names short ones in a closed set of modules: each different name is heap, too.
 
 Only names that begin with one underscore and a small letter are ours alone; the modules that are
-named so keep their names, and so does what stands in a string. Parameters that nobody names in a
-call are ours as well: each function has a few short names for them.
+named so keep their names, and so does what stands in a string. A name that only one module uses,
+or those whose classes inherit from each other, may be as short as one of another module.
+Parameters that nobody names in a call are ours as well: each function has a few short names for
+them.
 """
 
 import ast
@@ -18,31 +20,84 @@ _DIGITS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def shorten(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Module name -> its text with short private names; and short name -> what it was.
+    """Module name -> its text with short private names; and short name -> what it was (joined by
+    "or" where modules have it for names of their own).
 
     Lines and columns before a name stay on their lines.
     """
     modules = {part for name in texts for part in name.split(".")}.union(_FOREIGN)
     names = {module: _names(text) for module, text in texts.items()}
+    trees = {module: ast.parse(text) for module, text in texts.items()}
+    families = _families(trees)
     found: dict[str, int] = {}
+    homes: dict[str, set[str]] = {}
     taken = set()
-    for tokens in names.values():
+    for module, tokens in names.items():
         for token in tokens:
             if _PRIVATE.match(token.string) and token.string not in modules:
                 found[token.string] = found.get(token.string, 0) + 1
+                homes.setdefault(token.string, set()).add(families[module])
             else:
                 taken.add(token.string)
-    short: dict[str, str] = {}
-    number = 0
-    for name in sorted(found, key=lambda name: (-found[name], name)):
-        while (made := _short(number)) in taken or made in found:
-            number += 1
-        number += 1
-        short[name] = made if len(made) < len(name) else name
+    shared = {name for tree in trees.values() for name in _of_others(tree)}
+    shared |= {name for name, where in homes.items() if len(where) > 1}
+    ordered = sorted(found, key=lambda name: (-found[name], name))
+    free = iter(_free_names(taken.union(found)))
+    short = {name: _shorter(next(free), name) for name in ordered if name in shared}
+    # What is no other family's begins at the same name in each.
+    own_names = [next(free) for _ in found]
+    for family in set(families.values()):
+        own = [name for name in ordered if name not in shared and family in homes[name]]
+        short |= {name: _shorter(made, name) for name, made in zip(own, own_names, strict=False)}
+    meanings: dict[str, list[str]] = {}
+    for name in sorted(short):
+        meanings.setdefault(short[name], []).append(name)
     return (
         {module: _replaced(text, names[module], short) for module, text in texts.items()},
-        {made: name for name, made in short.items()},
+        {made: " or ".join(known) for made, known in meanings.items()},
     )
+
+
+def _families(trees: Mapping[str, ast.AST]) -> dict[str, str]:
+    """Module -> the first of those with which it shares objects by inheritance."""
+    classes = {
+        module: [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for module, tree in trees.items()
+    }
+    families = {module: module for module in trees}
+    for module in trees:
+        for base in (base for node in classes[module] for base in node.bases):
+            name = base.attr if isinstance(base, ast.Attribute) else ast.unparse(base)
+            for other in trees:
+                if any(node.name == name for node in classes[other]):
+                    joined = {families[module], families[other]}
+                    families = {
+                        each: min(joined) if family in joined else family
+                        for each, family in families.items()
+                    }
+    return families
+
+
+def _of_others(tree: ast.AST) -> Iterator[str]:
+    """Names of attributes that a module uses of more than its own `self`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            if not is_own:
+                yield node.attr
+
+
+def _free_names(taken: Collection[str]) -> Iterator[str]:
+    number = 0
+    while True:
+        made = _short(number)
+        if made not in taken:
+            yield made
+        number += 1
+
+
+def _shorter(made: str, name: str) -> str:
+    return made if len(made) < len(name) else name
 
 
 def _short(number: int) -> str:

@@ -337,7 +337,7 @@ class Machine:
             node.delete(self.store.find(self.post.ids[argument], 0))
         elif kind == SWITCH:
             link = self.links[argument]
-            link.set_mode(0 if link.interactive else 1)
+            link.set_mode(0 if link.exchange.interactive else 1)
         else:
             assert kind == HIDE
             link = self.links[argument]

@@ -13,7 +13,7 @@ from drupelet.base.limits import ASKED_TAGS_MAX, HEARD_EPOCHS_MAX
 from drupelet.base.memory import get_u16, put_u16
 from drupelet.engine.exchange import _ASKED, _ASKED_TAGS
 from drupelet.engine.inbox import _EPOCH as ENTRY_EPOCH
-from drupelet.engine.inbox import ENTRY_SIZE, Inbox
+from drupelet.engine.inbox import ENTRY_SIZE, OWED_SIZE, Inbox
 from drupelet.engine.outbox import _EPOCH as ROW_EPOCH
 from drupelet.engine.outbox import ROW_SIZE, Outbox
 from drupelet.engine.pace import _LAST_EPOCH, _NEWEST_EPOCH, ACKS, REPLIES
@@ -134,7 +134,7 @@ def tables_of(owner: object) -> Iterator[Table]:
     elif isinstance(owner, Inbox):
         owed: list[bytearray | list[int]] = [owner._owed_rows]
         is_owed = lambda row: row < owner.owed_count and owner.owed(row) != 0  # noqa: E731
-        yield is_owed, owner.owed_max, owed
+        yield is_owed, len(owner._owed_rows) // OWED_SIZE, owed
         yield (lambda entry: owner.kind(entry) != 0), owner.offers_max + 1, [owner.entries]
 
 
@@ -295,7 +295,7 @@ class Probe:
         for rows, at in self._row_epochs:
             put_u16(rows, at, (get_u16(rows, at) + by) & 0xFFFF)
         for link in self.links:
-            answers = link.pace._answers
+            answers = link.pace.answers
             for at in _ANSWER_EPOCHS:
                 if answers[at] >= 0:  # below 0: none
                     answers[at] = (answers[at] + by) & 0xFFFF

@@ -213,7 +213,9 @@ class FrameCodec(Records):
             self._answers = True
             since = epochs_since(exchange.epoch, self._insisted_epoch)
             if since or self._insisted_epoch < 0:
-                goes_on = self._insisted_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * exchange.every
+                goes_on = (
+                    self._insisted_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * exchange.pace.every
+                )
                 self._insists = self._insists + 1 if goes_on else 1
                 self._insisted_epoch = exchange.epoch
         return code
@@ -268,4 +270,4 @@ class FrameCodec(Records):
     def is_heard(self, exchange: "Exchange") -> bool:
         """True when the peer was heard here lately, by the clock of another link to it."""
         since = epochs_since(exchange.epoch, self._heard_epoch)
-        return self._heard_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * exchange.every
+        return self._heard_epoch >= 0 and since <= BSP0_RIVAL_EPOCHS * exchange.pace.every

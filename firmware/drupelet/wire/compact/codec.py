@@ -35,7 +35,7 @@ class Compact1(CompactEngine):
         """Write what is due from `at` on; the end (`at`: nothing). The kind is at frame[at-1]."""
         self.use(exchange)
         frame[at - 1] = _KIND_COMPACT
-        if not self.plain(exchange.epoch, exchange.every):
+        if not self.plain(exchange.epoch, exchange.pace.every):
             return self.fill_records(exchange, frame, at, limit)
         if self.probe_due(exchange.epoch):
             self.probed(exchange.epoch)
@@ -49,4 +49,4 @@ class Compact1(CompactEngine):
         sketch = self.sketch_of(exchange)
         if sketch is not None and sketch.holds(exchange):
             return 1
-        return self.wait(exchange.epoch, exchange.every)
+        return self.wait(exchange.epoch, exchange.pace.every)

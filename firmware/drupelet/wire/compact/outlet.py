@@ -89,7 +89,7 @@ class CompactEngine(CompactReader):
         fill(self._slab, STAMP_AT, STAMP_SIZE, 0)
         self._number = self._size = self._base_bytes = 0
         self._lone_at = -1
-        asks = self.asks(exchange.epoch, exchange.every)
+        asks = self.asks(exchange.epoch, exchange.pace.every)
         if asks or self.has(ANSWERING):
             at = self._put_hello(exchange, frame, at, asks)
         first = at

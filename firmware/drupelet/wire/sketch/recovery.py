@@ -81,7 +81,7 @@ class Recovery:
     def holds(self, exchange: "Exchange") -> bool:
         """True while offers and messages wait for a sketch."""
         waited = epochs_since(exchange.epoch, self._heard_epoch)
-        if self._holding and waited >= _HOLD_EPOCHS * exchange.every:
+        if self._holding and waited >= _HOLD_EPOCHS * exchange.pace.every:
             self._holding = self._began = False
             self._reconciler = Reconciler(shared_ids)  # a board knows none: all is shown again
         return self._holding
@@ -123,7 +123,7 @@ class Recovery:
     def put_into(self, exchange: "Exchange", buf: bytearray, at: int, limit: int) -> int:
         """Put the bytes of the next record to buf[at:limit]; return their end, `at` for none."""
         waited = epochs_since(exchange.epoch, self._moved_epoch)
-        if self._reconciler.is_open() and waited >= _AGAIN_EPOCHS * exchange.every:
+        if self._reconciler.is_open() and waited >= _AGAIN_EPOCHS * exchange.pace.every:
             self._reconciler.again()
         end = self._reconciler.put_into(exchange, buf, at, limit)
         if end > at:
