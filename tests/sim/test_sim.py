@@ -60,10 +60,12 @@ def test_worlds_of_every_kind_hold(kind: str) -> None:
         assert result.deliveries and not result.lost
 
 
-@pytest.mark.parametrize("seed", [20261127, 1200089])
-def test_what_was_passed_over_comes_and_is_owed_until_it_came(seed: int) -> None:
-    """In the first it never came; in the second the world was told to be settled before."""
-    result = run_seed(seed, "storm")
+@pytest.mark.parametrize(
+    ("kind", "seed"), [("storm", 20261127), ("storm", 1200089), ("small", 7020), ("small", 7790)]
+)
+def test_what_was_passed_over_comes_and_is_owed_until_it_came(kind: str, seed: int) -> None:
+    """In the first it never came; in the others the world was told to be settled before."""
+    result = run_seed(seed, kind)
     assert not result.violation and result.deliveries and not result.lost
 
 

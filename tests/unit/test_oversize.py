@@ -298,6 +298,21 @@ def test_an_ack_of_the_first_one_without_a_row_lets_the_next_be_asked_for() -> N
     net.run(lambda: len(b.log()) == 2 and not passed_over(a, "B"), 200 * EPOCH_ROUNDS)
 
 
+def test_what_the_peer_has_from_others_costs_one_question_each() -> None:
+    """An ACK answers a question: the next one goes then, not after a further step of back-off."""
+    net = network("AB", ["AB"], BATCH, 1)
+    a, b = net.members.values()
+    for number in range(8):
+        body = b"\x00" + b"%02d" % number * 600
+        for member in (a, b) if number < 7 else (a,):
+            assert member.node.publish(member.group, body, len(body), stamp(number), 0) > 0
+    back = net.lines["B", "A"]
+    back.take = lambda: [frame for frame in Line.take(back) if frame[0] not in (SEGMENT, STATE)]
+    net.run(lambda: passed_over(a, "B") == 1, 30 * EPOCH_ROUNDS)
+    del back.take
+    net.run(lambda: len(b.log()) == 8 and not passed_over(a, "B"), 10 * EPOCH_ROUNDS)
+
+
 def test_what_is_on_its_way_after_all_is_counted_once() -> None:
     net = network("AB", ["AB"])
     a = net.members["A"]

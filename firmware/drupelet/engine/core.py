@@ -136,6 +136,19 @@ class Core:
             self.oversize[row] = -1
             self.outboxes[peer].changes += 1
 
+    def note_long_held(self, peer: int, handle: int, is_ack: bool) -> None:
+        """A peer holds a message: the first that was passed over, maybe, which needs no row to be
+        known. If the peer acknowledged it, that answers the question, and the next one goes now.
+        """
+        rows = self.oversize
+        if rows and rows[peer] == handle:
+            rows[peer] = ~handle
+            row = len(rows) // 2 + peer
+            if is_ack and rows[row] > 0:
+                rows[row] = 0
+            self.outboxes[peer].changes += 1
+            self.is_dirty = True
+
     def last_handle(self) -> int:
         """The handle of the last message of the store, waiting or in the log."""
         handle = self.graph.newest

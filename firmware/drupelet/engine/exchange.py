@@ -200,12 +200,14 @@ class Exchange:
         core = self.core
         self._trace(CODE_ACKED, 0, group, outbox.rows, row * ROW_SIZE)
         handle = outbox.handles[row]
+        core.note_long_held(self.peer, handle, True)
         core.remove_passing(handle, group, outbox.state(row) & EPHEMERAL != 0)
 
     def _note_held(self, handle: int, event: int) -> None:
         """The peer has what may have been deleted here: once all have it, its id may go."""
         store = self.core.store
         self.outbox.note_held(handle, self.core.members.group_slot(store.group), event)
+        self.core.note_long_held(self.peer, handle, event == GOT_ACK)
         if store.missing:
             from drupelet.engine.control import held
 

@@ -15,7 +15,6 @@ from drupelet.base.limits import (
     CONTENT_HEADER_SIZE,
     FRAME_SIZE_MAX,
     ID_PREFIX_SIZE,
-    ID_SIZE,
     SEGMENT_HEADER_SIZE,
 )
 from drupelet.base.memory import copy, put_u16
@@ -104,16 +103,6 @@ def _first_waiting(exchange: "Exchange", frame_size: int) -> int:
         core.oversize[peer] = handle
         core.is_dirty = True
     return handle
-
-
-def acknowledged(core: "Core", peer: int, id: bytearray, at: int) -> None:
-    """A peer (row) holds a message: the first that waits, maybe, which needs no row to be
-    known."""
-    first = core.oversize[peer] if core.oversize else 0
-    if first > 0 and core.store.is_id(first, id, at, ID_SIZE):
-        core.oversize[peer] = ~first
-        core.outboxes[peer].changes += 1
-        core.is_dirty = True
 
 
 def _take_up(exchange: "Exchange", handle: int, reads: bool, frame_size: int) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from drupelet.engine.members import FAMILY_MVDS
-from drupelet.engine.oversize import reads_segments
 from drupelet.seal.record import ANEW, URGENT
 from drupelet_host.aead import Aead
 from drupelet_tools.sim import readers
@@ -104,8 +103,8 @@ class End:
         """Whether the peer is not known to hold something that goes to it."""
         assert self.node.node is not None
         core, peer = self.link.core, self.link.peer
-        comes = core.oversize and core.oversize[peer] and reads_segments(core, peer)
-        return bool(comes) or not self.node.node.is_current(self.number)
+        waits = core.oversize and core.oversize[peer]  # passed over as too long
+        return bool(waits) or not self.node.node.is_current(self.number)
 
     def frame(self, room: bytearray) -> bytearray:
         """A buffer as long as this carrier's frames may be."""

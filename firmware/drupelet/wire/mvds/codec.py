@@ -64,7 +64,6 @@ class MvdsCodec(Payload):
             kind = _COUNT_OFFER
             if what == ACK:
                 kind = _COUNT_ACK
-                oversize.acknowledged(exchange.core, exchange.peer, frame, self.at)
                 exchange.on_ack(frame, self.at)
                 if equal(self._last_ack, 0, frame, self.at, ID_SIZE):
                     exchange.on_gone(frame, self.at)
