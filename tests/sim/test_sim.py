@@ -181,6 +181,30 @@ def test_clients_delete_only_what_no_power_cut_can_take_from_another() -> None:
     assert oracle.deletable("a", False) == [id]
 
 
+@pytest.mark.parametrize("questions", [5, 6])
+def test_a_parent_may_be_gone_after_six_questions_in_vain(questions: int) -> None:
+    """It was too long for a peer that never showed that it reads segments."""
+    oracle = Oracle()
+    group, parent, child = b"g" * 32, b"p" * 32, b"c" * 32
+    for name in "ab":
+        oracle.add_member(name)
+    oracle.add_group(group, "ab")
+    oracle.published("a", group, parent, (), False)
+    oracle.published("a", group, child, (parent,), False)
+
+    def leaves(frame: bytes) -> None:
+        oracle.left("a", "b", frame, {group}, set(), lambda _: False, lambda _: True, 1_000)
+
+    for _ in range(questions):
+        leaves(bytes([0x50]) + parent[:8] + b"\x04\x00\x03\xff" + b"x")
+    leaves(b"\x40" + b"\x01\x00\x00\x40" + parent + parent)
+    if questions < 6:
+        with pytest.raises(Violation, match="S1"):
+            oracle.given("b", child, False)
+    else:
+        oracle.given("b", child, False)
+
+
 @pytest.mark.parametrize("moment", [BEFORE, TORN, AFTER])
 def test_the_flash_is_cut_where_it_is_told(moment: int) -> None:
     files = SimFiles()

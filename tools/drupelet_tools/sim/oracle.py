@@ -6,7 +6,7 @@ S13, L1 to L3 and W1 stand in docs/simulator.md; the first that does not hold ra
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 
 from drupelet_tools.sim import compact
 from drupelet_tools.sim.readers import Spoken, read
@@ -19,6 +19,10 @@ HELD_MAX = 256
 PREFIX_SIZE = 8
 # A sum is looked at while it cannot be that of anything: its 8 bytes have more bits than these.
 SUM_MAX = 48
+# A peer that was asked so often whether it reads segments need not get what is too long for it: a
+# full log may drop that (docs/SPEC.md 3.4). A question is a SEGMENT of one byte (3.2).
+QUESTIONS_MAX = 6
+QUESTION_SIZE = 14
 # Pace of sends that is remembered per direction; older ones are forgotten, not refused.
 PACE_MAX = 512
 
@@ -92,6 +96,7 @@ class Oracle:
         # Who was shown all again, in `compact-1` by prefixes: what is gone is asked for its id.
         self.shown: set[str] = set()
         self.sent: dict[tuple[str, str], set[bytes]] = {}  # messages, by who to whom
+        self.questions: dict[tuple[str, str], int] = {}  # whether it reads segments, by the same
         self.latencies_ms: list[int] | None = None
         self._prefixes: dict[bytes, bytes] = {}  # of all messages that there ever were
         self._ledger = compact.Ledger(self._prefixes.get)
@@ -336,6 +341,7 @@ class Oracle:
         self._isolation(node, peer, (*spoken.offers, *spoken.messages), visible)
         self._isolation(node, peer, spoken.acks, visible | accepts)
         view.told.update(spoken.acks, spoken.offers)
+        self._note_gone(node, peer, frame, spoken)
         for id in spoken.acks:
             self.checks += 1
             if volatile(id):
@@ -363,6 +369,15 @@ class Oracle:
             self._check("S5", node, id not in view.deleted, id, "deleted, and sent")
             if epoch_ms:
                 self._paced(node, peer, id, epoch_ms)
+
+    def _note_gone(self, node: str, peer: str, frame: bytes, spoken: Spoken) -> None:
+        """An id that is acknowledged twice in a row is gone there, which is allowed after so many
+        questions: what depends on it may come without it."""
+        ends = node, peer
+        if spoken.segments and len(frame) == QUESTION_SIZE:
+            self.questions[ends] = self.questions.get(ends, 0) + 1
+        if self.questions.get(ends, 0) >= QUESTIONS_MAX:
+            self.gone.update(id for id, again in pairwise(spoken.acks) if id == again)
 
     def _leaving(self, node: str, peer: str, frame: bytes) -> Spoken | None:
         """W1: what leaves in `compact-1` is as the specification has it."""
