@@ -232,10 +232,10 @@ BSP = [
     Mutation("B-4.2-10", CORE + "engine/exchange.py",
              "        else:\n"
              "            group = self.core.members.group_slot(self.core.store.group)\n"
-             "            self.inbox.owe(",
+             "            row = self.outbox.row_of(handle)\n",
              "        elif self.outbox.row_of(handle) >= 0:\n"
              "            group = self.core.members.group_slot(self.core.store.group)\n"
-             "            self.inbox.owe("),
+             "            row = self.outbox.row_of(handle)\n"),
     Mutation("B-4.2-11", CORE + "engine/exchange.py",
              "        outbox.make_due(row)\n"
              "        outbox.unmark(row, BUNDLED)\n",

@@ -175,8 +175,7 @@ MVDS = [
              "        outbox.unmark(row, BUNDLED)\n",
              "        pass\n"),
     Mutation("M5-4.2-09", CORE + "engine/exchange.py",
-             "            inbox.owe(core.graph.handle, group, self.number, "
-             "False)\n",
+             "            inbox.owe(core.graph.handle, group, self.number, 0)\n",
              ""),
     Mutation("M5-4.2-10", CORE + "engine/exchange.py",
              "        outbox.step(row, GOT_ACK)\n",
@@ -214,8 +213,7 @@ MVDS = [
              "        self._room = self.left\n",
              "        self._room = self.left = 1\n"),
     Mutation("M5-4.2-17", CORE + "engine/exchange.py",
-             "            inbox.owe(core.graph.handle, group, self.number, "
-             "False)\n",
+             "            inbox.owe(core.graph.handle, group, self.number, 0)\n",
              ""),
     Mutation("M6-4.2-12", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",

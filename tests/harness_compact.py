@@ -36,7 +36,7 @@ class Nobody:
         self.codec_row = self.number = 0
         self.ids = bytearray(64)
         self.newest = self.unknown = self.peer = 0
-        self.attention = False
+        self.attention = self.has_crossed = False
         self.epoch = 0
         self.pace = self
         self.every = 1

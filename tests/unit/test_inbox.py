@@ -11,6 +11,7 @@ from drupelet.engine.inbox import (
     OWED,
     OWED_BUNDLING,
     OWED_TWICE,
+    REPLY,
     REQUESTED,
     Inbox,
 )
@@ -247,7 +248,7 @@ def test_all_offers_are_forgotten_at_once() -> None:
     inbox = make()
     inbox.add(id_of(1), 0, OFFERED, 1)
     inbox.ask(id_of(2), 0, 1)
-    inbox.owe(5, 0, 0, False)
+    inbox.owe(5, 0, 0, 0)
     inbox.drop_offers()
     assert entries(inbox) == {} and register(inbox) is None
     assert take_all(inbox) == [5], "acknowledgements are no offers"
@@ -260,7 +261,7 @@ def test_what_came_is_owed_once_in_the_order_of_arrival() -> None:
     inbox = make()
     assert not inbox.owes()
     for handle in (5, 9, 7):
-        inbox.owe(handle, handle % 3, 0, False)
+        inbox.owe(handle, handle % 3, 0, 0)
     assert inbox.owes() and inbox.owed_low() == 5
     assert [inbox.owed_group(row) for row in range(3)] == [2, 0, 1]
     assert take_all(inbox) == [5, 9, 7]
@@ -270,22 +271,22 @@ def test_what_came_is_owed_once_in_the_order_of_arrival() -> None:
 def test_full_rows_leave_it_to_the_log() -> None:
     inbox = make(owed_max=2)
     for handle in (3, 5, 7, 9):
-        inbox.owe(handle, 0, 0, False)
+        inbox.owe(handle, 0, 0, 0)
     assert inbox.owed_from == 7 and inbox.owed_low() == 3
     assert take_all(inbox) == [3, 5]
     assert inbox.owes() and inbox.owed_low() == 7
-    inbox.owe(11, 0, 0, False)
+    inbox.owe(11, 0, 0, 0)
     assert inbox.owed_from == 7 and take_all(inbox) == [], "the log says that, too"
-    inbox.owe(6, 0, 0, True)
+    inbox.owe(6, 0, 0, REPLY)
     assert take_all(inbox) == [6], "a copy of what the log has passed is answered by itself"
 
 
 def test_rows_are_used_again_when_they_were_written() -> None:
     inbox = make(owed_max=3)
     for handle in (1, 2, 3):
-        inbox.owe(handle, handle, 10 * handle, False)
+        inbox.owe(handle, handle, 10 * handle, 0)
     assert inbox.take_owed(0, False) == 10 and inbox.take_owed(1, False) == 20
-    inbox.owe(4, 4, 40, False)
+    inbox.owe(4, 4, 40, 0)
     assert inbox.owed_from == 0
     rows = [
         (inbox.owed(row), inbox.owed_group(row), inbox.take_owed(row, False))
@@ -296,12 +297,12 @@ def test_rows_are_used_again_when_they_were_written() -> None:
 
 def test_a_copy_that_comes_again_is_answered_once() -> None:
     inbox = make(owed_max=2)
-    inbox.owe(5, 0, 0, False)
-    inbox.owe(5, 0, 17, True)
+    inbox.owe(5, 0, 0, 0)
+    inbox.owe(5, 0, 17, REPLY)
     assert inbox.owed_count == 1 and inbox.take_owed(0, False) == 17, "by its newest number"
-    inbox.owe(5, 0, 18, True)
-    inbox.owe(6, 0, 0, True)
-    inbox.owe(7, 0, 0, True)
+    inbox.owe(5, 0, 18, REPLY)
+    inbox.owe(6, 0, 0, REPLY)
+    inbox.owe(7, 0, 0, REPLY)
     assert inbox.owed_from == 0, "who sent it sends it again"
     assert take_all(inbox) == [5, 6]
 
@@ -309,34 +310,34 @@ def test_a_copy_that_comes_again_is_answered_once() -> None:
 def test_a_reply_does_not_say_from_where_on_the_log_owes() -> None:
     """Alone it is kept over a sleep by its handle, behind which mostly nothing else came."""
     inbox = make()
-    inbox.owe(5, 0, 0, True)
-    inbox.owe(7, 0, 0, True)
+    inbox.owe(5, 0, 0, REPLY)
+    inbox.owe(7, 0, 0, REPLY)
     assert inbox.owes() and inbox.owed_low() == 7
-    inbox.owe(9, 0, 0, False)
+    inbox.owe(9, 0, 0, 0)
     assert inbox.owed_low() == 9
-    inbox.owe(8, 0, 0, False)
+    inbox.owe(8, 0, 0, 0)
     assert inbox.owed_low() == 8
 
 
 def test_what_is_owed_is_told_to_the_wake_state() -> None:
-    for is_reply in (False, True):
+    for state in (0, REPLY):
         inbox = make(owed_max=2)
         assert not inbox.is_dirty
-        inbox.owe(5, 0, 0, is_reply)
+        inbox.owe(5, 0, 0, state)
         assert inbox.is_dirty
-    inbox.owe(6, 0, 0, False)
+    inbox.owe(6, 0, 0, 0)
     inbox.is_dirty = False
-    inbox.owe(7, 0, 0, False)
+    inbox.owe(7, 0, 0, 0)
     assert inbox.owed_from == 7 and inbox.is_dirty
     inbox.is_dirty = False
-    inbox.owe(8, 0, 0, False)
+    inbox.owe(8, 0, 0, 0)
     assert not inbox.is_dirty, "the handle of the log says it"
 
 
 def test_what_waited_is_owed_under_its_new_handle() -> None:
     inbox = make()
-    inbox.owe(5, 0, 0, False)
-    inbox.owe(6, 0, 0, True)
+    inbox.owe(5, 0, 0, 0)
+    inbox.owe(6, 0, 0, REPLY)
     inbox.rename(5, 15)
     inbox.rename(6, 16)
     inbox.rename(7, 17)
@@ -345,14 +346,14 @@ def test_what_waited_is_owed_under_its_new_handle() -> None:
 
 def test_smaller_tables_leave_what_was_owed_to_the_log() -> None:
     inbox = make(owed_max=4)
-    for handle, is_reply in ((9, False), (3, True), (7, False)):
-        inbox.owe(handle, 0, 0, is_reply)
+    for handle, state in ((9, 0), (3, REPLY), (7, 0)):
+        inbox.owe(handle, 0, 0, state)
     inbox.add(id_of(1), 0, OFFERED, 1)
     inbox.resize(4, 2)
     assert inbox.owed_count == 0 and inbox.owed_from == 7 and entries(inbox) == {}
     inbox = make(owed_max=2)
     for handle in (3, 5, 7):
-        inbox.owe(handle, 0, 0, False)
+        inbox.owe(handle, 0, 0, 0)
     inbox.take_owed(0, False)
     inbox.resize(4, 4)
     assert inbox.owed_from == 5
@@ -364,7 +365,7 @@ def test_everything_that_came_is_acknowledged_whatever_the_room() -> None:
         inbox = make(owed_max=owed_max)
         acknowledged: set[int] = set()
         for handle in range(1, 60):
-            inbox.owe(handle, 0, 0, False)
+            inbox.owe(handle, 0, 0, 0)
             if handle % 7 == 0:
                 acknowledged.update(take_all(inbox))
             if handle % 20 == 0 and inbox.owed_from:
@@ -378,7 +379,7 @@ def test_everything_that_came_is_acknowledged_whatever_the_room() -> None:
 def test_numbers_end_when_the_peer_begins_anew() -> None:
     inbox = make()
     entry = inbox.add(id_of(1), 0, OFFERED, 1, 5)
-    inbox.owe(3, 0, 6, False)
+    inbox.owe(3, 0, 6, 0)
     inbox.forget_numbers()
     assert inbox.entry_number(entry) == 0 == inbox.take_owed(0, False)
 
@@ -390,7 +391,7 @@ def test_numbers_end_when_the_peer_begins_anew() -> None:
 def test_what_is_in_a_bundle_is_acknowledged_when_it_is_on_the_stick(is_written: bool) -> None:
     inbox = make(owed_max=2)
     for handle in (3, 5, 7):
-        inbox.owe(handle, 0, 0, False)
+        inbox.owe(handle, 0, 0, 0)
     entry = inbox.add(id_of(1), 0, OWED, 1)
     inbox.begin_bundle()
     assert take_all(inbox, visits=True) == [3, 5]
@@ -412,7 +413,7 @@ def test_one_frame_acknowledges_all(is_written: bool) -> None:
     assert not inbox.take_all_owed(), "nothing is owed"
     inbox.end_bundle(is_written)
     for handle in (3, 5, 7):
-        inbox.owe(handle, 0, 0, False)
+        inbox.owe(handle, 0, 0, 0)
     inbox.add(id_of(1), 0, OWED, 1)
     inbox.begin_bundle()
     assert inbox.take_all_owed() and not inbox.owes()
@@ -432,11 +433,11 @@ def test_what_a_request_is_answered_with_is_in_no_frame_for_all() -> None:
 @pytest.mark.parametrize("is_written", [True, False])
 def test_what_comes_while_a_bundle_is_made_is_owed_after_it(is_written: bool) -> None:
     inbox = make(owed_max=2)
-    inbox.owe(3, 0, 0, False)
+    inbox.owe(3, 0, 0, 0)
     inbox.begin_bundle()
     take_all(inbox, visits=True)
     for handle in (5, 7):
-        inbox.owe(handle, 0, 0, False)
+        inbox.owe(handle, 0, 0, 0)
     inbox.end_bundle(is_written)
     assert inbox.owed_from == 7
     assert take_all(inbox) == ([5] if is_written else [3, 5])
@@ -444,10 +445,10 @@ def test_what_comes_while_a_bundle_is_made_is_owed_after_it(is_written: bool) ->
 
 def test_a_copy_while_a_bundle_is_made_is_answered_by_it() -> None:
     inbox = make()
-    inbox.owe(3, 0, 0, False)
+    inbox.owe(3, 0, 0, 0)
     inbox.begin_bundle()
     take_all(inbox, visits=True)
-    inbox.owe(3, 0, 0, True)
+    inbox.owe(3, 0, 0, REPLY)
     assert not inbox.owes()
     inbox.end_bundle(False)
     assert take_all(inbox) == [3], "the bundle failed"
@@ -459,7 +460,7 @@ def test_a_copy_while_a_bundle_is_made_is_answered_by_it() -> None:
 def test_another_peer_in_the_row_is_owed_nothing() -> None:
     inbox = make(owed_max=2)
     for handle in (3, 5, 7):
-        inbox.owe(handle, 0, 0, False)
+        inbox.owe(handle, 0, 0, 0)
     inbox.add(id_of(1), 0, OFFERED, 1)
     inbox.ask(id_of(2), 0, 1)
     inbox.bundle_number = inbox.taken_until = 4

@@ -34,11 +34,13 @@ from drupelet.base.time_ms import epochs_since
 from drupelet.engine.backoff import counted
 from drupelet.engine.graph import ENTERED, REFUSED, TOO_EARLY
 from drupelet.engine.inbox import (
+    CROSSED,
     ENTRY_SIZE,
     OFFERED,
     OWED,
     OWED_BUNDLING,
     OWED_TWICE,
+    REPLY,
     REQUESTED,
 )
 from drupelet.engine.members import FAMILY_MVDS, INVISIBLE, SHARED
@@ -241,7 +243,9 @@ class Exchange:
                 self.inbox.set_kind(entry, OFFERED)  # an ACK needs more than a prefix: ask for it
         else:
             group = self.core.members.group_slot(self.core.store.group)
-            self.inbox.owe(handle, group, self.number, True)
+            row = self.outbox.row_of(handle)
+            has_crossed = row >= 0 and self.outbox.sends(row) > 0
+            self.inbox.owe(handle, group, self.number, REPLY | CROSSED if has_crossed else REPLY)
 
     def _note_incoming(self, is_held: bool) -> None:
         """Tell the policy of a message or an offer that came in."""
@@ -380,7 +384,7 @@ class Exchange:
         group = self.core.members.group_slot(store.group)
         if group >= 0 and self.sees(group):
             self.is_telemetry = self.core.is_box(group)
-            self.inbox.owe(handle, group, 0, True)
+            self.inbox.owe(handle, group, 0, REPLY)
             self._note_held(handle, GOT_MESSAGE)
         return True
 
@@ -407,7 +411,7 @@ class Exchange:
             return
         self.message_handle = core.graph.handle
         if not core.graph.is_ephemeral:
-            inbox.owe(core.graph.handle, group, self.number, False)
+            inbox.owe(core.graph.handle, group, self.number, 0)
             self._trace_id(CODE_RECEIVED, core.id)
         if outcome == ENTERED:
             core.note_entered(core.now_ms, group, self.peer_number)
@@ -421,14 +425,22 @@ class Exchange:
 
     # --- out: acknowledgements ---
 
+    @property
+    def has_crossed(self) -> bool:
+        """True if copies of what was just acknowledged left both ends: then the peer may have no
+        number for it any more. Such acknowledgements come last."""
+        return self._scan[_OWED_ROW] > self.inbox.owed_count
+
     def take_ack(self, buf: bytearray, at: int) -> bool:
         """Write the next id that we owe an acknowledgement for; `number` is the peer's."""
         inbox = self.inbox
         store = self.core.store
         scan = self._scan
-        while scan[_OWED_ROW] < inbox.owed_count:
-            row = scan[_OWED_ROW]
-            scan[_OWED_ROW] = row + 1
+        while scan[_OWED_ROW] < 2 * inbox.owed_count:
+            row = scan[_OWED_ROW] % inbox.owed_count
+            scan[_OWED_ROW] += 1
+            if inbox.is_crossed(row) != self.has_crossed:
+                continue
             group = inbox.owed_group(row)
             if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
                 self.message_handle = inbox.owed(row)
@@ -456,7 +468,7 @@ class Exchange:
                     self.needs_barrier = True
                     return True
                 if self.core.members.visibility(group, self.peer) != INVISIBLE:
-                    inbox.owe(handle, group, 0, True)  # another link to the peer carries it
+                    inbox.owe(handle, group, 0, REPLY)  # another link to the peer carries it
         return False
 
     def _take_ack_by_id(self, buf: bytearray, at: int) -> bool:

@@ -32,8 +32,11 @@ _OWED_STATE = const(5)
 _OWED_NUMBER = const(6)
 OWED_SIZE = const(8)
 # States of owed rows.
-_REPLY = const(1)  # to a copy that came again
+REPLY = const(1)  # to a copy that came again
 _BUNDLING = const(2)  # written into the bundle that is being made
+# With REPLY: it had left for the peer as well. The two copies crossed, so the peer may have no row
+# of it any more, and with `compact-1` no number.
+CROSSED = const(4)
 
 
 class Inbox:
@@ -60,7 +63,7 @@ class Inbox:
         """Allocate the tables; what they held comes again."""
         assert offers_max >= INBOX_OFFERS_MIN
         for row in range(self.owed_count):
-            if self.owed(row) and not self._owed_state(row) & _REPLY:
+            if self.owed(row) and not self._owed_state(row) & REPLY:
                 self.owe_from(self.owed(row))
         self.offers_max = offers_max
         self.owed_count = 0
@@ -69,12 +72,12 @@ class Inbox:
 
     # --- owed by handle ---
 
-    def owe(self, handle: int, group: int, number: int, is_reply: bool) -> None:
+    def owe(self, handle: int, group: int, number: int, state: int) -> None:
         """An acknowledgement is owed for a message of the log (group: row).
 
-        number: the peer's, 0 for none. is_reply: to a copy that came again.
+        number: the peer's, 0 for none. state: 0, or REPLY to a copy that came again.
         """
-        if is_reply:
+        if state:
             for row in range(self.owed_count):
                 if self.owed(row) == handle:
                     put_u16(self._owed_rows, row * OWED_SIZE + _OWED_NUMBER, number)
@@ -86,7 +89,7 @@ class Inbox:
             self._squeeze()
         row = self.owed_count
         if row == owed_max:
-            if not is_reply:
+            if not state:
                 self.owe_from(handle)
             return
         self.is_dirty = True
@@ -94,7 +97,7 @@ class Inbox:
         put_u32(self._owed_rows, row * OWED_SIZE, handle)
         at = row * OWED_SIZE
         self._owed_rows[at + _OWED_GROUP] = group
-        self._owed_rows[at + _OWED_STATE] = _REPLY if is_reply else 0
+        self._owed_rows[at + _OWED_STATE] = state
         put_u16(self._owed_rows, at + _OWED_NUMBER, number)
 
     def owed(self, row: int) -> int:
@@ -104,6 +107,10 @@ class Inbox:
     def owed_group(self, row: int) -> int:
         """The group's row of the message in an owed row."""
         return self._owed_rows[row * OWED_SIZE + _OWED_GROUP]
+
+    def is_crossed(self, row: int) -> bool:
+        """True for the reply to a copy that had left for the peer as well."""
+        return self._owed_state(row) & CROSSED != 0
 
     def _owed_state(self, row: int) -> int:
         return self._owed_rows[row * OWED_SIZE + _OWED_STATE]
@@ -192,7 +199,7 @@ class Inbox:
         reply = 0
         for row in range(self.owed_count):
             handle = self.owed(row)
-            if self._owed_state(row) & _REPLY:
+            if self._owed_state(row) & REPLY:
                 reply = max(reply, handle)
             elif handle:
                 low = min(low, handle) if low else handle

@@ -125,6 +125,7 @@ class CompactEngine(CompactReader):
         """Write all ids that are due, as sets of the peer's numbers where it gave them some."""
         fold_at = ACK_FOLD_AT if kind == ACK else REQUEST_FOLD_AT
         count = first = last = origin = size = 0  # of the set that is open, if there is a count
+        has_crossed = False
         whole_at = -1  # where the last record of whole ids begins
         while True:
             open_size = _SET_SIZE + size if count else 0
@@ -132,7 +133,8 @@ class CompactEngine(CompactReader):
             if limit - at - open_size < _WHOLE_SIZE or not self._take_id(exchange, kind):
                 break
             number = exchange.number
-            if count and not (number and 0 <= number - origin < size * 8):
+            fits = number and 0 <= number - origin < size * 8
+            if count and not (fits and has_crossed == exchange.has_crossed):
                 at = self._put_set(exchange, frame, at, kind, origin, first, last, count)
                 count = 0
             if not number:
@@ -146,6 +148,7 @@ class CompactEngine(CompactReader):
                 size = min(size, COMPACT_COVER_SIZE) if size > 0 else 1
                 origin = origin_of(number, size)
                 first = last = number
+                has_crossed = exchange.has_crossed
                 begin_set(self._slab)
             if add_to_set(self._slab, number - origin, fold_at):
                 count += 1
