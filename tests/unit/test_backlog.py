@@ -11,7 +11,7 @@ from drupelet.engine.states import GOT_ACK, GOT_REQUEST, REQUEST
 from drupelet.node import BATCH, INTERACTIVE, INVISIBLE, SHARED, VISIBLE
 from drupelet.store.files import RamFiles
 from drupelet.wire.profiles import PROFILE_MVDS_1
-from helpers import Draw, Line, Member, Network, check_causal
+from helpers import Draw, Line, Member, Network, check_causal, stamp
 
 ROUNDS_MAX = 4_000
 
@@ -46,7 +46,32 @@ def test_a_peer_that_never_comes_by_starves_no_other() -> None:
     net.run(lambda: net.complete(100), ROUNDS_MAX)
 
 
-def test_what_is_forgotten_in_ram_is_not_forgotten() -> None:
+def test_what_was_acknowledged_behind_a_row_that_stays_open_goes_once() -> None:
+    """The first message is lost all the time, and what is asked for again needs a row."""
+    net = network({"A": 2, "B": 2}, ["AB"])
+    a, b = net.members.values()
+    net.frame_size = 200  # of one message
+    line = net.lines["A", "B"]
+    line.never = b"lost"
+    assert b.publish(b"here")
+    net.run(lambda: net.complete(1), ROUNDS_MAX)
+    for number in range(30):
+        body = b"\x00" + (b"%02d" % number if number else b"lost") * 25  # no parents
+        assert a.node.publish(a.group, body, len(body), stamp(number), net.now_ms) > 0
+    net.run(lambda: len(b.log()) == 30, ROUNDS_MAX)
+    for number in range(30, 40):
+        body = b"\x00%02d" % number * 25
+        assert a.node.publish(a.group, body, len(body), stamp(number), net.now_ms) > 0
+    for _ in range(4):
+        record = b"\x40\x01\x03\x00\x20" + b.log()[4]  # B asks for what it held
+        assert a.links["B"].receive(bytearray(record), len(record), net.now_ms) == OK
+        net.round()
+    line.never = None
+    before = line.bytes
+    net.run(lambda: net.complete(41), ROUNDS_MAX)
+    assert line.bytes - before <= 12 * 123, (
+        "ten that were never sent, the first, what is asked for"
+    )
     """Rows are used again a hundred times; nothing is given twice, nothing is lost."""
     net = network({"A": 2, "B": 2, "C": 2}, ["AB", "BC"], loss=200, repeat=300)
     for number in range(60):

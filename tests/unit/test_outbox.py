@@ -374,15 +374,31 @@ def test_full_rows_make_room_for_what_is_asked_for_and_lose_nothing() -> None:
     assert node.outbox.cursor == handles[2], "it comes to the last one again"
     assert node.ask(handles[1]) == 1
     assert node.open_rows() == handles[:2]
-    assert node.outbox.cursor == handles[0], "and to the one before"
+    assert node.outbox.cursor == handles[1], "and to the one before"
     assert node.ask(handles[3]) == NO_ROOM, "it comes by itself"
     node.hear_ack(handles[0])
     node.refill()
     assert node.open_rows() == handles[1:3]
-    assert node.outbox.state(0) & WANTED == 0, "the cursor has come to it"
+    assert node.outbox.state(0) & WANTED, "the cursor does not come to it again"
     node.hear_ack(handles[1])
     node.refill()
     assert node.open_rows() == handles[2:]
+    node.check()
+
+
+def test_what_the_peer_holds_before_a_row_that_gave_way_is_not_sent_again() -> None:
+    node = Node(2)
+    handles = [node.put() for _ in range(12)]
+    for _ in range(8):
+        node.refill()
+        node.hear_ack(node.open_rows()[-1])
+    node.refill()
+    assert node.open_rows() == [handles[0], handles[9]]
+    assert node.ask(handles[2]) == 1
+    assert node.open_rows() == [handles[0], handles[2]] and node.outbox.cursor == handles[8]
+    node.hear_ack(handles[0], handles[2])
+    node.refill()
+    assert node.open_rows() == handles[9:11]
     node.check()
 
 

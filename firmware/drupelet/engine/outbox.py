@@ -309,11 +309,19 @@ class Outbox:
             last = self.count - 1
             if handle > self.handles[last]:
                 return False
-            if not self.state(last) & WANTED:
-                self.cursor = min(self.cursor, self.handles[last - 1])
+            if self.handles[last] <= self.cursor and not self.state(last) & WANTED:
+                self._go_back(last)
             self.open_count -= 1
             self.count = last
         return True
+
+    def _go_back(self, row: int) -> None:
+        """Put the cursor right before a row. What is between two rows the peer holds, and it is
+        not sent again."""
+        handle = self.handles[row - 1]
+        while 0 < handle < self.handles[row]:
+            self.cursor = handle
+            handle = self._store.next(handle)
 
     def _insert(self, handle: int, id: "bytes | bytearray", group: int) -> int:
         """Give a message a row in its place in the log's order; there is room."""
