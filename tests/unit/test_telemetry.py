@@ -1,5 +1,7 @@
 """The black box on its way into the log: whole segments, left-over ones, and who lets them go."""
 
+import pytest
+
 from drupelet.base.limits import BLOCK_SIZE, BOX_HEADER_SIZE, EVENTS_PER_BLOCK
 from drupelet.clients.default import TELEMETRY_CLIENT_ID
 from drupelet.node import CARRIER_SERIAL, GROUP_TELEMETRY, PROFILE_BSP_1, SHARED, Node
@@ -121,3 +123,24 @@ def test_black_boxes_go_once_all_who_share_them_have_them() -> None:
     assert [len(segment) for segment in b.segments()] == sizes
     assert a.segments() == [], "deleted here, for the peer has them"
     assert a.node.outstanding(a.peer) == 0
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2], ids=["ack", "message", "offer"])
+def test_black_boxes_go_whatever_shows_that_the_peer_has_them(kind: int) -> None:
+    """It has them from another one, and may offer or send them before it is sent them."""
+    a = Boxed(RamFiles())
+    a.events(5)
+    assert a.node.telemetry_flush(a.group, 0, STAMP) == 0
+    while a.node.next_event():
+        a.node.done(a.node.event_handle)
+    assert a.store.load(a.store.next(0)) == 0
+    id = bytes(a.store.id)
+    body = b"\x00" + a.segments()[0]
+    record = id if kind != 1 else bytes(a.node.core.members.group_ids[:32]) + STAMP + body
+    frame = bytearray(b"\x40\x01" + bytes([kind]) + len(record).to_bytes(2, "big") + record)
+    assert a.link.receive(frame, len(frame), 500) == 0
+    assert a.segments() == [] and a.store.find(id, 0) > 0
+    if kind:
+        out = bytearray(1024)
+        size = a.link.poll_into(out, 2_000)
+        assert out[:size] == b"\x40\x01\x00\x00\x20" + id, "an ACK, and nothing else"

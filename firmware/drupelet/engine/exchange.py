@@ -206,14 +206,18 @@ class Exchange:
         core.remove_passing(handle, group, outbox.state(row) & EPHEMERAL != 0)
 
     def _note_held(self, handle: int, event: int) -> None:
-        """The peer has what may have been deleted here: once all have it, its id may go."""
-        store = self.core.store
-        self.outbox.note_held(handle, self.core.members.group_slot(store.group), event)
-        self.core.note_long_held(self.peer, handle, event == GOT_ACK)
-        if store.missing:
+        """The peer has what the store has loaded, which may have been deleted here: once all have
+        it, its id may go. Overwrites what the store has loaded."""
+        core = self.core
+        group = core.members.group_slot(core.store.group)
+        row = self.outbox.note_held(handle, group, event)
+        core.note_long_held(self.peer, handle, event == GOT_ACK)
+        if core.store.missing:
             from drupelet.engine.control import held
 
-            held(self.core, self.peer, handle)
+            held(core, self.peer, handle)
+        if row >= 0:
+            core.remove_passing(handle, group, self.outbox.states[row] & EPHEMERAL != 0)
 
     def on_gone(self, buf: bytearray, at: int) -> None:
         """The peer said twice in a row that it holds this message: it is gone there (docs/SPEC.md
@@ -229,8 +233,8 @@ class Exchange:
         self.attention = True
         handle = self._known(buf, at)
         if handle:
-            self._note_held(handle, GOT_OFFER)
             self._reply(handle, buf, at)
+            self._note_held(handle, GOT_OFFER)
             self._note_incoming(True)
         elif not self.core.long.is_coming(self, buf, at):
             self.inbox.add(buf, at, OFFERED, self.epoch, self.number)

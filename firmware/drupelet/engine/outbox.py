@@ -335,8 +335,9 @@ class Outbox:
         self._mark_ephemeral(row, handle, group)
         return row
 
-    def note_held(self, handle: int, group: int, event: int) -> None:
-        """The peer holds a message (group: row) that the store has loaded, as `event` says.
+    def note_held(self, handle: int, group: int, event: int) -> int:
+        """The peer holds a message (group: row) that the store has loaded, as `event` says; its
+        row, or -1.
 
         What it is not shown, or what the cursor has not come to, takes a free row, if there is
         one: else it would be sent when the group is shared again.
@@ -348,6 +349,7 @@ class Outbox:
                 row = self._insert(handle, self._store.id, group)
         if row >= 0:
             self.step(row, event)
+        return row
 
     def low(self) -> int:
         """The handle from which on the peer may lack something."""
