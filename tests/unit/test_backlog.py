@@ -72,6 +72,9 @@ def test_what_was_acknowledged_behind_a_row_that_stays_open_goes_once() -> None:
     assert line.bytes - before <= 12 * 123, (
         "ten that were never sent, the first, what is asked for"
     )
+
+
+def test_what_is_forgotten_in_ram_is_not_forgotten() -> None:
     """Rows are used again a hundred times; nothing is given twice, nothing is lost."""
     net = network({"A": 2, "B": 2, "C": 2}, ["AB", "BC"], loss=200, repeat=300)
     for number in range(60):
