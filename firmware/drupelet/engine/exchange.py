@@ -217,7 +217,7 @@ class Exchange:
 
             held(core, self.peer, handle)
         if row >= 0:
-            core.remove_passing(handle, group, self.outbox.states[row] & EPHEMERAL != 0)
+            core.remove_passing(handle, group, self.outbox.state(row) & EPHEMERAL != 0)
 
     def on_gone(self, buf: bytearray, at: int) -> None:
         """The peer said twice in a row that it holds this message: it is gone there (docs/SPEC.md
