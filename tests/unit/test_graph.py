@@ -415,3 +415,17 @@ def test_what_was_published_before_is_refused() -> None:
         assert node.publish(member.group, body, size, stamp(0), 0) < 0
         assert node.publish(member.group, body, size, stamp(1), 0) > 0
     assert len(set(member.log())) == 4 and node.delivered == 4
+
+
+def test_pending_rows_are_passed_over_while_nothing_waits() -> None:
+    member = Member("A", Draw(1), pool=8)
+    member.boot()
+    graph = member.node.core.graph
+    assert not graph.promote()
+    del member.node.core.pending.groups[0]  # the pass reads it of every row
+    graph.may_promote = True
+    assert not graph.promote() and not graph.may_promote
+    member.node.core.pending.count = 1
+    graph.may_promote = True
+    with pytest.raises(IndexError):
+        graph.promote()

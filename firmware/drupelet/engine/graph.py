@@ -286,7 +286,7 @@ class Graph:
         while self.may_promote or self._row:
             if not self._row:
                 self.may_promote = False
-            while self._row < pending.rows_max:
+            while pending.count and self._row < pending.rows_max:
                 row = self._row
                 self._row += 1
                 group = pending.group(row)
