@@ -467,3 +467,23 @@ def test_another_peer_in_the_row_is_owed_nothing() -> None:
     inbox.forget()
     assert not inbox.owes() and entries(inbox) == {} and register(inbox) is None
     assert inbox.owed_low() == inbox.bundle_number == inbox.taken_until == 0
+
+
+def test_entries_are_searched_up_to_the_last_one_that_is_used() -> None:
+    inbox = make(offers_max=64)
+    for number in range(3):
+        inbox.add(id_of(number), 0, OFFERED, 1)
+    assert inbox.end() == 3
+    inbox.drop(id_of(1), 0)
+    assert inbox.end() == 3
+    assert inbox.find(id_of(2), 0) == 2
+    inbox.drop(id_of(2), 0)
+    assert inbox.end() == 1
+    assert inbox.find(id_of(2), 0) == -1
+    # In the order of the log, as offers come in; the register is behind them.
+    assert inbox.add(id_of(4), 0, OFFERED, 1) == 1
+    inbox.ask(id_of(5), 0, 1)
+    assert inbox.end() == 65
+    assert inbox.add(id_of(6), 0, OFFERED, 1) == 2
+    inbox.drop_offers()
+    assert inbox.end() == 0

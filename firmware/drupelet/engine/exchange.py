@@ -478,7 +478,7 @@ class Exchange:
     def _take_ack_by_id(self, buf: bytearray, at: int) -> bool:
         inbox = self.inbox
         scan = self._scan
-        while scan[_OWED_ENTRY] < inbox.offers_max:
+        while scan[_OWED_ENTRY] < min(inbox.end(), inbox.offers_max):
             entry = scan[_OWED_ENTRY]
             kind = inbox.kind(entry)
             if kind < OWED or kind > OWED_TWICE:
@@ -503,7 +503,7 @@ class Exchange:
         then what the peer's pending messages wait for. `number` is the peer's for it."""
         inbox = self.inbox
         scan = self._scan
-        while scan[_REQUEST_ENTRY] <= inbox.offers_max:
+        while scan[_REQUEST_ENTRY] < inbox.end():
             entry = scan[_REQUEST_ENTRY]
             scan[_REQUEST_ENTRY] = entry + 1
             kind = inbox.kind(entry)

@@ -52,7 +52,7 @@ class Inbox:
     bundle_number = taken_until = 0
 
     def __init__(self) -> None:
-        self.offers_max = self.owed_count = 0
+        self.offers_max = self.owed_count = self._end = 0
         # The handle from which on the log tells what is owed; 0: the rows say all.
         self.owed_from = 0
         self.is_dirty = False  # what the wake state says of it has changed
@@ -66,7 +66,7 @@ class Inbox:
             if self.owed(row) and not self._owed_state(row) & REPLY:
                 self.owe_from(self.owed(row))
         self.offers_max = offers_max
-        self.owed_count = 0
+        self.owed_count = self._end = 0
         self.entries = bytearray(ENTRY_SIZE * (offers_max + 1))
         self._owed_rows = bytearray(OWED_SIZE * owed_max)
 
@@ -207,6 +207,12 @@ class Inbox:
 
     # --- entries by id ---
 
+    def end(self) -> int:
+        """The entry behind the last one that is used."""
+        while self._end and not self.kind(self._end - 1):
+            self._end -= 1
+        return self._end
+
     def kind(self, entry: int) -> int:
         """What an entry is: OFFERED to OWED_BUNDLING, or 0: it is free."""
         return self.entries[entry * ENTRY_SIZE + _KIND]
@@ -225,7 +231,7 @@ class Inbox:
 
     def find(self, id: "bytes | bytearray | memoryview", at: int) -> int:
         """The entry of an id, or -1."""
-        end = self.offers_max + 1
+        end = self.end()
         begin = find(self.entries, ENTRY_SIZE, end, id, at, ID_SIZE)
         for entry in range(begin if begin >= 0 else end, end):
             if self.kind(entry) and equal(self.entries, entry * ENTRY_SIZE, id, at, ID_SIZE):
@@ -254,7 +260,7 @@ class Inbox:
             return entry
         oldest = -1
         oldest_age = 0
-        for row in range(self.offers_max):
+        for row in range(self._end if self._end < self.offers_max else 0, self.offers_max):
             age = (epoch - self.epoch(row)) & 0xFFFF
             if not self.kind(row):
                 oldest = row
@@ -280,6 +286,7 @@ class Inbox:
     def _put(
         self, entry: int, id: "bytes | bytearray | memoryview", at: int, kind: int, epoch: int
     ) -> None:
+        self._end = max(self._end, entry + 1)
         begin = entry * ENTRY_SIZE
         copy(self.entries, begin, id, at, ID_SIZE)
         self.entries[begin + _KIND] = kind
@@ -333,7 +340,7 @@ class Inbox:
         An offer may be the first 8 bytes and zeros; the offer of another id that begins with
         them is made again.
         """
-        end = self.offers_max + 1
+        end = self.end()
         begin = find(self.entries, ENTRY_SIZE, end, id, at, ID_PREFIX_SIZE)
         for entry in range(begin if begin >= 0 else end, end):
             size = ID_SIZE if self.is_whole(entry) else ID_PREFIX_SIZE

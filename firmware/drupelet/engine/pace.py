@@ -265,7 +265,7 @@ class Pace:
             unasked = max(unasked, self._probe_wait())
         soonest = min(soonest, unasked)
         inbox = self._exchange.inbox
-        for entry in range(inbox.offers_max + 1):
+        for entry in range(inbox.end()):
             if inbox.kind(entry) == REQUESTED:
                 soonest = min(soonest, self.ask_wait(inbox.sends(entry), inbox.epoch(entry)))
         pending = self._exchange.core.pending
