@@ -268,8 +268,10 @@ class Agent:
         It is committed before it is told, and taken after.
         """
         events = self.member.events()
-        for event in events:
-            self._take(event)
+        if events:
+            with self.output.together():
+                for event in events:
+                    self._take(event)
         return len(events) == EVENTS_PER_TURN_MAX
 
     def _take(self, event: Delivered) -> None:

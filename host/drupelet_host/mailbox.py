@@ -8,6 +8,7 @@ import contextlib
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from drupelet.base.errors import CapacityError, StorageError
 from drupelet.base.limits import BODY_SIZE_MAX, DEPENDENCIES_MAX, ID_SIZE, TIMESTAMP_SIZE
@@ -29,8 +30,7 @@ class FullError(CapacityError):
         super().__init__(f"{waiting} entries wait already; the agent takes them when it runs")
 
 
-@dataclass(frozen=True)
-class Letter:
+class Letter(NamedTuple):
     """One message in the outbox."""
 
     entry: int

@@ -4,7 +4,7 @@ The agent adds carriers to it; `drupelet stick` without an agent visits a stick 
 """
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from drupelet.base.errors import OK, DrupeletError, StorageError
 from drupelet.base.limits import BODY_SIZE_MAX
@@ -58,8 +58,7 @@ CLONES = "clones."
 _WALL_UNCERTAINTY = 5
 
 
-@dataclass(frozen=True)
-class Delivered:
+class Delivered(NamedTuple):
     """A message that entered the log."""
 
     handle: int

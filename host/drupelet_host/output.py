@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 # What stands for a byte from 80 to ff that is no UTF-8 (PEP 383).
 _BYTE_FIRST = 0xDC80
@@ -11,17 +13,28 @@ MESSAGE_CHARACTERS_MAX = 400
 
 
 class Output:
-    """Prints events to standard output, each at once."""
+    """Prints events to standard output, each at once unless they are told `together`."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
+        self._at_once = True
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is told inside may be seen at the end only: many lines are one write."""
+        self._at_once = False
+        try:
+            yield
+        finally:
+            self._at_once = True
+            sys.stdout.flush()
 
     def event(self, kind: str, text: str, /, **fields: object) -> None:
         """One line; `fields` are the JSON object's keys beside `event`."""
         if self.as_json:
-            print(json.dumps({"event": kind, **fields}), flush=True)
+            print(json.dumps({"event": kind, **fields}), flush=self._at_once)
         else:
-            line(f"{kind:<10} {text}")
+            line(f"{kind:<10} {text}", self._at_once)
 
 
 def payload_text(payload: bytes) -> str:
@@ -62,9 +75,9 @@ def _escaped(code: int) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def line(text: str) -> None:
+def line(text: str, at_once: bool = True) -> None:
     """One line on standard output for people, whoever wrote what is in it."""
-    print(printable(text), flush=True)
+    print(printable(text), flush=at_once)
 
 
 def print_json(value: object) -> None:

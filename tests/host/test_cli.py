@@ -1,6 +1,7 @@
 """The command line by subprocess: answers, exit status, and one line for what goes wrong."""
 
 import contextlib
+import io
 import json
 import resource
 import subprocess
@@ -433,6 +434,24 @@ def test_init_makes_no_home_that_others_can_read(tmp_path: Path) -> None:
     deep = tmp_path / "new" / "h"
     assert run("init", "--home", str(deep), "--name", "a", "--group", "g").returncode == 0
     assert deep.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_events_that_are_told_together_are_one_write(
+    as_json: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8"))
+    told = output.Output(as_json)
+    told.event("started", "first")
+    assert written.getvalue().count(b"\n") == 1, "alone it is told at once"
+    with told.together():
+        told.event("delivered", "second")
+        told.event("delivered", "third")
+        assert written.getvalue().count(b"\n") == 1
+    assert written.getvalue().count(b"\n") == 3
+    told.event("stopped", "last")
+    assert written.getvalue().count(b"\n") == 4
 
 
 def test_a_line_for_people_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
