@@ -89,9 +89,10 @@ class AgentHome:
 
     def start(self) -> None:
         """Start the agent, and return when it has begun to serve."""
-        # As installed: modules are compiled by the first start, not by each.
+        # As installed: modules are compiled by the first start, not by each; lines are gathered.
         environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(self.path.parent / "pycache"))
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        for variable in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+            environment.pop(variable, None)
         with self._printed.open("wb") as out:
             self._process = subprocess.Popen(
                 [*self._command, "agent", "--home", str(self.path), "--wait"],
