@@ -357,8 +357,13 @@ class Member:
         return found
 
     def drain_box(self) -> None:
-        """Move finished black-box blocks into their group; often, so that none overflows."""
-        self.node.telemetry(self.telemetry, clock.now_ms(), clock.timestamp8(clock.wall_ms()))
+        """Move finished black-box blocks into their group; often, so that none overflows.
+
+        They are durable with the next commit of messages, or of the turn.
+        """
+        now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
+        with self.store.without_commits():
+            self.node.telemetry(self.telemetry, now_ms, clock.timestamp8(wall_ms))
 
     def save(self, now_ms: int) -> None:
         """Write the node's cursors and commit; raises StorageError."""

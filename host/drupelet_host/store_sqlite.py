@@ -218,16 +218,22 @@ class SqliteStore(SqliteRoom):
         return OK
 
     @contextmanager
+    def without_commits(self) -> Iterator[None]:
+        """A barrier inside waits for the next one outside: nothing inside leaves this host."""
+        before, self._together = self._together, True
+        try:
+            yield
+        finally:
+            self._together = before
+
+    @contextmanager
     def together(self) -> Iterator[None]:
         """What is written inside is one transaction; a barrier inside waits for the end.
 
         Raises StorageError when it could not be committed.
         """
-        self._together = True
-        try:
+        with self.without_commits():
             yield
-        finally:
-            self._together = False
         if self.barrier() != OK:
             raise StorageError(self.failure)
 

@@ -73,6 +73,26 @@ def test_together_is_one_transaction(store: SqliteStore, tmp_path: Path) -> None
     other.close()
 
 
+def test_without_commits_a_barrier_waits_for_the_next_one(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    with store.together():
+        with store.without_commits():
+            put(store, 1)
+            assert store.barrier() == OK
+        put(store, 2)
+        assert store.barrier() == OK and store.programs == 0
+    assert store.programs == 1
+    with store.without_commits():
+        put(store, 3)
+        assert store.barrier() == OK
+    reader = database.connect(tmp_path / "store.db", read_only=True)
+    assert reader.execute("SELECT count(*) FROM log").fetchone()[0] == 2
+    assert store.barrier() == OK and store.programs == 2
+    assert reader.execute("SELECT count(*) FROM log").fetchone()[0] == 3
+    reader.close()
+
+
 def test_a_full_store_lets_go_of_what_is_settled_only(tmp_path: Path) -> None:
     store = opened(SqliteStore(tmp_path / "s.db", messages_max=10))
     store.open()
