@@ -1,5 +1,7 @@
 """Backlogs, views and reboots over live links: the log is the queue, rows are a window onto it."""
 
+import sys
+
 import pytest
 
 from drupelet.base.errors import OK
@@ -343,3 +345,32 @@ def test_what_went_because_it_was_asked_for_goes_once_in_a_payload(
     net.now_ms += 10 * net.epoch_ms
     payload = bytes(frame[: link.poll_into(frame, net.now_ms)])
     assert not is_lost or [payload.count(b"body %d" % n) for n in (2, 3)] == [1, 1]
+
+
+def lines_run(rows: int, mode: int) -> int:
+    """How many lines of the engine run until 100 messages are with a peer that has their room."""
+    net = network({"A": rows, "B": rows}, ["AB"], mode)
+    for number in range(100):
+        assert net.members["A"].publish(b"%d" % number)
+    count = 0
+
+    def count_line(_frame: object, event: str, _argument: object) -> object:
+        nonlocal count
+        count += event == "line"
+        return count_line
+
+    def of_engine(frame, _event: str, _argument: object) -> object:
+        return count_line if "/drupelet/engine/" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(of_engine)
+    try:
+        net.run(lambda: net.complete(100), ROUNDS_MAX)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("mode", [BATCH, INTERACTIVE])
+def test_rows_that_are_not_used_cost_nothing(mode: int) -> None:
+    assert lines_run(4096, mode) < lines_run(128, mode) * 11 // 10
