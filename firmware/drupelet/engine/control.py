@@ -237,7 +237,7 @@ def remove_peer(core: "Core", peer: int) -> int:
         return code
     core.outboxes[peer].forget()
     core.inboxes[peer].forget()
-    core.long.outgoing(peer).end_turn()
+    core.long.end_turn(peer)
     for row in range(peer, len(core.oversize), len(core.oversize) // 2 or 1):
         core.oversize[row] = 0
     for incoming in core.incoming:

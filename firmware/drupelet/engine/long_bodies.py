@@ -47,29 +47,15 @@ _CAUTION_MAX = const(3)
 _STILL_SHIFT = const(4)
 
 
-class Outgoing:
-    """The long message whose turn it is to go to one peer, over whatever link."""
-
-    def __init__(self) -> None:
-        self.handle = 0  # 0: none
-        self.next = 0  # where its next piece begins
-        self.base = 0  # how much of it the peer said that it has
-        self.room = 0  # pieces that may leave before the peer is asked
-        self.is_repeated = False  # the next piece has left once
-        self.caution = 0  # how often the room is halved; 0 while nothing is lost
-        self.tries = 0  # how often the peer was asked in vain
-
-    def end_turn(self) -> None:
-        """Another long message may have its turn."""
-        self.handle = self.next = 0
-
-    def resume(self, handle: int, have: int) -> None:
-        """The content of a message goes on at `have`."""
-        self.handle = handle
-        self.next = self.base = have
-        self.room = FRAMES_PER_EPOCH_MAX >> self.caution
-        self.is_repeated = False
-        self.tries = 0
+# The long message whose turn it is to go to one peer, over whatever link.
+_HANDLE = const(0)  # 0: none
+_NEXT = const(1)  # where its next piece begins
+_BASE = const(2)  # how much of it the peer said that it has
+_ROOM = const(3)  # pieces that may leave before the peer is asked
+_REPEATED = const(4)  # 1: the next piece has left once
+_CAUTION = const(5)  # how often the room is halved; 0 while nothing is lost
+_TRIES = const(6)  # how often the peer was asked in vain
+_TURN_SIZE = const(7)
 
 
 class LongBodies:
@@ -77,15 +63,19 @@ class LongBodies:
 
     def __init__(self, core: "Core") -> None:
         self._core = core
-        # By peer (row): a peer takes RAM for it from its first long message on.
-        self._outgoing: "list[Outgoing | None]" = [None] * core.members.peers_max
+        self._turns = [0] * (_TURN_SIZE * core.members.peers_max)
 
-    def outgoing(self, peer: int) -> Outgoing:
-        """What goes to a peer (row)."""
-        outgoing = self._outgoing[peer]
-        if outgoing is None:
-            outgoing = self._outgoing[peer] = Outgoing()
-        return outgoing
+    def end_turn(self, peer: int) -> None:
+        """Another long message may have its turn to go to a peer (row)."""
+        self._turns[peer * _TURN_SIZE + _HANDLE] = self._turns[peer * _TURN_SIZE + _NEXT] = 0
+
+    def _resume(self, at: int, handle: int, have: int) -> None:
+        """The content of a message goes on at `have`."""
+        turns = self._turns
+        turns[at + _HANDLE] = handle
+        turns[at + _NEXT] = turns[at + _BASE] = have
+        turns[at + _ROOM] = FRAMES_PER_EPOCH_MAX >> turns[at + _CAUTION]
+        turns[at + _REPEATED] = turns[at + _TRIES] = 0
 
     # --- out ---
 
@@ -93,10 +83,11 @@ class LongBodies:
         """Write the next piece of the link's long message; 0 when it is not due any more."""
         core = self._core
         store = core.store
-        outgoing = self.outgoing(exchange.peer)
+        turns = self._turns
+        at = exchange.peer * _TURN_SIZE
         is_live = not exchange.visits
         if is_live:
-            self._stay(exchange, outgoing)
+            self._stay(exchange, at)
         group = exchange.outbox.look(exchange.long_handle)
         row = exchange.outbox.row_of(exchange.long_handle)
         if is_live and (row < 0 or not exchange.message_due(row)):
@@ -108,9 +99,9 @@ class LongBodies:
         size = min(limit, FRAME_SIZE_MAX) - SEGMENT_HEADER_SIZE
         offset = exchange.long_offset
         if is_live:
-            self._choose(exchange, outgoing, row, total)
-            offset = outgoing.next
-            if not outgoing.room:
+            self._choose(exchange, at, row, total)
+            offset = turns[at + _NEXT]
+            if not turns[at + _ROOM]:
                 size = 1  # the last byte again: that is to ask
                 offset -= 1
         size = min(size, total - offset)
@@ -154,54 +145,57 @@ class LongBodies:
         if exchange.visits:
             exchange.long_offset = 0
 
-    def _stay(self, exchange: "Exchange", outgoing: Outgoing) -> None:
+    def _stay(self, exchange: "Exchange", at: int) -> None:
         """Stay with what was begun, over whatever link: the peer takes in one at a time."""
+        turns = self._turns
         outbox = exchange.outbox
-        row = outbox.row_of(outgoing.handle) if outgoing.handle else -1
+        row = outbox.row_of(turns[at + _HANDLE]) if turns[at + _HANDLE] else -1
         if row < 0 or not outbox.is_open(row):
-            if outgoing.next:  # it arrived
-                outgoing.caution = max(outgoing.caution, 1) - 1
-                outgoing.room = 0
-            outgoing.end_turn()
+            if turns[at + _NEXT]:  # it arrived
+                turns[at + _CAUTION] = max(turns[at + _CAUTION], 1) - 1
+                turns[at + _ROOM] = 0
+            self.end_turn(exchange.peer)
         elif exchange.pace.row_wait(row) > 0 or exchange.message_due(row):
-            exchange.long_handle = outgoing.handle
+            exchange.long_handle = turns[at + _HANDLE]
 
-    def _choose(self, exchange: "Exchange", outgoing: Outgoing, row: int, total: int) -> None:
+    def _choose(self, exchange: "Exchange", at: int, row: int, total: int) -> None:
         """Begin with the message of a row, unless it was begun."""
-        if outgoing.handle == exchange.long_handle:
+        turns = self._turns
+        if turns[at + _HANDLE] == exchange.long_handle:
             return
-        room = outgoing.room
-        outgoing.resume(exchange.long_handle, 0)
-        outgoing.room = room or outgoing.room
+        room = turns[at + _ROOM]
+        self._resume(at, exchange.long_handle, 0)
+        turns[at + _ROOM] = room or turns[at + _ROOM]
         if total > PART_FLUSH_SIZE and exchange.outbox.sends(row):
             # It has left whole, but is not acknowledged: its last byte shows what arrived.
-            outgoing.next = total
-            outgoing.room = 0
+            turns[at + _NEXT] = total
+            turns[at + _ROOM] = 0
 
     def _note_piece(self, exchange: "Exchange", row: int, end: int, total: int) -> None:
         """A piece up to `end` has left: see what follows it."""
-        outgoing = self.outgoing(exchange.peer)
-        caution = outgoing.caution
-        asks = not outgoing.room
-        early = asks or end <= outgoing.base + PIECE_SIZE
-        outgoing.is_repeated = caution > 0 and early and not outgoing.is_repeated
-        if outgoing.is_repeated:
+        turns = self._turns
+        at = exchange.peer * _TURN_SIZE
+        caution = turns[at + _CAUTION]
+        asks = not turns[at + _ROOM]
+        early = asks or end <= turns[at + _BASE] + PIECE_SIZE
+        turns[at + _REPEATED] = caution > 0 and early and not turns[at + _REPEATED]
+        if turns[at + _REPEATED]:
             return
         if not asks:
-            outgoing.next = end
+            turns[at + _NEXT] = end
             if caution:
-                outgoing.room -= 1
-            if end < total or not outgoing.room:
+                turns[at + _ROOM] -= 1
+            if end < total or not turns[at + _ROOM]:
                 return
-        outgoing.tries += 1
-        if not asks or not caution or outgoing.tries >= SEGMENT_TRIES_MAX:
-            outgoing.end_turn()
+        turns[at + _TRIES] += 1
+        if not asks or not caution or turns[at + _TRIES] >= SEGMENT_TRIES_MAX:
+            self.end_turn(exchange.peer)
             exchange.note_sent(row)
             self.end(exchange)
             exchange.rewind()  # for now it has left: the next long one has its turn
             return
         # It answers in its next epoch, if it does; else it is asked again.
-        if outgoing.tries == 1 and outgoing.next == total:
+        if turns[at + _TRIES] == 1 and turns[at + _NEXT] == total:
             exchange.note_sent(row)
         else:
             outbox = exchange.outbox
@@ -224,29 +218,31 @@ class LongBodies:
             exchange.long_offset = have
         outbox.step(row, GOT_REQUEST)  # it asks for the rest
         exchange.attention = True
-        if self._note_state(self.outgoing(exchange.peer), outbox.handles[row], have):
+        if self._note_state(exchange.peer, outbox.handles[row], have):
             # The peer takes in this one, and only this one, now.
             outbox.make_due(row)
             exchange.long_handle = outbox.handles[row]
         return OK
 
-    def _note_state(self, outgoing: Outgoing, handle: int, have: int) -> bool:
+    def _note_state(self, peer: int, handle: int, have: int) -> bool:
         """See from a STATE how much the line loses; False when another one has its turn."""
-        caution = outgoing.caution
-        same = outgoing.handle == handle
-        base = outgoing.base
-        sent = outgoing.next - base
-        if same and have == base and caution and outgoing.room:
+        turns = self._turns
+        at = peer * _TURN_SIZE
+        caution = turns[at + _CAUTION]
+        same = turns[at + _HANDLE] == handle
+        base = turns[at + _BASE]
+        sent = turns[at + _NEXT] - base
+        if same and have == base and caution and turns[at + _ROOM]:
             return True  # this STATE was sent before our latest pieces arrived
         if not same or have - base << 1 < sent:
-            outgoing.caution = min(caution + 1, _CAUTION_MAX)
+            turns[at + _CAUTION] = min(caution + 1, _CAUTION_MAX)
         elif caution and 0 < sent <= have - base:
-            outgoing.caution = caution - 1
-        tries = outgoing.tries
-        outgoing.resume(handle, have)
-        outgoing.tries = tries if same and have <= base else 0
+            turns[at + _CAUTION] = caution - 1
+        tries = turns[at + _TRIES]
+        self._resume(at, handle, have)
+        turns[at + _TRIES] = tries if same and have <= base else 0
         if same and have < base:
-            outgoing.end_turn()  # it lost or refused what it had
+            self.end_turn(peer)  # it lost or refused what it had
         return not same or have >= base
 
     # --- in ---
