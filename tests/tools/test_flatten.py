@@ -139,6 +139,23 @@ def test_machine_code_stays_a_module_of_its_own() -> None:
     assert "from pkg.native import add" in flat.texts[JOINED]
 
 
+def test_a_name_that_comes_from_a_module_of_its_own_is_not_hidden(tmp_path: Path) -> None:
+    native = (
+        "import micropython\n\n@micropython.viper\ndef fill(a: int) -> int:\n    return a + 1\n"
+    )
+    user = "from pkg.native import fill\n\ndef use():\n    return fill(1)\n"
+    texts = TEXTS | {"pkg.native": native, "pkg.user": user}
+    flat = flatten(texts, ("pkg.user", *ROOTS), ("pkg.rare",))
+    program = "from pkg.user import use\nfrom pkg.codec import fill\nprint(use(), fill(2))\n"
+    assert run(flat.texts, tmp_path / "after", program) == "2 bytearray(b'\\x08\\x08')\n"
+
+
+def test_two_things_of_one_name_are_refused() -> None:
+    texts = TEXTS | {"pkg.other": "from os import listdir as struct\nstruct()\n"}
+    with pytest.raises(BuildError, match="imports another struct"):
+        flatten(texts, ROOTS, ("pkg.rare",))
+
+
 def test_what_tokens_cannot_rename_is_refused() -> None:
     texts = TEXTS | {"pkg.bytes": BYTES + "\ndef all():\n    return f\"{open('a')}\"\n"}
     with pytest.raises(BuildError, match="joining cannot rename"):

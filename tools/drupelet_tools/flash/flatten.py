@@ -195,14 +195,15 @@ class _Names:
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.final: dict[str, dict[str, str]] = {}
         words = {word for text in texts.values() for word, _ in _words(text)}
-        builtins = {name for module, text in texts.items() for name in _free(module, text)}
+        kept = {name for module, text in texts.items() for name in _free(module, text)}
+        kept |= _imported(texts).keys()
         taken: set[str] = set()
         for module, text in texts.items():
             of_module = {}
             for name in _defined(ast.parse(text)):
                 now = name
                 number = 2
-                while now in taken or now in builtins or (now != name and now in words):
+                while now in taken or now in kept or (now != name and now in words):
                     now = f"{name}_{number}"
                     number += 1
                 of_module[name] = now
@@ -225,6 +226,24 @@ def _defined(tree: ast.Module) -> list[str]:
                 if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                     names[part.id] = None
     return list(names)
+
+
+def _imported(texts: Mapping[str, str]) -> dict[str, str]:
+    """What joined modules import at their top from others, by the name that they have for it."""
+    found: dict[str, str] = {}
+    for module, text in texts.items():
+        for node in ast.parse(text).body:
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            if _imports_joined(node, texts) or getattr(node, "module", None) in texts:
+                continue
+            origin = node.module if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                whole = f"{origin}.{alias.name if alias.asname or origin else name}"
+                if found.setdefault(name, whole) != whole:
+                    raise BuildError(f"{module} imports another {name} than a module before it")
+    return found
 
 
 def _free(module: str, text: str) -> set[str]:
