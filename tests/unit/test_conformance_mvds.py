@@ -157,7 +157,8 @@ def test_each_record_has_a_send_count_and_epoch_of_its_own_for_each_peer(profile
     assert to_b == [*range(5, 3 + HEARD_EPOCHS_MAX + 1, 2), 23, 31], "B was heard, C was not"
     assert [e for e, body in heard["B"] if body == b"first"] == [0, 2]
     outboxes = device.node.core.outboxes
-    sent = [count for outbox in outboxes for count in outbox.sends if count]
+    sent = [outbox.sends(row) for outbox in outboxes for row in range(outbox.count)]
+    sent = [count for count in sent if count]
     assert sorted(sent) == [2, 3, 5, len(to_b)], "first to B, second to C, first to C, second to B"
 
 

@@ -304,7 +304,7 @@ class Inbox:
 
     def forget_numbers(self) -> None:
         """The peer numbers its messages anew."""
-        for entry in range(self.offers_max + 1):
+        for entry in range(self.end()):
             self.number_entry(entry, 0)
         for row in range(self.owed_count):
             put_u16(self._owed_rows, row * OWED_SIZE + _OWED_NUMBER, 0)
