@@ -14,7 +14,7 @@ from drupelet_tools.flash.build import micropython_command
 from drupelet_tools.flash.command import app
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, flatten
-from drupelet_tools.flash.sets import Choice, build_set
+from drupelet_tools.flash.sets import Choice, build_set, flattened, resolve, texts
 from drupelet_tools.flash.trace import Trace
 
 BYTES = """
@@ -154,6 +154,38 @@ def test_two_things_of_one_name_are_refused() -> None:
     texts = TEXTS | {"pkg.other": "from os import listdir as struct\nstruct()\n"}
     with pytest.raises(BuildError, match="imports another struct"):
         flatten(texts, ROOTS, ("pkg.rare",))
+
+
+@pytest.mark.parametrize(
+    ("name", "board", "carriers"),
+    [("micro", "micro", ()), ("full", "rp2", ()), ("small", "rp2", ("serial-sealed",)),
+     ("small", "esp32", ("stick",)), ("small", "unix", ("mqtt",))],
+)  # fmt: skip
+def test_every_name_that_a_set_imports_is_in_its_joined_module(
+    name: str, board: str, carriers: tuple[str, ...]
+) -> None:
+    choice = resolve(Choice(name, carriers=carriers, board=board))
+    flat = flattened(choice, texts(choice, "armv7m"))
+    known = bound(flat.texts[JOINED])
+    assert len(flat.sources) > 8
+    for module, text in flat.texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module == JOINED:
+                assert {alias.name for alias in node.names} <= known, module
+
+
+def bound(text: str) -> set[str]:
+    """The names that a module has at its top once it is loaded."""
+    names = set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        else:
+            stored = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+            names |= {part.id for part in stored if isinstance(part.ctx, ast.Store)}
+    return names
 
 
 def test_what_tokens_cannot_rename_is_refused() -> None:

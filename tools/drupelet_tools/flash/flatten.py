@@ -55,7 +55,7 @@ def flatten(texts: Mapping[str, str], roots: Iterable[str], apart: Collection[st
         sources.append((len(lines) + 1, name))
         lines += _joined_text(name, settled[name], names, seen).split("\n")
     rest = {
-        name: _stub(names.final[name]) if name in names.final else _apart_text(name, text, names)
+        name: _stub(text, name, names) if name in names.final else _apart_text(name, text, names)
         for name, text in settled.items()
     }
     renamed = {
@@ -67,12 +67,20 @@ def flatten(texts: Mapping[str, str], roots: Iterable[str], apart: Collection[st
     return Flat({JOINED: "\n".join(lines), **rest}, sources, renamed)
 
 
-def _stub(names: Mapping[str, str]) -> str:
+def _stub(text: str, module: str, names: "_Names") -> str:
     """A joined module under its own name, for whoever asks for it from outside of the set: at the
-    prompt, or in a program of the owner's."""
+    prompt, or in a program of the owner's. It has what the module defines, and what it imports."""
+    found = dict(names.final[module])
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                own = alias.asname or alias.name
+                joined = node.module in names.final
+                if f"{node.module}.{alias.name}" not in names.final:
+                    found[own] = names.of(node.module or "", alias.name) if joined else own
     shown = [
         now if now == name else f"{now} as {name}"
-        for name, now in names.items()
+        for name, now in found.items()
         if not name.startswith("_")
     ]
     return f"from {JOINED} import {', '.join(shown)}\n" if shown else "\n"

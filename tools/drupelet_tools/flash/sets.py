@@ -339,7 +339,7 @@ def build_set(target: Path, arch: str, choice: Choice, *, in_place: bool = False
         texts, names = shorten(built.texts)
         texts = shorten_parameters(texts, choice.keep)
     if in_place:
-        flat = _flatten(choice, texts)
+        flat = flattened(choice, texts)
         texts = flat.texts
         sources = [(first, paths[name].as_posix()) for first, name in flat.sources]
         names |= {now: names.get(before, before) for now, before in flat.names.items()}
@@ -356,7 +356,7 @@ def build_set(target: Path, arch: str, choice: Choice, *, in_place: bool = False
     return replace(built, size=size)
 
 
-def _flatten(choice: Choice, texts: Mapping[str, str]) -> Flat:
+def flattened(choice: Choice, texts: Mapping[str, str]) -> Flat:
     """Join what this set loads at every boot.
 
     That is what the modules import that every boot runs: the one that starts the board, and the
