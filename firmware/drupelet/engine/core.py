@@ -164,6 +164,14 @@ class Core:
             if regroup is not None:  # it keeps groups by number
                 regroup(group)
 
+    def release(self, size: int, needs_barrier: bool) -> int:
+        """`size` of a frame if all that it stands for is durable, so that it may leave; else 0.
+
+        What we acknowledge must be; and of our own messages those that others may hold, for
+        nobody gives us back what came from us.
+        """
+        return size if not needs_barrier or self.store.barrier() == OK else 0
+
     def is_box(self, group: int) -> bool:
         """True when messages of a group are black boxes."""
         return self.members.flags(group) & GROUP_TELEMETRY != 0

@@ -6,7 +6,7 @@ epochs: see `stick_visit`.
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_PEER, OK
+from drupelet.base.errors import E_PEER
 from drupelet.base.events import COUNT_DAMAGED
 from drupelet.base.limits import (
     FRAME_HEADER_SIZE,
@@ -381,12 +381,8 @@ class Link:
         return self._leave(end)
 
     def _leave(self, size: int) -> int:
-        """`size` if all that the frame stands for is durable, else 0.
-
-        What we acknowledge must be; and of our own messages those that others may hold, for
-        nobody gives us back what came from us.
-        """
-        return size if not self.exchange.needs_barrier or self.core.store.barrier() == OK else 0
+        """See Core.release; a stick ends its bundle here where that fails."""
+        return self.core.release(size, self.exchange.needs_barrier)
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""

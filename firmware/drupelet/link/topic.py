@@ -258,7 +258,7 @@ class Topic:
             self._seen_changes = self._changes()
             return 0
         self._train -= 1
-        return 0 if self.needs_barrier and self.core.store.barrier() != OK else end
+        return self.core.release(end, self.needs_barrier)
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
         """Write the next id that we owe any listener: it informs them all."""
