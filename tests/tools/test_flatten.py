@@ -150,6 +150,17 @@ def test_a_name_that_comes_from_a_module_of_its_own_is_not_hidden(tmp_path: Path
     assert run(flat.texts, tmp_path / "after", program) == "2 bytearray(b'\\x08\\x08')\n"
 
 
+def test_what_is_handed_on_keeps_its_meaning(tmp_path: Path) -> None:
+    texts = TEXTS | {
+        "pkg.hands": "from pkg.codec import fill\n\ndef own():\n    return fill(1)\n",
+        "pkg.user": "from pkg.hands import fill\n\ndef use():\n    return fill(3)\n",
+    }
+    flat = flatten(texts, (*ROOTS, "pkg.user"), ("pkg.rare",))
+    assert "fill" in flat.names.values(), "pkg.bytes has another one"
+    program = "from pkg.user import use\nprint(use())\n"
+    assert run(flat.texts, tmp_path / "after", program) == "bytearray(b'\\x08\\x08\\x08')\n"
+
+
 def test_two_things_of_one_name_are_refused() -> None:
     texts = TEXTS | {"pkg.other": "from os import listdir as struct\nstruct()\n"}
     with pytest.raises(BuildError, match="imports another struct"):

@@ -202,6 +202,16 @@ class _Names:
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.final: dict[str, dict[str, str]] = {}
+        # What a module imports at its top from a joined one, by its own name for it.
+        self._origins: dict[str, dict[str, tuple[str, str]]] = {
+            module: {
+                alias.asname or alias.name: (node.module or "", alias.name)
+                for node in ast.parse(text).body
+                if isinstance(node, ast.ImportFrom) and node.module in texts
+                for alias in node.names
+            }
+            for module, text in texts.items()
+        }
         words = {word for text in texts.values() for word, _ in _words(text)}
         kept = {name for module, text in texts.items() for name in _free(module, text)}
         kept |= _imported(texts).keys()
@@ -220,7 +230,8 @@ class _Names:
 
     def of(self, module: str, name: str) -> str:
         """The name in the joined module of what `module` defines or imports as `name`."""
-        return self.final[module].get(name, name)
+        origin = self._origins[module].get(name)
+        return self.of(*origin) if origin else self.final[module].get(name, name)
 
 
 def _defined(tree: ast.Module) -> list[str]:
