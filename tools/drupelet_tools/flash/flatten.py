@@ -3,9 +3,9 @@
 There the heap holds no code, but each module still costs an object, a dictionary of its own, and
 an entry in it for every name that it imports. Joined they are one dictionary without imports.
 What is loaded only when a configuration asks for it, or is let go after the boot, stays a module
-(`apart` in sets.toml) and imports from the joined one. So does machine code: in a module with many
-names it reads wrong ones on ARMv6-M (MicroPython 1.25). Each joined module is still found under its
-own name: a stub, which takes no heap before somebody imports it.
+(`apart` in sets.toml) and imports from the joined one. So does machine code: in a module with
+many names it reads wrong ones on ARMv6-M (MicroPython 1.25). Each joined module is still found
+under its own name: a stub, which takes no heap before somebody imports it.
 
 Lines of the joined module count through all that it was made of, one after the other; `sources`
 says where each begins, so that a traceback still leads to its source (`trace.py`).
