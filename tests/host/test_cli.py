@@ -442,15 +442,15 @@ def test_events_that_are_told_together_are_one_write(
 ) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="utf-8"))
-    told = output.Output(as_json)
-    told.event("started", "first")
-    assert written.getvalue().count(b"\n") == 1, "alone it is told at once"
-    with told.together():
-        told.event("delivered", "second")
-        told.event("delivered", "third")
+    printer = output.Output(as_json)
+    printer.event("started", "first")
+    assert written.getvalue().count(b"\n") == 1, "alone it is printer at once"
+    with printer.together():
+        printer.event("delivered", "second")
+        printer.event("delivered", "third")
         assert written.getvalue().count(b"\n") == 1
     assert written.getvalue().count(b"\n") == 3
-    told.event("stopped", "last")
+    printer.event("stopped", "last")
     assert written.getvalue().count(b"\n") == 4
 
 

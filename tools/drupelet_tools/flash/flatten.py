@@ -70,17 +70,17 @@ def flatten(texts: Mapping[str, str], roots: Iterable[str], apart: Collection[st
 def _stub(text: str, module: str, names: "_Names") -> str:
     """A joined module under its own name, for whoever asks for it from outside of the set: at the
     prompt, or in a program of the owner's. It has what the module defines, and what it imports."""
-    found = dict(names.final[module])
+    exported = dict(names.final[module])
     for node in ast.parse(text).body:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 own = alias.asname or alias.name
                 joined = node.module in names.final
                 if f"{node.module}.{alias.name}" not in names.final:
-                    found[own] = names.of(node.module or "", alias.name) if joined else own
+                    exported[own] = names.of(node.module or "", alias.name) if joined else own
     shown = [
         now if now == name else f"{now} as {name}"
-        for name, now in found.items()
+        for name, now in exported.items()
         if not name.startswith("_")
     ]
     return f"from {JOINED} import {', '.join(shown)}\n" if shown else "\n"
@@ -131,15 +131,15 @@ def is_machine_code(text: str) -> bool:
 
 def top_imports(text: str, known: Collection[str]) -> list[str]:
     """The modules of the set that a module imports when it is loaded, in order."""
-    found = []
+    imported = []
     for node in ast.parse(text).body:
         if isinstance(node, ast.ImportFrom):
             whole = [f"{node.module}.{alias.name}" for alias in node.names]
-            found += [name for name in whole if name in known]
-            found += [name for name in (node.module or "",) if name in known]
+            imported += [name for name in whole if name in known]
+            imported += [name for name in (node.module or "",) if name in known]
         elif isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name in known]
-    return found
+            imported += [alias.name for alias in node.names if alias.name in known]
+    return imported
 
 
 def _in_order(texts: Mapping[str, str], roots: Iterable[str], apart: Collection[str]) -> list[str]:
@@ -249,7 +249,7 @@ def _defined(tree: ast.Module) -> list[str]:
 
 def _imported(texts: Mapping[str, str]) -> dict[str, str]:
     """What joined modules import at their top from others, by the name that they have for it."""
-    found: dict[str, str] = {}
+    origins: dict[str, str] = {}
     for module, text in texts.items():
         for node in ast.parse(text).body:
             if not isinstance(node, ast.Import | ast.ImportFrom):
@@ -260,9 +260,9 @@ def _imported(texts: Mapping[str, str]) -> dict[str, str]:
             for alias in node.names:
                 name = alias.asname or alias.name.partition(".")[0]
                 whole = f"{origin}.{alias.name if alias.asname or origin else name}"
-                if found.setdefault(name, whole) != whole:
+                if origins.setdefault(name, whole) != whole:
                     raise BuildError(f"{module} imports another {name} than a module before it")
-    return found
+    return origins
 
 
 def _free(module: str, text: str) -> set[str]:
@@ -270,17 +270,17 @@ def _free(module: str, text: str) -> set[str]:
     top = symtable.symtable(text, module, "exec")
     bound = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned()}
     bound |= {symbol.get_name() for symbol in top.get_symbols() if symbol.is_imported()}
-    found = set()
+    read = set()
     tables = [top]
     while tables:
         table = tables.pop()
         tables += table.get_children()
-        found |= {
+        read |= {
             symbol.get_name()
             for symbol in table.get_symbols()
             if symbol.is_referenced() and (symbol.is_global() or table is top)
         }
-    return found - bound
+    return read - bound
 
 
 def _words(text: str) -> Iterator[tuple[str, tokenize.TokenInfo]]:

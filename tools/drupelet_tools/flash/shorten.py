@@ -29,32 +29,35 @@ def shorten(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     names = {module: _names(text) for module, text in texts.items()}
     trees = {module: ast.parse(text) for module, text in texts.items()}
     families = _families(trees)
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     homes: dict[str, set[str]] = {}
     taken = set()
     for module, tokens in names.items():
         for token in tokens:
             if _PRIVATE.match(token.string) and token.string not in modules:
-                found[token.string] = found.get(token.string, 0) + 1
+                counts[token.string] = counts.get(token.string, 0) + 1
                 homes.setdefault(token.string, set()).add(families[module])
             else:
                 taken.add(token.string)
     shared = {name for tree in trees.values() for name in _of_others(tree)}
     shared |= {name for name, where in homes.items() if len(where) > 1}
-    ordered = sorted(found, key=lambda name: (-found[name], name))
-    free = iter(_free_names(taken.union(found)))
+    ordered = sorted(counts, key=lambda name: (-counts[name], name))
+    free = iter(_free_names(taken.union(counts)))
     short = {name: _shorter(next(free), name) for name in ordered if name in shared}
     # What is no other family's begins at the same name in each.
-    own_names = [next(free) for _ in found]
+    own_names = [next(free) for _ in counts]
     for family in set(families.values()):
         own = [name for name in ordered if name not in shared and family in homes[name]]
-        short |= {name: _shorter(made, name) for name, made in zip(own, own_names, strict=False)}
+        short |= {
+            name: _shorter(short_name, name)
+            for name, short_name in zip(own, own_names, strict=False)
+        }
     meanings: dict[str, list[str]] = {}
     for name in sorted(short):
         meanings.setdefault(short[name], []).append(name)
     return (
         {module: _replaced(text, names[module], short) for module, text in texts.items()},
-        {made: " or ".join(known) for made, known in meanings.items()},
+        {short_name: " or ".join(known) for short_name, known in meanings.items()},
     )
 
 
@@ -90,14 +93,14 @@ def _of_others(tree: ast.AST) -> Iterator[str]:
 def _free_names(taken: Collection[str]) -> Iterator[str]:
     number = 0
     while True:
-        made = _short(number)
-        if made not in taken:
-            yield made
+        short_name = _short(number)
+        if short_name not in taken:
+            yield short_name
         number += 1
 
 
-def _shorter(made: str, name: str) -> str:
-    return made if len(made) < len(name) else name
+def _shorter(short_name: str, name: str) -> str:
+    return short_name if len(short_name) < len(name) else name
 
 
 def _short(number: int) -> str:
@@ -114,11 +117,11 @@ def _names(text: str) -> list[tokenize.TokenInfo]:
 def _replaced(text: str, names: list[tokenize.TokenInfo], short: Mapping[str, str]) -> str:
     lines = text.split("\n")
     for token in reversed(names):
-        made = short.get(token.string)
-        if made:
+        short_name = short.get(token.string)
+        if short_name:
             row, start = token.start
             line = lines[row - 1]
-            lines[row - 1] = line[:start] + made + line[start + len(token.string) :]
+            lines[row - 1] = line[:start] + short_name + line[start + len(token.string) :]
     return "\n".join(lines)
 
 
@@ -182,19 +185,19 @@ def _with_short_parameters(text: str, tree: ast.AST, needed: set[str]) -> str:
         for parameter in function.args.args:
             if parameter.arg in needed or len(parameter.arg) < len(_short(0)):
                 continue
-            while (made := _short(number)) in taken:
+            while (short_name := _short(number)) in taken:
                 number += 1
-            taken.add(made)
-            places.append((parameter.lineno, parameter.col_offset, parameter.arg, made))
+            taken.add(short_name)
+            places.append((parameter.lineno, parameter.col_offset, parameter.arg, short_name))
             places += [
-                (name.lineno, name.col_offset, name.id, made)
+                (name.lineno, name.col_offset, name.id, short_name)
                 for name in names
                 if name.id == parameter.arg
             ]
     lines = [line.encode() for line in text.split("\n")]
-    for row, start, name, made in sorted(places, reverse=True):
+    for row, start, name, short_name in sorted(places, reverse=True):
         line = lines[row - 1]
         end = start + len(name.encode())
         assert line[start:end] == name.encode()
-        lines[row - 1] = line[:start] + made.encode() + line[end:]
+        lines[row - 1] = line[:start] + short_name.encode() + line[end:]
     return b"\n".join(lines).decode()
