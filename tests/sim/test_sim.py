@@ -69,6 +69,21 @@ def test_what_was_passed_over_comes_and_is_owed_until_it_came(kind: str, seed: i
     assert not result.violation and result.deliveries and not result.lost
 
 
+@pytest.mark.parametrize(("kind", "seed"), [("storm", 3004473), ("views", 3000155)])
+def test_worlds_in_which_the_judge_was_wrong_hold(kind: str, seed: int) -> None:
+    """In the first what is acknowledged has made room, and a new body names it whole; in the
+    second nobody is left who could tell that what a message depends on was invalid."""
+    result = run_seed(seed, kind)
+    assert not result.violation, result.violation
+    assert result.deliveries and not result.lost
+
+
+def test_the_oldest_of_many_long_messages_goes_although_all_others_are_asked_for() -> None:
+    result = run_seed(3003010, "storm")
+    assert not result.violation, result.violation
+    assert result.deliveries and not result.lost
+
+
 def test_what_only_a_wiped_node_had_is_gone_and_all_else_comes_again() -> None:
     plan = Plan(1, "two", 60_000, 100)
     plan.nodes = {name: Spec() for name in "abc"}
@@ -219,6 +234,20 @@ def test_the_flash_is_cut_where_it_is_told(moment: int) -> None:
     files.power_off(lambda _: 0, False)
     assert files.size("A") == 7 and files.programs == 1
     assert not files.volatile(b"durable")
+
+
+def test_what_made_room_is_durable_by_the_beginning_of_its_id() -> None:
+    """A body that is not flushed may have the whole id, for it depends on the message."""
+    id = bytes(range(32))
+    files = SimFiles()
+    fd = files.open("P0.PRT", True)
+    files.append(fd, id, 0, len(id))
+    assert files.volatile(id)
+    departed = files.open("S0000001.IDS", True)
+    files.append(departed, id, 0, 8)
+    assert files.volatile(id)
+    files.flush(departed)
+    assert not files.volatile(id)
 
 
 def test_frames_keep_their_order_unless_they_are_held_back() -> None:

@@ -122,6 +122,7 @@ class Exchange:
         self.message_handle = 0  # what was read, acknowledged or found to send last
         self.message_row = -1  # of what was found to send, or written as an offer, last
         self.long_handle = 0  # the message that goes out in pieces; 0: none
+        self.long_last = 0  # the one that left so last
         self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
 
     def rewind(self) -> None:
@@ -626,18 +627,11 @@ class Exchange:
     def too_long(self) -> None:
         """The message that `next_message` found fits no frame: it goes out in pieces."""
         self.pass_message()
-        # Of several the one sent longest ago: the peer may refuse each one but the last.
-        outbox = self.outbox
-        other = outbox.row_of(self.long_handle) if self.long_handle else -1
-        if other < 0 or self._is_sent_later(other, self.message_row):
+        # Of several, in the log's order, the one behind that which left last: the peer may refuse
+        # each one but the oldest, and ask for all.
+        handle = self.long_handle
+        if self.outbox.row_of(handle) < 0 or handle <= self.long_last < self.message_handle:
             self.long_handle = self.message_handle
-
-    def _is_sent_later(self, row: int, than: int) -> bool:
-        outbox = self.outbox
-        if not outbox.sends(row):
-            return False
-        age = epochs_since(self.epoch, outbox.epoch(row))
-        return not outbox.sends(than) or age < epochs_since(self.epoch, outbox.epoch(than))
 
     def message_due(self, row: int) -> bool:
         """True when the message itself is to be sent now, offered first or not."""

@@ -141,6 +141,7 @@ class LongBodies:
 
     def end(self, exchange: "Exchange") -> None:
         """Nothing goes out in pieces over a link just now."""
+        exchange.long_last = exchange.long_handle
         exchange.long_handle = 0
         if exchange.visits:
             exchange.long_offset = 0

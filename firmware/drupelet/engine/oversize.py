@@ -109,7 +109,7 @@ def _take_up(exchange: "Exchange", handle: int, reads: bool, frame_size: int) ->
     """Have the message that waits sent as if the peer had asked for it, if it can go."""
     outbox = exchange.outbox
     fits = handle and (reads or exchange.core.store.size + OVERHEAD_MAX <= frame_size)
-    row = outbox.want(handle) if fits and outbox.room_left() > 0 else -1
+    row = outbox.want(handle) if fits else -1
     if row >= 0 and outbox.is_open(row):
         outbox.mark(row, REQUEST)
 

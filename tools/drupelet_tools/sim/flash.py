@@ -8,7 +8,7 @@ them; what was not flushed survives in part, in any order of its sectors.
 from collections.abc import Callable
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.base.limits import FILES_OPEN_MAX
+from drupelet.base.limits import FILES_OPEN_MAX, ID_PREFIX_SIZE
 from drupelet.store.files import Files
 
 Buffer = bytes | bytearray | memoryview
@@ -233,15 +233,21 @@ class SimFiles(Files):
 
     # --- for the oracle ---
 
-    def volatile(self, word: bytes) -> bool:
-        """True when these bytes are in unflushed tails only: a cut now could take them."""
+    def volatile(self, id: bytes) -> bool:
+        """True when a message is in unflushed tails only: a cut now could take it.
+
+        Of what made room, the beginning of its id is kept (docs/SPEC.md 5). Bodies of others that
+        depend on it have the whole id, and do not count against that.
+        """
         if not any(
-            self._data[name].find(word, max(0, self._durable[name] - len(word) + 1)) >= 0
+            self._data[name].find(id, max(0, self._durable[name] - len(id) + 1)) >= 0
             for name in self._tails
         ):
             return False
         return all(
-            data.find(word, 0, self._durable[name]) < 0 for name, data in self._data.items()
+            data.find(id[:ID_PREFIX_SIZE] if name.endswith(".IDS") else id, 0, self._durable[name])
+            < 0
+            for name, data in self._data.items()
         )
 
     def copy_state(self) -> "tuple[dict[str, bytes], dict[str, int]]":

@@ -168,8 +168,12 @@ class Oracle:
         for parent in message.parents:
             if parent not in view.given and parent not in view.deleted | self.gone:
                 raise Violation("S1", node, f"{id.hex()[:12]} before its dependency")
-        if message.invalid and view.judges and message.author != node:
+        if self._is_known_invalid(message) and view.judges and message.author != node:
             raise Violation("S12", node, f"{id.hex()[:12]} is invalid and was delivered")
+
+    def _is_known_invalid(self, message: Message) -> bool:
+        """True unless a message depends on invalid ones which are gone: nobody can judge it."""
+        return message.invalid and not any(parent in self.gone for parent in message.parents)
 
     def content(self, node: str, id: bytes, made: bytes) -> None:
         """The id that what is in a store has, beside the one that it goes by."""
@@ -306,7 +310,7 @@ class Oracle:
         view = self.views[node]
         for id, message in self.messages.items():
             had = message.group == group and (message.author == node or id in view.given)
-            if had and peer in message.needs and not holds(id):
+            if had and id not in self.views[peer].given and not holds(id):
                 self.missing -= len(message.needs)
                 message.needs.clear()
                 self.gone.add(id)
