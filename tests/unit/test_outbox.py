@@ -551,6 +551,19 @@ def test_held_messages_take_no_room_from_others() -> None:
     assert node.open_rows() == handles[2:]
 
 
+def test_what_is_held_before_its_turn_takes_the_row_of_what_has_been_held_longest() -> None:
+    """Else who hears of a message from three peers sends it back to two of them."""
+    node = Node(4)
+    handles = [node.put() for _ in range(6)]
+    node.hear_ack(*handles[:2])
+    assert len(node.rows()) == 4
+    assert node.store.load(handles[5]) == 0
+    node.outbox.note_held(handles[5], 0, GOT_ACK)
+    node.refill()
+    assert node.open_rows() == handles[2:5] and node.outbox.cursor == handles[5]
+    node.check()
+
+
 # --- bundles ---
 
 

@@ -343,7 +343,7 @@ class Outbox:
         one: else it would be sent when the group is shared again.
         """
         row = self.row_of(handle)
-        if row < 0 and self.count < self.rows_max and self._store.state == STATE_DELIVERED:
+        if row < 0 and self.room_left() and self._store.state == STATE_DELIVERED:
             shared = self._members.visibility(group, self.peer) == SHARED
             if handle > self.cursor or not shared:
                 row = self._insert(handle, self._store.id, group)
