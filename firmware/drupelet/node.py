@@ -398,8 +398,8 @@ class Node(Publisher):
 
     @property
     def refused(self) -> int:
-        """Messages refused since boot because a table or the flash was full."""
-        return self.core.graph.refused
+        """Messages that were not taken in since boot: a table or the flash was full, or failed."""
+        return self.core.refused
 
     @property
     def malformed(self) -> int:

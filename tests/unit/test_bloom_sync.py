@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drupelet.base.errors import E_PEER, OK
+from drupelet.base.errors import E_PEER, E_STORAGE, OK
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.members import SHARED
 from drupelet.link.bloom_sync import BloomSync
@@ -167,6 +167,21 @@ def test_equal_sums_acknowledge_and_maybe_does_not() -> None:
         meet(members, 1, 0, rng, contact * 9000, 0.0)
     assert node.outstanding(peer) == 0
     assert members[1].node.delivered == 6
+
+
+def test_a_filter_waits_until_what_it_tells_of_is_durable() -> None:
+    """Equal sums are an acknowledgement."""
+    member = Member(0, 2, random.Random(7), 8)
+    member.publish(b"reading", 1)
+    barrier = member.node.store.barrier
+    member.node.store.barrier = lambda: E_STORAGE  # type: ignore[method-assign]
+    bloom = member.blooms[1]
+    bloom.meet()
+    frame = bytearray(1024)
+    assert bloom.poll_into(frame, 1024) == 0
+    member.node.store.barrier = barrier  # type: ignore[method-assign]
+    bloom.meet()
+    assert bloom.poll_into(frame, 1024) > 0
 
 
 def test_another_group_and_nonsense_are_refused() -> None:

@@ -198,6 +198,35 @@ def test_what_comes_too_early_asks_for_what_its_pending_parents_wait_for() -> No
     assert pair.receiver.log() == [root, second, third]
 
 
+def test_a_body_that_the_flash_does_not_give_is_not_taken_for_a_malformed_one() -> None:
+    """It waits, and enters when it can be read."""
+    pair = Pair()
+    first, second, third = (pair.sender.publish(b"%d" % number) for number in range(3))
+    assert first and second and third
+    pair.give(third)
+    pair.give(second)
+    store = pair.receiver.store
+    read_into = store.read_into
+    store.read_into = lambda *_: -3  # type: ignore[method-assign]
+    pair.give(first)
+    assert pair.receiver.log() == [first] and pair.receiver.node.pending_count() == 2
+    store.read_into = read_into  # type: ignore[method-assign]
+    pair.asked()
+    assert pair.receiver.log() == [first, second, third]
+
+
+def test_what_comes_in_between_two_frames_of_a_payload_is_acknowledged_with_the_second() -> None:
+    pair = Pair()
+    first, second = (pair.sender.publish(b"%d" % number) for number in range(2))
+    assert first and second
+    pair.give(first)
+    pair.now_ms += 1000
+    frame = bytearray(1024)
+    assert pair.link.poll_into(frame, pair.now_ms) == 5 + 32 and frame[5:37] == first
+    pair.give(second)
+    assert pair.link.poll_into(frame, pair.now_ms) == 5 + 32 and frame[5:37] == second
+
+
 def test_a_flood_of_children_without_parents_leaves_room_for_a_whole_one() -> None:
     pair = Pair(pool=4, offers=4)
     for number in range(50):

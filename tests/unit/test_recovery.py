@@ -6,6 +6,7 @@ import statistics
 
 import pytest
 
+from drupelet.base.errors import E_STORAGE
 from drupelet.node import BATCH, INTERACTIVE, PROFILE_COMPACT_1, Link
 from drupelet.wire.compact.codec import Compact1
 from drupelet.wire.sketch.recovery import Recovery
@@ -95,6 +96,24 @@ def test_both_sides_have_what_the_other_lacks(held: int, missing: int, loss: int
         for _ in range(5):
             pair.publish(member)
     pair.recover()
+
+
+def test_a_sketch_waits_until_what_it_tells_of_is_durable() -> None:
+    """Both ends acknowledge what it shows that both hold."""
+    pair = Pair(INTERACTIVE, 40, 10, 3)
+    sketches = []
+    recovery = pair.recoveries[0]
+    take = recovery.take
+    recovery.take = lambda *all: sketches.append(1) or take(*all)  # type: ignore
+    store = pair.b.store
+    barrier = store.barrier
+    store.barrier = lambda: E_STORAGE
+    pair.recoveries[1].begin(pair.link(pair.b).exchange)
+    pair.run(20)
+    assert not sketches
+    store.barrier = barrier
+    pair.run(20)
+    assert sketches
 
 
 def test_without_a_sketch_everything_is_shown_again() -> None:

@@ -124,6 +124,26 @@ def test_what_a_full_log_refused_is_not_acknowledged_with_its_bundle() -> None:
     same_logs(members, 50)
 
 
+def test_a_message_that_found_no_part_file_is_not_acknowledged_with_its_bundle() -> None:
+    """It fits a frame, but no record of the store."""
+    a, b = members = pair()
+    stick = Stick()
+    for size in (20, 960, 20):
+        body = bytes(size)
+        assert a.node.publish(a.group, body, size, stamp(size), 0) > 0 or size == 20
+    part_open = b.store.spool.part_open
+    b.store.spool.part_open = lambda *_: -2  # type: ignore[method-assign]
+    visit(a, stick)
+    read(b, stick)
+    assert len(b.log()) == 1 and b.node.refused == 1
+    b.store.spool.part_open = part_open  # type: ignore[method-assign]
+    visit(b, stick)
+    read(a, stick)
+    assert a.node.outstanding(a.numbers["B"]) == 1
+    settle(members, stick)
+    same_logs(members, 2)
+
+
 @pytest.mark.parametrize("reboots", [False, True])
 def test_what_is_shown_late_is_not_acknowledged_by_an_older_bundle(reboots: bool) -> None:
     """The answer speaks of a log that the peer saw less of."""

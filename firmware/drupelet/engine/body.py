@@ -36,6 +36,7 @@ class BodyReader:
         self.size = 0
         self.group = 0  # row
         self.source = 0  # peer number; 0: ourselves
+        self.has_failed = False  # the flash did not give what is there: that says nothing of it
         self.timestamp = bytearray(TIMESTAMP_SIZE)
 
     def open_buffer(
@@ -80,6 +81,7 @@ class BodyReader:
         self.group = group
         self.source = source
         self.size = size
+        self.has_failed = False
         copy(self.timestamp, 0, stamp, at, TIMESTAMP_SIZE)
 
     def read_into(self, offset: int, buf: bytearray, at: int, size: int) -> int:
@@ -92,10 +94,13 @@ class BodyReader:
             copy(buf, at, self._buf, self._at + offset, size)
             return size
         if self._where < 0:
-            return self._store.read_into(self._at, offset, buf, at, size)
-        return self._store.spool.part_read_into(
-            self._where, CONTENT_HEADER_SIZE + offset, buf, at, size
-        )
+            count = self._store.read_into(self._at, offset, buf, at, size)
+        else:
+            offset += CONTENT_HEADER_SIZE
+            count = self._store.spool.part_read_into(self._where, offset, buf, at, size)
+        if count != size:
+            self.has_failed = True
+        return count
 
 
 class DefaultClient:

@@ -88,6 +88,7 @@ class Core:
         self.duplicates = 0
         self.malformed = 0
         self.unknown = 0
+        self.refused = 0
         self.now_ms = 0  # of the frame that is being read or written
 
     # --- peers and groups ---

@@ -410,6 +410,7 @@ class Exchange:
         for other in core.inboxes:
             other.drop(core.id, 0)
         if outcome == REFUSED or outcome == TOO_EARLY:  # noqa: SIM109 - a tuple is code
+            core.refused += 1
             core.box.count(COUNT_REFUSED, 1)
             if outcome == TOO_EARLY and core.graph.deepest_absent():
                 inbox.ask(core.graph.ids, 0, self.epoch)

@@ -67,7 +67,6 @@ class Graph:
         self.ids = bytearray(SCRATCH_SIZE)
         self.newest = 0  # the handle of the last message of the log
         self.handle = 0  # of the message that was last taken in
-        self.refused = 0
         self.is_ephemeral = False  # the copy that was identified last is not acknowledged
         self.may_promote = True  # a message that waits may enter the log by now
         self.has_rowless = True  # a message that waits in the store may have no row
@@ -116,21 +115,20 @@ class Graph:
                 from drupelet.engine.dependency_cycle import waits_for_itself
 
                 if waits_for_itself(self, id):
-                    self.refused += 1
                     return E_PEER  # the first copy's parents stand
             if not self.pending.has_room(source):
-                self.refused += 1
                 return TOO_EARLY
         verdict = SHARE
         if missing == 0:
             verdict = self._clients[group].validate(self.reader)
+        if self.reader.has_failed:
+            return REFUSED
         if missing < 0 or verdict == INVALID:
             return self._bury(group, id, 0, 0) if source else E_PEER
         if verdict == SHARE and self.is_ephemeral and source:
             verdict = KEEP  # it goes no further
         handle = self._put(group, id, where, body, at, missing, verdict)
         if handle < 0:
-            self.refused += 1
             return TOO_EARLY if missing else REFUSED
         self.handle = handle
         if missing:
@@ -187,7 +185,6 @@ class Graph:
         number = self.members.group_number(group)
         buried = self.store.bury(number, reader.source, ids, at, reader.timestamp, 0, handle)
         if buried < 0:
-            self.refused += 1
             return REFUSED
         self.handle = buried
         self.may_promote = True  # what depends on it is invalid, too
@@ -198,7 +195,8 @@ class Graph:
     def missing(self, group: int) -> int:
         """For how many dependencies, not in the log, the reader's message has to wait.
 
-        E_PEER when its client cannot read the body, _POISONED when one of them is invalid.
+        E_PEER when the body is malformed, _POISONED when one of them is invalid; neither says
+        anything while the reader `has_failed`.
         """
         client = self.finder(group, self.reader)
         count = client.dependencies(self.reader)
@@ -327,6 +325,9 @@ class Graph:
         if verdict == SHARE and source and self._is_stored_ephemeral(group):
             verdict = KEEP
         is_known = self.store.id_into(before, self.ids, 0)
+        if self.reader.has_failed:
+            self.has_rowless = True  # what the flash does not give now it may give later
+            return False
         if verdict == INVALID:
             if is_known and self._bury(group, self.ids, 0, before) == BURIED:
                 self._drop(row, source, before)

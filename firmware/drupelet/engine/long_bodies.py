@@ -264,13 +264,12 @@ class LongBodies:
         return -1
 
     def free_part(self, exchange: "Exchange") -> int:
-        """A part file that takes in nobody's content just now; -1, and counted, without one."""
+        """A part file that takes in nobody's content just now; -1: there is none."""
         for part in range(len(self._core.incoming)):
             incoming = self._core.incoming[part]
             if incoming.peer < 0 or self._gives_way(exchange, part):
                 incoming.peer = -1
                 return PART_INCOMING + part
-        self._core.graph.refused += 1
         return -1
 
     def _gives_way(self, exchange: "Exchange", part: int) -> bool:

@@ -91,6 +91,7 @@ class Publisher:
 
     def _entered(self, outcome: int, slot: int, now_ms: int) -> int:
         if outcome != ENTERED:
+            self.core.refused += 1
             return E_CAPACITY
         handle = self.core.graph.handle
         self.core.note_entered(now_ms, slot, 0)

@@ -76,9 +76,10 @@ class BloomSync:
         salt = bytes(self._draw(256) for _ in range(4))
         bloom = Filter.over([] if flags & SUM_ONLY else ids, salt, size_max - HEAD_SIZE)
         self.told += 1
-        return put_into(
+        size = put_into(
             frame, Available(self._prefix, flags, subset, len(ids), sum_of(ids), bloom)
         )
+        return self._link.core.release(size, True)  # it says what we hold
 
     def receive(self, frame: bytearray, size: int) -> int:
         """Take in the peer's filter; OK, or E_PEER."""

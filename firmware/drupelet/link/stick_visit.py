@@ -253,7 +253,7 @@ class BundleLink(Link):
 
     def _refusals(self) -> int:
         core = self.core
-        return core.unknown + core.malformed + core.graph.refused
+        return core.unknown + core.malformed + core.refused
 
     def imported(self, number: int, seen: int, whole: bool = True) -> None:
         """The peer's bundle `number` was read to its end; it had read ours up to `seen`.

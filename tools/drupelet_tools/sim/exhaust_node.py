@@ -296,7 +296,7 @@ class Machine:
         local = self._restore(number)
         self.at = -1
         core = self.node.core
-        core.malformed = core.graph.refused = 0
+        core.malformed = core.refused = 0
         frame = 0
         if kind == POLL:
             frame = self._poll(argument)
@@ -309,7 +309,7 @@ class Machine:
             committed = seen
         elif kind == HIDE:
             committed = local.seen  # the engine saves its wake state with it
-        repeats = kind == HEAR and not core.graph.refused  # what was refused may come again
+        repeats = kind == HEAR and not core.refused  # what was refused may come again
         self._look_for_nothing()
         after = self._settle(local, seen, committed)
         if repeats:

@@ -46,8 +46,8 @@ SCRATCH_CLASSES = {
 }  # fmt: skip
 # Fields without state between two calls; counters that nothing decides by; what never changes.
 SCRATCH = {
-    "Core": "id delivered duplicates malformed unknown now_ms",
-    "Graph": "ids handle refused is_ephemeral _depends_on_private _depends_on_gone",
+    "Core": "id delivered duplicates malformed unknown refused now_ms",
+    "Graph": "ids handle is_ephemeral _depends_on_private _depends_on_gone",
     "Node": "event_handle event_again",
     "Pending": "marks",
     "Clocks": "epochs",  # kept by itself

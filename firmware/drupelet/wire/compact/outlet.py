@@ -393,6 +393,7 @@ class CompactEngine(CompactReader):
         size = end - at - _SKETCH_HEAD_SIZE
         if size <= 0:
             return at
+        exchange.needs_barrier = True  # it says what we hold
         frame[at] = EXTENDED << 5
         frame[at + 1] = EXTENDED_SKETCH
         # The size in two bytes, whatever it is: it is known only now.
