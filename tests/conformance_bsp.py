@@ -208,9 +208,9 @@ BSP = [
              "self.visits)\n"
              "        )"),
     Mutation("B-4.2-05", CORE + "engine/exchange.py",
-             "        elif not self.core.long.is_coming(self, buf, at):\n",
+             "        elif not self.core.long.tell_if_coming(self, buf, at):\n",
              "        elif self.interactive and not "
-             "self.core.long.is_coming(self, buf, at):\n"),
+             "self.core.long.tell_if_coming(self, buf, at):\n"),
     Mutation("B-4.2-06", CORE + "engine/exchange.py",
              "        if is_offered_first and not state & REQUEST:\n",
              "        if is_offered_first and not state & REQUEST and not "
@@ -224,7 +224,7 @@ BSP = [
              "        else:\n"
              "            self.is_dirty = True\n"),
     Mutation("B-4.2-09", CORE + "engine/exchange.py",
-             "            self._reply(handle, buf, at)\n",
+             "            self._owe_reply(handle, buf, at)\n",
              ""),
     Mutation("B-4.2-10", CORE + "engine/exchange.py",
              "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)",
@@ -288,11 +288,13 @@ BSP = [
              "            return E_PEER if stamp & 0x80 else min(1 + first * ID_SIZE, size)\n"),
     Mutation("B-5-05", CORE + "engine/graph.py",
              "                    missing = self.missing(group)\n"
-             "                    if missing <= 0 and self._settle(row,",
+             "                    if missing <= 0 and self._deliver_or_bury(\n"
+             "                        row,",
              "                    missing = self.missing(group)\n"
              "                    if missing > 0:\n"
              "                        break\n"
-             "                    if missing <= 0 and self._settle(row,"),
+             "                    if missing <= 0 and self._deliver_or_bury(\n"
+             "                        row,"),
     Mutation("B-5-07", CORE + "engine/graph.py",
              "        for row in range(count):\n"
              "            if not client",

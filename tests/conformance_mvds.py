@@ -168,7 +168,7 @@ MVDS = [
              "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)",
              "inbox.set_kind(entry, 0)"),
     Mutation("M5-4.2-07", CORE + "engine/exchange.py",
-             "            self._reply(handle, buf, at)\n",
+             "            self._owe_reply(handle, buf, at)\n",
              ""),
     Mutation("M5-4.2-08", CORE + "engine/exchange.py",
              "        outbox.make_due(row)\n"
@@ -200,9 +200,9 @@ MVDS = [
              "            return int(self.answers[TRIP_EPOCHS] == 0)\n"),
     Mutation("M5-4.2-14", CORE + "engine/exchange.py",
              "        if not core.graph.is_ephemeral:\n"
-             "            self._reply(handle, id, 0)\n",
+             "            self._owe_reply(handle, id, 0)\n",
              "        if core.graph.is_ephemeral:\n"
-             "            self._reply(handle, id, 0)\n"),
+             "            self._owe_reply(handle, id, 0)\n"),
     Mutation("M5-4.2-15", CORE + "engine/states.py",
              "    1, 1, 2, 1, NO, 0,   # R\n",
              "    2, 1, 2, 1, NO, 0,   # R\n"),

@@ -185,9 +185,7 @@ class App:
 
     def _keep(self) -> int:
         """Make durable that the message was taken."""
-        node = self._node
-        code = node.save(self._port.now_ms())
-        return node.store.barrier() if code == OK else code
+        return self._node.save(self._port.now_ms())
 
     def _give(self, message: "Message | None") -> None:
         if message is None:

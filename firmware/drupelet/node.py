@@ -232,6 +232,8 @@ class Node(Publisher):
     def boot(self, now_ms: int, generation: int = -1) -> int:
         """Take up where the store left off; returns the number of this boot (1..65535).
 
+        Call it after all groups, peers and shares of the configuration: what was saved of others
+        is lost.
         `generation`: that of a snapshot of a deep sleep (docs/SPEC.md 10.3), so this boot goes on
         and the flash is not written.
         """
@@ -381,7 +383,7 @@ class Node(Publisher):
         return soonest
 
     def save(self, now_ms: int) -> int:  # noqa: ARG002 - the schedule's, once it is saved too
-        """Before sleep: write what a reboot must not forget. One flash program, if any."""
+        """Write what a reboot must not forget, as before sleep; OK: it survives a power cut."""
         return wake_state.save(self.core)
 
     # --- for status ---

@@ -154,12 +154,13 @@ def of_peer(member: "Member", id: bytes) -> dict[str, Any]:
     node = member.node
     row = node.core.members.peer_slot(member.numbers[id])
     passed_over = member.undeliverable.count(row)
-    is_coming = member.undeliverable.reads_segments(row)
+    tell_if_coming = member.undeliverable.reads_segments(row)
     return {
         "id": id.hex(),
-        "outstanding": node.outstanding(member.numbers[id]) + (passed_over if is_coming else 0),
+        "outstanding": node.outstanding(member.numbers[id])
+        + (passed_over if tell_if_coming else 0),
         "more_outstanding": member.has_more_outstanding(member.numbers[id]),
-        "undeliverable": 0 if is_coming else passed_over,
+        "undeliverable": 0 if tell_if_coming else passed_over,
         "pending": node.pending_count(member.numbers[id]),
         "foreign": member.foreign(id),
         "seals": member.sealing.status(id),

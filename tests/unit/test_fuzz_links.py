@@ -151,7 +151,7 @@ class Target:
         for row, handle in enumerate(handles):
             assert core.store.is_id(handle, outbox.rows, ROW_SIZE * row, TAG_SIZE)
         assert (
-            inbox.owed_count <= len(inbox._owed_rows) // OWED_SIZE
+            inbox.owed_end <= len(inbox._owed_rows) // OWED_SIZE
             and max(kinds_of(inbox)) <= OWED_TWICE
         )
         assert inbox.kind(inbox.offers_max) in (0, REQUESTED)

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, INBOX_OFFERS_MIN
 from drupelet.engine.inbox import (
+    BY_ROW,
     ENTRY_SIZE,
     OFFERED,
     OWED,
     OWED_BUNDLING,
     OWED_TWICE,
-    REPLY,
     REQUESTED,
     Inbox,
 )
@@ -54,7 +54,7 @@ def register(inbox: Inbox) -> bytes | None:
 def take_all(inbox: Inbox, visits: bool = False) -> list[int]:
     """Write every acknowledgement that has a row; the handles."""
     handles = []
-    for row in range(inbox.owed_count):
+    for row in range(inbox.owed_end):
         if inbox.is_owed(row):
             handles.append(inbox.owed(row))
             inbox.take_owed(row, visits)
@@ -277,7 +277,7 @@ def test_full_rows_leave_it_to_the_log() -> None:
     assert inbox.owes() and inbox.owed_low() == 7
     inbox.owe(11, 0, 0, 0)
     assert inbox.owed_from == 7 and take_all(inbox) == [], "the log says that, too"
-    inbox.owe(6, 0, 0, REPLY)
+    inbox.owe(6, 0, 0, BY_ROW)
     assert take_all(inbox) == [6], "a copy of what the log has passed is answered by itself"
 
 
@@ -290,7 +290,7 @@ def test_rows_are_used_again_when_they_were_written() -> None:
     assert inbox.owed_from == 0
     rows = [
         (inbox.owed(row), inbox.owed_group(row), inbox.take_owed(row, False))
-        for row in range(inbox.owed_count)
+        for row in range(inbox.owed_end)
     ]
     assert rows == [(3, 3, 30), (4, 4, 40)]
 
@@ -298,11 +298,11 @@ def test_rows_are_used_again_when_they_were_written() -> None:
 def test_a_copy_that_comes_again_is_answered_once() -> None:
     inbox = make(owed_max=2)
     inbox.owe(5, 0, 0, 0)
-    inbox.owe(5, 0, 17, REPLY)
-    assert inbox.owed_count == 1 and inbox.take_owed(0, False) == 17, "by its newest number"
-    inbox.owe(5, 0, 18, REPLY)
-    inbox.owe(6, 0, 0, REPLY)
-    inbox.owe(7, 0, 0, REPLY)
+    inbox.owe(5, 0, 17, BY_ROW)
+    assert inbox.owed_end == 1 and inbox.take_owed(0, False) == 17, "by its newest number"
+    inbox.owe(5, 0, 18, BY_ROW)
+    inbox.owe(6, 0, 0, BY_ROW)
+    inbox.owe(7, 0, 0, BY_ROW)
     assert inbox.owed_from == 0, "who sent it sends it again"
     assert take_all(inbox) == [5, 6]
 
@@ -310,8 +310,8 @@ def test_a_copy_that_comes_again_is_answered_once() -> None:
 def test_a_reply_does_not_say_from_where_on_the_log_owes() -> None:
     """Alone it is kept over a sleep by its handle, behind which mostly nothing else came."""
     inbox = make()
-    inbox.owe(5, 0, 0, REPLY)
-    inbox.owe(7, 0, 0, REPLY)
+    inbox.owe(5, 0, 0, BY_ROW)
+    inbox.owe(7, 0, 0, BY_ROW)
     assert inbox.owes() and inbox.owed_low() == 7
     inbox.owe(9, 0, 0, 0)
     assert inbox.owed_low() == 9
@@ -320,7 +320,7 @@ def test_a_reply_does_not_say_from_where_on_the_log_owes() -> None:
 
 
 def test_what_is_owed_is_told_to_the_wake_state() -> None:
-    for state in (0, REPLY):
+    for state in (0, BY_ROW):
         inbox = make(owed_max=2)
         assert not inbox.is_dirty
         inbox.owe(5, 0, 0, state)
@@ -337,7 +337,7 @@ def test_what_is_owed_is_told_to_the_wake_state() -> None:
 def test_what_waited_is_owed_under_its_new_handle() -> None:
     inbox = make()
     inbox.owe(5, 0, 0, 0)
-    inbox.owe(6, 0, 0, REPLY)
+    inbox.owe(6, 0, 0, BY_ROW)
     inbox.rename(5, 15)
     inbox.rename(6, 16)
     inbox.rename(7, 17)
@@ -346,11 +346,11 @@ def test_what_waited_is_owed_under_its_new_handle() -> None:
 
 def test_smaller_tables_leave_what_was_owed_to_the_log() -> None:
     inbox = make(owed_max=4)
-    for handle, state in ((9, 0), (3, REPLY), (7, 0)):
+    for handle, state in ((9, 0), (3, BY_ROW), (7, 0)):
         inbox.owe(handle, 0, 0, state)
     inbox.add(id_of(1), 0, OFFERED, 1)
     inbox.resize(4, 2)
-    assert inbox.owed_count == 0 and inbox.owed_from == 7 and entries(inbox) == {}
+    assert inbox.owed_end == 0 and inbox.owed_from == 7 and entries(inbox) == {}
     inbox = make(owed_max=2)
     for handle in (3, 5, 7):
         inbox.owe(handle, 0, 0, 0)
@@ -448,7 +448,7 @@ def test_a_copy_while_a_bundle_is_made_is_answered_by_it() -> None:
     inbox.owe(3, 0, 0, 0)
     inbox.begin_bundle()
     take_all(inbox, visits=True)
-    inbox.owe(3, 0, 0, REPLY)
+    inbox.owe(3, 0, 0, BY_ROW)
     assert not inbox.owes()
     inbox.end_bundle(False)
     assert take_all(inbox) == [3], "the bundle failed"

@@ -244,3 +244,22 @@ def test_what_left_is_not_forgotten_by_a_cut() -> None:
     net.connect(a)
     assert a.log() == ids
     net.run(lambda: net.complete(3), 40)
+
+
+def test_what_was_saved_survives_a_cut_right_after() -> None:
+    """Else a peer that lost its store, as was told and saved, would not be shown it all again."""
+    draw = Draw(4)
+    members = [Member(name, draw) for name in "AB"]
+    net = Network(draw, members, ["AB"])
+    a = members[0]
+    for number in range(3):
+        a.publish(b"%d" % number)
+    net.run(lambda: net.complete(3), 40)
+    assert a.node.save(net.now_ms) == OK == a.store.barrier()
+    assert a.node.is_current(a.numbers["B"])
+    a.links["B"].exchange.forget_holds()
+    assert a.node.save(net.now_ms) == OK
+    a.files.power_cut()
+    a.start()
+    a.boot(net.now_ms)
+    assert not a.node.is_current(a.numbers["B"])

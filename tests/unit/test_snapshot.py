@@ -408,7 +408,7 @@ def test_what_was_taken_in_behind_what_is_owed_is_owed_after_the_sleep() -> None
     assert len(theirs) == 12
     # A sleeps before its acknowledgements leave.
     inbox = a.node.core.inboxes[0]
-    inbox.owed_count = 0
+    inbox.owed_end = 0
     for id in theirs[4:]:
         inbox.owe(a.store.find(id, 0), 0, 0, False)
     network.sleep()

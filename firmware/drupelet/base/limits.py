@@ -44,7 +44,8 @@ SEGMENT_HEADER_SIZE = const(13)
 PIECE_SIZE = const(512)
 # A long message that the peer says nothing about so often lets the next one go.
 SEGMENT_TRIES_MAX = const(4)
-# Frames longer than this on a link per epoch would starve the other links of a board.
+# More frames than this on a link per epoch would starve the other links of a board. Of a long
+# message as many pieces may be under way.
 FRAMES_PER_EPOCH_MAX = const(64)
 
 # --- tables (defaults of a board; a host hands in larger numbers) ---
@@ -54,7 +55,8 @@ PEERS_MAX = const(8)
 GROUPS_MAX = const(4)
 # Offered ids of all peers together; docs/DESIGN.md 20 has the budget of all tables.
 OFFERS_MAX = const(64)
-# Messages that are on their way at the same time; the rest waits on flash.
+# Messages that are on their way at the same time, to all peers together, and as many that wait for
+# a parent; the rest waits on flash.
 MESSAGES_MAX = const(64)
 # Messages on their way to one peer, at least: with one, what the peer asks for again and what
 # comes next would put each other out.
@@ -181,8 +183,6 @@ GENERATIONS_APART = const(40503)
 BACKOFF_FALL_EPOCHS = const(8)
 # A send count is one byte, and this is the highest.
 SEND_COUNT_MAX = const(254)
-# It says that nothing was sent: in place of a send epoch `compact-1` keeps a number.
-SEND_COUNT_NONE = const(255)
 # The length field of a LoRa frame is one byte.
 LORA_FRAME_SIZE_MAX = const(255)
 # How far two clocks may run apart, in millionths: 500 each, five times a bad watch crystal, and

@@ -1,5 +1,6 @@
-"""When a record goes out again: the back-off of both families, counted in epochs.
+"""How long to wait before a peer is asked again, or an absent one is probed, counted in epochs.
 
+Messages to a peer that is there go again as `Pace.row_wait` says. The back-off of both families:
 BSP v1 section 4.3: exponential, capped. MVDS 0.5.1 "Retransmission": exponential up to a bound,
 from where it goes back to a lower epoch. Both are back at the base as soon as the peer was heard.
 """

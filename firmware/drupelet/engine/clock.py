@@ -1,7 +1,6 @@
 """The clock of each peer's live links: it numbers epochs, each with room for one payload.
 
-MVDS: one payload per peer and epoch. Back-off is counted in epochs and doubles with each send (BSP
-v1 section 4.3).
+MVDS: one payload per peer and epoch. All waiting is counted in epochs.
 """
 
 from drupelet.base.limits import WAIT_MS_MAX
@@ -20,7 +19,8 @@ class Clocks:
     )
 
     def __init__(self, peers_max: int) -> None:
-        self.generation = 0  # the newest of our link numbers (wire/numbering.py)
+        # The newest one, within which a link number means one message (wire/compact/numbering.py).
+        self.generation = 0
         # By peer; behind them how long each takes, 0: there is no live link; then when it began.
         self.epochs = [1] * peers_max + [0] * (2 * peers_max)
 

@@ -158,17 +158,17 @@ def held(core: "Core", peer: int, handle: int) -> None:
         store.keep(handle, store.missing & seen & ~(_bit(members, number) if number else 0))
 
 
-def shown(core: "Core", group: int, peer: int) -> None:
-    """A peer is shared a group (numbers) from now on: nothing that it lacks is settled.
+def shown(core: "Core", group_number: int, peer_number: int) -> None:
+    """A peer is shared a group from now on: nothing that it lacks is settled.
 
     Of what was deleted it may be offered copies by others: that stays until it has them, too.
     """
     store = core.store
-    _settle(core)
+    _save_changed(core)
     handle = store.next_kept(0)
     while handle:
-        if store.load(handle) == OK and store.group == group:
-            store.keep(handle, store.missing | _bit(core.members, peer))
+        if store.load(handle) == OK and store.group == group_number:
+            store.keep(handle, store.missing | _bit(core.members, peer_number))
         handle = store.next_kept(handle)
 
 
@@ -177,7 +177,7 @@ def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
     _drop_rows(core, group, peer)
     if not visibility:
         _forget(core, peer)
-    _settle(core)
+    _save_changed(core)
 
 
 def _drop_rows(core: "Core", group: int, peer: int) -> None:
@@ -215,7 +215,7 @@ def leave(core: "Core", group: int) -> int:
         inbox.drop_offers()
     pending.ask_again()
     _shorten(core)
-    return _settle(core)
+    return _save_changed(core)
 
 
 def _shorten(core: "Core") -> None:
@@ -249,7 +249,7 @@ def remove_peer(core: "Core", peer: int) -> int:
     for group in range(core.members.groups):
         core.members.set_visibility(group, peer, INVISIBLE)
     _forget(core, peer)
-    return _settle(core)
+    return _save_changed(core)
 
 
 def _forget(core: "Core", peer: int) -> None:
@@ -262,8 +262,9 @@ def _forget(core: "Core", peer: int) -> None:
         handle = core.store.next_kept(handle)
 
 
-def _settle(core: "Core") -> int:
-    """Tell the store what may go, now that who is to get it has changed; OK."""
+def _save_changed(core: "Core") -> int:
+    """Save the wake state, now that who is to get what has changed; OK, for what could not be
+    saved is tried again before the next sleep."""
     core.is_dirty = True
-    save(core)  # tried again before the next sleep
+    save(core)
     return OK

@@ -117,8 +117,9 @@ class Core:
             self.allocate()
         return self.outboxes[peer].refill(self.graph.newest)
 
-    def waits(self, peer: int) -> bool:
-        """True while the log goes on beyond the rows that a peer may have, or may itself."""
+    def has_more(self, peer: int) -> bool:
+        """True if the log holds more for a peer and there is room for a row, or if a message that
+        waits may enter the log."""
         outbox = self.outboxes[peer]
         has_room = outbox.rows_max - outbox.open_count > outbox.reserved_rows
         goes_on = outbox.cursor != self.graph.newest and has_room
@@ -165,11 +166,11 @@ class Core:
             if regroup is not None:  # it keeps groups by number
                 regroup(group)
 
-    def release(self, size: int, needs_barrier: bool) -> int:
-        """`size` of a frame if all that it stands for is durable, so that it may leave; else 0.
+    def durable_size(self, size: int, needs_barrier: bool) -> int:
+        """`size` of a frame once all that it stands for is on flash; 0: drop the frame.
 
-        What we acknowledge must be; and of our own messages those that others may hold, for
-        nobody gives us back what came from us.
+        We must not lose what we acknowledge, nor what peers may hold of ours: nobody gives us
+        back what came from us.
         """
         return size if not needs_barrier or self.store.barrier() == OK else 0
 
@@ -218,9 +219,10 @@ class Core:
         )
         return hashing  # type: ignore[return-value]
 
-    def head_size(self, group: int, first: int, size: int, stamp: int = 0) -> int:
-        """Bytes of a stored body that are not hashed, or E_PEER; `first` is its first byte.
+    def read_head(self, group: int, first: int, size: int, stamp: int = 0) -> int:
+        """Bytes of a stored body that are not hashed, or E_PEER; sets `graph.is_ephemeral`.
 
+        `first` is its first byte.
         `stamp` is the timestamp's: below zero is none (BSP v1 3), though segments may bring it.
         Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
         """
@@ -237,7 +239,7 @@ class Core:
         at: int, size: int,
     ) -> int:  # fmt: skip
         """Compute `id` of a stored body in a buffer; OK or E_PEER."""
-        head = self.head_size(group, body[at] if size else 0, size, stamp[stamp_at])
+        head = self.read_head(group, body[at] if size else 0, size, stamp[stamp_at])
         if head < 0:
             return E_PEER
         hashing = self.begin_hash(group, stamp, stamp_at, size - head)
@@ -260,7 +262,7 @@ class Core:
         offset = CONTENT_HEADER_SIZE
         if group < 0:
             return E_PEER
-        head = self.head_size(group, scratch[offset], size - offset, scratch[ID_SIZE])
+        head = self.read_head(group, scratch[offset], size - offset, scratch[ID_SIZE])
         if head < 0:
             return E_PEER
         offset += head
@@ -276,8 +278,9 @@ class Core:
 
     # --- accounts ---
 
-    def note_entered(self, now_ms: int, group: int, source: int) -> None:
-        """Account for `id`, which just entered the log, and for the messages that it sets free."""
+    def after_entry(self, now_ms: int, group: int, source: int) -> None:
+        """Count `id`, which just entered the log, and let in what waited for it, which changes
+        `graph.handle`."""
         self._note_delivered(now_ms, group, source, self.id)
         self.promote(now_ms)
 

@@ -1,7 +1,8 @@
 """One peer over one link, as wire profiles see it: what a record does, and what is due (BSP v1 4).
 
 Profiles call `on_*` for what they read and `take_*`, `next_message` and `put_message` for what
-they write. Nothing here allocates, and no peer's bytes raise. What belongs to a group that a peer
+they write. Nothing here allocates but what is loaded when it first happens (`control`,
+`unavailable`), and no peer's bytes raise. What belongs to a group that a peer
 does not see is to that peer as if it did not exist.
 """
 
@@ -34,13 +35,13 @@ from drupelet.base.time_ms import epochs_since
 from drupelet.engine.backoff import counted
 from drupelet.engine.graph import ENTERED, REFUSED, TOO_EARLY
 from drupelet.engine.inbox import (
+    BY_ROW,
     CROSSED,
     ENTRY_SIZE,
     OFFERED,
     OWED,
     OWED_BUNDLING,
     OWED_TWICE,
-    REPLY,
     REQUESTED,
 )
 from drupelet.engine.members import FAMILY_MVDS, INVISIBLE, SHARED
@@ -116,7 +117,8 @@ class Exchange:
         self.pace = Pace(self)
         self.interactive = False  # messages are offered before they are sent
         self.attention = True  # something may be due
-        self.needs_barrier = False  # what the frame carries must be durable before it leaves
+        # The frame says that we hold something, or has what we hold: that must be durable first.
+        self.needs_barrier = False
         self.is_telemetry = False  # the message that was just taken or written is a black box
         self.number = 0  # the peer's number for what is read or was just written; 0: none
         self.message_handle = 0  # what was read, acknowledged or found to send last
@@ -234,14 +236,14 @@ class Exchange:
         self.attention = True
         handle = self._known(buf, at)
         if handle:
-            self._reply(handle, buf, at)
+            self._owe_reply(handle, buf, at)
             self._note_held(handle, GOT_OFFER)
             self._note_incoming(True)
-        elif not self.core.long.is_coming(self, buf, at):
+        elif not self.core.long.tell_if_coming(self, buf, at):
             self.inbox.add(buf, at, OFFERED, self.epoch, self.number)
 
-    def _reply(self, handle: int, id: bytearray, at: int) -> None:
-        """Acknowledge what we have already; the store has loaded it."""
+    def _owe_reply(self, handle: int, id: bytearray, at: int) -> None:
+        """Owe an acknowledgement of what we have already; the store has loaded it."""
         if handle >= GONE_HANDLE:
             entry = self.inbox.add(id, at, OWED, self.epoch, self.number)
             if entry >= 0 and not self.inbox.is_whole(entry):
@@ -250,7 +252,7 @@ class Exchange:
             group = self.core.members.group_slot(self.core.store.group)
             row = self.outbox.row_of(handle)
             has_crossed = row >= 0 and self.outbox.sends(row) > 0
-            self.inbox.owe(handle, group, self.number, REPLY | CROSSED if has_crossed else REPLY)
+            self.inbox.owe(handle, group, self.number, BY_ROW | CROSSED if has_crossed else BY_ROW)
 
     def _note_incoming(self, is_held: bool) -> None:
         """Tell the policy of a message or an offer that came in."""
@@ -269,7 +271,7 @@ class Exchange:
         row = self.outbox.find(buf, at)
         if row < 0 and core.refill(self.peer):
             row = self.outbox.find(buf, at)
-        if row < 0 or not self._is_there(row):
+        if row < 0 or not self._revive_or_drop(row):
             handle = self._known(buf, at)
             row = self.outbox.want(handle) if handle else -1
             is_gone = not handle and core.members.shares(self.peer) != 0 and store.noted(buf, at)
@@ -284,7 +286,7 @@ class Exchange:
     def requested(self, row: int) -> None:
         """The peer asks for the message in a row."""
         outbox = self.outbox
-        if self.sees(outbox.group(row)) != SHARED or not self._is_there(row):
+        if self.sees(outbox.group(row)) != SHARED or not self._revive_or_drop(row):
             return
         outbox.step(row, GOT_REQUEST)
         if self.policy is not None:
@@ -293,7 +295,7 @@ class Exchange:
         outbox.unmark(row, BUNDLED)
         self.attention = True
 
-    def _is_there(self, row: int) -> bool:
+    def _revive_or_drop(self, row: int) -> bool:
         """True if what the peer held, and asks for again, can be sent; else its row goes."""
         outbox = self.outbox
         if outbox.state(row) & HOLD and self.sees(outbox.group(row)) == SHARED:
@@ -354,7 +356,7 @@ class Exchange:
         return outcome
 
     def reack_if_known(self, id: bytearray) -> bool:
-        """True for a message that we have already: it is acknowledged again, nothing else.
+        """True for a message that we have already: the peer holds it, and is owed an answer.
 
         The peer sent its whole content, so the group is one that it sees. Whether it waits for an
         acknowledgement its own copy says: that is not hashed, and another peer's may differ.
@@ -367,7 +369,7 @@ class Exchange:
         self.message_handle = handle
         self.inbox.drop(id, 0)  # it may have been asked for while its group was hidden
         if not core.graph.is_ephemeral:
-            self._reply(handle, id, 0)
+            self._owe_reply(handle, id, 0)
             self._note_held(handle, GOT_MESSAGE)
             self._trace_id(CODE_DUPLICATE, id)
         core.duplicates += 1
@@ -376,7 +378,7 @@ class Exchange:
         self.attention = True
         return True
 
-    def is_held_by_key(self, key: bytearray, at: int) -> bool:
+    def reack_by_key(self, key: bytearray, at: int) -> bool:
         """True when we have the message whose id begins with these 8 bytes: a piece of it is
         answered with its acknowledgement, if the peer sees its group.
 
@@ -389,7 +391,7 @@ class Exchange:
         group = self.core.members.group_slot(store.group)
         if group >= 0 and self.sees(group):
             self.is_telemetry = self.core.is_box(group)
-            self.inbox.owe(handle, group, 0, REPLY)
+            self.inbox.owe(handle, group, 0, BY_ROW)
             self._note_held(handle, GOT_MESSAGE)
         return True
 
@@ -415,14 +417,14 @@ class Exchange:
             if outcome == TOO_EARLY and core.graph.deepest_absent():
                 inbox.ask(core.graph.ids, 0, self.epoch)
             return
-        self.message_handle = core.graph.handle
+        self.message_handle = core.graph.handle  # before others enter
         if not core.graph.is_ephemeral:
             inbox.owe(core.graph.handle, group, self.number, 0)
             self._trace_id(CODE_RECEIVED, core.id)
         if outcome == ENTERED:
-            core.note_entered(core.now_ms, group, self.peer_number)
+            core.after_entry(core.now_ms, group, self.peer_number)
         else:
-            core.promote(core.now_ms)  # what depends on it may be buried, too
+            core.promote(core.now_ms)  # what depends on a buried one is buried, too
 
     def bad_record(self) -> None:
         """Count a malformed record."""
@@ -432,20 +434,20 @@ class Exchange:
     # --- out: acknowledgements ---
 
     @property
-    def has_crossed(self) -> bool:
+    def is_crossed_pass(self) -> bool:
         """True if copies of what was just acknowledged left both ends: then the peer may have no
         number for it any more. Such acknowledgements come last."""
-        return self._scan[_OWED_ROW] > self.inbox.owed_count
+        return self._scan[_OWED_ROW] > self.inbox.owed_end
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
         """Write the next id that we owe an acknowledgement for; `number` is the peer's."""
         inbox = self.inbox
         store = self.core.store
         scan = self._scan
-        while scan[_OWED_ROW] < 2 * inbox.owed_count:
-            row = scan[_OWED_ROW] % inbox.owed_count
+        while scan[_OWED_ROW] < 2 * inbox.owed_end:
+            row = scan[_OWED_ROW] % inbox.owed_end
             scan[_OWED_ROW] += 1
-            if inbox.is_crossed(row) != self.has_crossed:
+            if inbox.is_crossed(row) != self.is_crossed_pass:
                 continue
             group = inbox.owed_group(row)
             if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
@@ -474,7 +476,7 @@ class Exchange:
                     self.needs_barrier = True
                     return True
                 if self.core.members.visibility(group, self.peer) != INVISIBLE:
-                    inbox.owe(handle, group, 0, REPLY)  # another link to the peer carries it
+                    inbox.owe(handle, group, 0, BY_ROW)  # another link to the peer carries it
         return False
 
     def _take_ack_by_id(self, buf: bytearray, at: int) -> bool:
@@ -544,7 +546,7 @@ class Exchange:
                     pending.note_asked(row, self.epoch)
                 if parent >= 0:
                     scan[_PARENT] = parent + 1
-                    if self.inbox.find(ids, 0) < 0 and self._is_new(ids):
+                    if self.inbox.find(ids, 0) < 0 and self._note_new(ids):
                         self.number = 0
                         self._write_request(buf, at, ids, 0)
                         return True
@@ -564,7 +566,7 @@ class Exchange:
         source = members.peer_slot(pending.source(row))
         return source == self.peer or source < 0 or not members.visibility(group, source)
 
-    def _is_new(self, id: bytearray) -> bool:
+    def _note_new(self, id: bytearray) -> bool:
         """True for an id that was not among the last ones asked for in this payload."""
         scan = self._scan
         tag = id[0] << 16 | get_u16(id, 1)

@@ -37,6 +37,8 @@ WAITING = const(2)  # pending
 TOO_EARLY = const(3)  # refused because there is no room to wait for its dependencies
 BURIED = const(4)  # invalid: acknowledged, and never seen again
 
+assert SCRATCH_SIZE >= 2 * ID_SIZE
+
 _DEFAULT = DefaultClient()
 # Dependencies in front of the body: the MVDS family, and what a deleted message leaves.
 HEADED = DefaultClient(HEAD_PARENTS)
@@ -63,13 +65,14 @@ class Graph:
         self.inboxes = inboxes
         self.reader = BodyReader(store)  # of the message that is being looked at
         self._clients: "list[ClientPort]" = [_DEFAULT] * members.groups_max()
-        # A dependency; behind it the last one that was not met.
+        # Scratch of the whole node. Here: a dependency; behind it the last one that was not met,
+        # which `deepest_absent` begins with: in between nobody else may write here.
         self.ids = bytearray(SCRATCH_SIZE)
         self.newest = 0  # the handle of the last message of the log
         self.handle = 0  # of the message that was last taken in
         self.is_ephemeral = False  # the copy that was identified last is not acknowledged
         self.may_promote = True  # a message that waits may enter the log by now
-        self.has_rowless = True  # a message that waits in the store may have no row
+        self.must_look_again = True  # one that waits may have no row, or could not enter
         self._row = 0  # where the pass over the pending table goes on
         self._depends_on_private = False  # a dependency that was met, just now, is not shared
         self._depends_on_gone = False  # a dependency that was met, just now, never came
@@ -91,9 +94,9 @@ class Graph:
     ) -> int:  # fmt: skip
         """Take in a message whose body is in a buffer; what became of it.
 
-        REFUSED, ENTERED, WAITING, TOO_EARLY or BURIED. `group`: row; `source`: peer number, 0 is
-        ourselves; `id`: 32 bytes at 0. What we publish ourselves is never buried (E_PEER), and
-        never waits (TOO_EARLY).
+        REFUSED, ENTERED, WAITING, TOO_EARLY or BURIED; or E_PEER for a message that would wait
+        for itself (MVDS). `group`: row; `source`: peer number, 0 is ourselves; `id`: 32 bytes at
+        0. What we publish ourselves is never buried (E_PEER), and never waits (TOO_EARLY).
         """
         self.reader.open_buffer(group, source, timestamp, ts_at, body, at, size)
         return self._take(group, source, id, _FROM_BUFFER, body, at)
@@ -216,7 +219,8 @@ class Graph:
         return count if count < 0 else missing
 
     def _state(self, group: int) -> int:
-        """The state of the dependency in `ids`; STATE_PENDING when it is not there, either."""
+        """The state of the dependency in `ids`; STATE_PENDING also when it is nowhere, or in
+        another group."""
         handle = self.store.find(self.ids, 0)
         if handle <= 0 and self.store.noted(self.ids, 0):
             self._depends_on_gone = True
@@ -278,7 +282,7 @@ class Graph:
         Call it until it returns False. A pass over the table that changed something is followed by
         another one.
         """
-        if self.has_rowless and self.may_promote and self._enter_rowless():
+        if self.must_look_again and self.may_promote and self._enter_without_row():
             return True
         pending = self.pending
         while self.may_promote or self._row:
@@ -290,18 +294,20 @@ class Graph:
                 group = pending.group(row)
                 if pending.handles[row] and self.reader.open_stored(group, pending.handles[row]):
                     missing = self.missing(group)
-                    if missing <= 0 and self._settle(row, pending.handles[row], group, missing):
+                    if missing <= 0 and self._deliver_or_bury(
+                        row, pending.handles[row], group, missing
+                    ):
                         return True
             self._row = 0
-        if self.has_rowless:
+        if self.must_look_again:
             self.may_promote = True  # tried again in the next epoch
         return False
 
-    def _enter_rowless(self) -> bool:
+    def _enter_without_row(self) -> bool:
         """Give rows to messages that wait in the store, after a reboot or when there was no room;
         True when one that had none entered the log."""
         store = self.store
-        self.has_rowless = False
+        self.must_look_again = False
         handle = store.next_pending(0)
         while handle:
             group = self.members.group_slot(store.group) if store.load(handle) == OK else -1
@@ -309,48 +315,50 @@ class Graph:
                 for inbox in self.inboxes:
                     inbox.drop(store.id, 0)
                 if not self.pending.add(handle, group, store.source):
-                    self.has_rowless = True
+                    self.must_look_again = True
                     self.reader.open_stored(group, handle)
                     missing = self.missing(group)
-                    if missing <= 0 and self._settle(-1, handle, group, missing):
+                    if missing <= 0 and self._deliver_or_bury(-1, handle, group, missing):
                         return True
             handle = store.next_pending(handle)
         return False
 
-    def _settle(self, row: int, before: int, group: int, missing: int) -> bool:
-        """The message that the reader has open, at the handle `before`, waits no longer: True when
-        it entered the log, else it is buried. row: its pending row, -1 if it has none."""
+    def _deliver_or_bury(self, row: int, before: int, group: int, missing: int) -> bool:
+        """The message that the reader has open, at the handle `before`, need not wait: True when
+        it entered the log. Else it is buried, or stays. row: its pending row, -1 if it has none.
+        """
         source = self.reader.source
         verdict = self._clients[group].validate(self.reader) if not missing else INVALID
         if verdict == SHARE and source and self._is_stored_ephemeral(group):
             verdict = KEEP
         is_known = self.store.id_into(before, self.ids, 0)
         if self.reader.has_failed:
-            self.has_rowless = True  # what the flash does not give now it may give later
+            self.must_look_again = True  # what the flash does not give now it may give later
             return False
         if verdict == INVALID:
             if is_known and self._bury(group, self.ids, 0, before) == BURIED:
-                self._drop(row, source, before)
+                self._end_wait(row, source, before)
             else:
-                self.has_rowless = True
+                self.must_look_again = True
             return False
         handle = self._state_by(group, verdict)
         if handle > 0:
             handle = self.store.promote(before, handle)
         if handle < 0:
-            self.has_rowless = True  # a full log may have room in the next epoch
+            self.must_look_again = True  # a full log may have room in the next epoch
             return False
         self.handle = handle
-        self._drop(row, source, before)
+        self._end_wait(row, source, before)
         self.store.id_into(handle, self.ids, 0)
         self._enter(self.ids, handle, group, source, verdict)
         return True
 
-    def _drop(self, row: int, source: int, before: int) -> None:
-        """A message that waited at the handle `before` is at `handle` now."""
+    def _end_wait(self, row: int, source: int, before: int) -> None:
+        """A message that waited at the handle `before` is at `handle` now: what is owed for it,
+        and what a peer lost, moves with it."""
         if row >= 0:
             self.pending.drop(row)
-        if self.has_rowless:
+        if self.must_look_again:
             self.may_promote = True
         peer = self.members.peer_slot(source)
         if peer >= 0:

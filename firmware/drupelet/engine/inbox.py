@@ -1,8 +1,9 @@
 """What one peer told us: ids that it offers, and the acknowledgements that we owe it.
 
 Acknowledgements are owed by handle, in the order of arrival. When their rows are full, the log
-itself says the rest: everything in it from a handle on that came from the peer. An answer to a
-copy that came again has no such place: if there is no row, the peer sends it once more.
+itself says the rest: everything in it from a handle on that came from the peer. What waits or is
+buried is not in the log: it is acknowledged when it has entered, or when a copy comes. An answer
+to a copy that came again has no such place: if there is no row, the peer sends it once more.
 """
 
 from drupelet.base.compat import const
@@ -10,9 +11,10 @@ from drupelet.base.limits import ID_PREFIX_SIZE, ID_SIZE, INBOX_OFFERS_MIN
 from drupelet.base.memory import copy, equal, fill, find, get_u16, get_u32, put_u16, put_u32
 from drupelet.engine.backoff import counted
 
-# Kinds of entries.
+# Kinds of entries, in rising order: a later one replaces an earlier one. Up to REQUESTED we ask
+# for the message, from OWED on we acknowledge it.
 OFFERED = const(1)  # the peer offered it, we do not hold it and have not asked for it
-REQUESTED = const(2)  # asked for; MVDS asks until it comes
+REQUESTED = const(2)  # asked for until it comes: in MVDS, and what the register has
 OWED = const(3)  # an acknowledgement of what is not in the log any more
 OWED_TWICE = const(4)  # the same, of what is gone: the peer asked for it
 OWED_BUNDLING = const(5)  # written into the bundle that is being made
@@ -32,10 +34,10 @@ _OWED_STATE = const(5)
 _OWED_NUMBER = const(6)
 OWED_SIZE = const(8)
 # States of owed rows.
-REPLY = const(1)  # to a copy that came again
+BY_ROW = const(1)  # `owed_from` does not find it: to a copy that came again, mostly
 _BUNDLING = const(2)  # written into the bundle that is being made
-# With REPLY: it had left for the peer as well. The two copies crossed, so the peer may have no row
-# of it any more, and with `compact-1` no number.
+# With BY_ROW: the message had left for the peer as well. The two copies crossed, so the peer may
+# have no row of it any more, and with `compact-1` no number.
 CROSSED = const(4)
 
 
@@ -52,21 +54,21 @@ class Inbox:
     bundle_number = taken_until = 0
 
     def __init__(self) -> None:
-        self.offers_max = self.owed_count = self._end = 0
+        self.offers_max = self.owed_end = self._end = 0
         # The handle from which on the log tells what is owed; 0: the rows say all.
         self.owed_from = 0
-        self.is_dirty = False  # what the wake state says of it has changed
+        self.is_dirty = False  # more is owed than the wake state says, or other bundles were read
         self.entries = bytearray(0)
         self._owed_rows = bytearray(0)
 
     def resize(self, offers_max: int, owed_max: int) -> None:
         """Allocate the tables; what they held comes again."""
         assert offers_max >= INBOX_OFFERS_MIN
-        for row in range(self.owed_count):
-            if self.owed(row) and not self._owed_state(row) & REPLY:
+        for row in range(self.owed_end):
+            if self.owed(row) and not self._owed_state(row) & BY_ROW:
                 self.owe_from(self.owed(row))
         self.offers_max = offers_max
-        self.owed_count = self._end = 0
+        self.owed_end = self._end = 0
         self.entries = bytearray(ENTRY_SIZE * (offers_max + 1))
         self._owed_rows = bytearray(OWED_SIZE * owed_max)
 
@@ -75,25 +77,25 @@ class Inbox:
     def owe(self, handle: int, group: int, number: int, state: int) -> None:
         """An acknowledgement is owed for a message of the log (group: row).
 
-        number: the peer's, 0 for none. state: 0, or REPLY to a copy that came again.
+        number: the peer's, 0 for none. state: 0, BY_ROW, or BY_ROW | CROSSED.
         """
         if state:
-            for row in range(self.owed_count):
+            for row in range(self.owed_end):
                 if self.owed(row) == handle:
                     put_u16(self._owed_rows, row * OWED_SIZE + _OWED_NUMBER, number)
                     return
         elif self.owed_from:
             return
         owed_max = len(self._owed_rows) // OWED_SIZE
-        if self.owed_count == owed_max:
+        if self.owed_end == owed_max:
             self._squeeze()
-        row = self.owed_count
+        row = self.owed_end
         if row == owed_max:
             if not state:
                 self.owe_from(handle)
             return
         self.is_dirty = True
-        self.owed_count = row + 1
+        self.owed_end = row + 1
         put_u32(self._owed_rows, row * OWED_SIZE, handle)
         at = row * OWED_SIZE
         self._owed_rows[at + _OWED_GROUP] = group
@@ -122,16 +124,16 @@ class Inbox:
 
     def _squeeze(self) -> None:
         to = 0
-        for row in range(self.owed_count):
+        for row in range(self.owed_end):
             if self.owed(row):
                 rows = self._owed_rows
                 copy(rows, to * OWED_SIZE, rows, row * OWED_SIZE, OWED_SIZE)
                 to += 1
-        self.owed_count = to
+        self.owed_end = to
 
     def rename(self, handle: int, to: int) -> None:
         """A message that waited has entered the log under another handle; 0: nothing is owed."""
-        for row in range(self.owed_count):
+        for row in range(self.owed_end):
             if self.owed(row) == handle:
                 put_u32(self._owed_rows, row * OWED_SIZE, to)
 
@@ -156,7 +158,7 @@ class Inbox:
 
     def end_bundle(self, is_written: bool) -> None:
         """The bundle is on the stick, or it failed and acknowledges nothing."""
-        for row in range(self.owed_count):
+        for row in range(self.owed_end):
             if self._owed_state(row) & _BUNDLING:
                 self._owed_rows[row * OWED_SIZE + _OWED_STATE] &= ~_BUNDLING & 0xFF
                 if is_written:
@@ -168,9 +170,10 @@ class Inbox:
             self.owed_from = self._bundling_from
 
     def take_all_owed(self) -> bool:
-        """Everything owed is acknowledged by one frame of the bundle; True if something was."""
+        """One frame of the bundle stands for all that is owed; True if something was. What came
+        over a line since, behind those bundles, comes again and is acknowledged then."""
         owes = self.owes()
-        for row in range(self.owed_count):
+        for row in range(self.owed_end):
             if self.owed(row):
                 self._owed_rows[row * OWED_SIZE + _OWED_STATE] |= _BUNDLING
         for entry in range(self.offers_max):
@@ -181,7 +184,7 @@ class Inbox:
 
     def owes(self) -> bool:
         """True while an acknowledgement is owed."""
-        for row in range(self.owed_count):
+        for row in range(self.owed_end):
             if self.is_owed(row):
                 return True
         for entry in range(self.offers_max):
@@ -192,14 +195,15 @@ class Inbox:
     def owed_low(self) -> int:
         """The handle from which on acknowledgements are owed, for the wake state; 0: none is.
 
-        Of answers to copies, if nothing else is owed, the one of the highest handle: a sleeper
-        must not wake each time with nothing to say to a peer that lost its acknowledgement.
+        The lowest of what came first from the peer. If only answers to copies are owed, the
+        highest: that keeps the walk short, and the other copies come again. A sleeper must not
+        wake each time with nothing to say to a peer that lost its acknowledgement.
         """
         low = self.owed_from
         reply = 0
-        for row in range(self.owed_count):
+        for row in range(self.owed_end):
             handle = self.owed(row)
-            if self._owed_state(row) & REPLY:
+            if self._owed_state(row) & BY_ROW:
                 reply = max(reply, handle)
             elif handle:
                 low = min(low, handle) if low else handle
@@ -306,7 +310,7 @@ class Inbox:
         """The peer numbers its messages anew."""
         for entry in range(self.end()):
             self.number_entry(entry, 0)
-        for row in range(self.owed_count):
+        for row in range(self.owed_end):
             put_u16(self._owed_rows, row * OWED_SIZE + _OWED_NUMBER, 0)
 
     def complete_id(self, id: bytearray, at: int) -> None:
@@ -355,7 +359,7 @@ class Inbox:
     def forget(self) -> None:
         """The peer was removed: its tables are free for another one."""
         self.drop_offers()
-        self.owed_count = self.owed_from = self.bundle_number = self.taken_until = 0
+        self.owed_end = self.owed_from = self.bundle_number = self.taken_until = 0
 
 
 class Incoming:

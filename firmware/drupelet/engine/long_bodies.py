@@ -248,7 +248,7 @@ class LongBodies:
 
     # --- in ---
 
-    def is_coming(self, exchange: "Exchange", id: bytearray, at: int) -> bool:
+    def tell_if_coming(self, exchange: "Exchange", id: bytearray, at: int) -> bool:
         """True when we have a part of this message from the peer: it is told, not asked for."""
         part = self.part(exchange.peer)
         if part < 0 or not equal(self._core.incoming[part].key, 0, id, at, ID_PREFIX_SIZE):
@@ -329,7 +329,7 @@ class LongBodies:
         exchange.attention = True
         if not offset and not self._begins(exchange, frame, size):
             return OK
-        if exchange.is_held_by_key(frame, 1):
+        if exchange.reack_by_key(frame, 1):
             return OK
         part = self._open(exchange, frame, total)
         if part < 0:

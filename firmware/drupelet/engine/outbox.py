@@ -1,9 +1,10 @@
 """What is on its way to one peer: a cursor over the log, and a row for each message before it.
 
 The log on flash is the queue; the rows are a window onto it, in its order. Every message up to the
-cursor is held by the peer, has a row, or is not for this peer; everything after the cursor waits
-on flash. So two rows suffice, and full rows lose nothing. A row that the peer holds stays until
-its room is needed: late answers find it.
+cursor is held by the peer, has a row, is not for this peer, or was passed over as too long for its
+frames (`oversize`); everything after the cursor waits on flash, and a row there says that the peer
+holds the message already. So two rows suffice, and full rows lose nothing. A row that the peer
+holds stays until its room is needed: late answers find it.
 """
 
 from drupelet.base.compat import const

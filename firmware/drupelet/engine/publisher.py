@@ -32,9 +32,10 @@ class Publisher:
     ) -> int:  # fmt: skip
         """Put a message of our own into the log; its handle, or a negative code when refused.
 
-        A message that we have published before, byte for byte, is refused.
+        E_CAPACITY: there is no room, we have published the same bytes before, or the client finds
+        them malformed or a dependency missing. E_STORAGE: the flash failed.
         body: the client's format, `size` bytes (0..32,768); timestamp: 8 bytes big-endian, ms
-        since the Unix epoch. It is durable after the next barrier, and before any ACK of it.
+        since the Unix epoch. It is durable after the next barrier, and before any frame with it.
         """
         assert 0 <= size <= BODY_SIZE_MAX
         core = self.core
@@ -94,5 +95,5 @@ class Publisher:
             self.core.refused += 1
             return E_CAPACITY
         handle = self.core.graph.handle
-        self.core.note_entered(now_ms, slot, 0)
+        self.core.after_entry(now_ms, slot, 0)
         return handle

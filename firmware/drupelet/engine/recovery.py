@@ -18,8 +18,8 @@ from drupelet.engine.wake_state import (
     STATE_HEAD_SIZE,
     STATE_LOST,
     STATE_PEER_SIZE,
-    pack,
     save,
+    settle,
 )
 from drupelet.store.states import STATE_DELIVERED
 
@@ -43,7 +43,7 @@ def wake(core: "Core", now_ms: int, generation: int) -> None:
         generation = core.boot * GENERATIONS_APART + getattr(core.store, "store_gen", 0)
     core.clocks.generation = generation & 0xFFFF
     save(core)
-    pack(core, len(core.store.saved))  # without a write, too, the store is told what may go
+    settle(core)  # also if there was nothing to save
 
 
 def _restore(core: "Core") -> None:

@@ -1,7 +1,8 @@
 """What one node knows of one message at one peer: the state table of a row (BSP v1 section 4.1).
 
 Two flags of the text are the state of a row; the third, that an acknowledgement is owed, is kept
-by `inbox`. Whoever changes one of the two goes through `step`. Whatever a peer sends has an
+by `inbox`. What a peer says, and what is sent to it, goes through `step`. Beside that recovery
+sets them, and a message that is sent once holds when it was sent. Whatever a peer sends has an
 answer; a cell that holds NO is a mistake of our own.
 """
 
@@ -28,13 +29,13 @@ _TABLE = bytes((
     1, 1, 2, 1, 0, 0,    # -
     1, 1, 2, 1, NO, NO,  # H
     1, 1, 2, 1, NO, 0,   # R
-    1, 1, 2, 1, NO, NO,  # HR: never entered, listed so that the table is whole
+    1, 1, 2, 1, NO, NO,  # HR: an ephemeral message of MVDS that was sent
 ))
 # fmt: on
 assert len(_TABLE) == 4 * EVENTS
 
 # Beside the protocol's flags a state byte says where the message stands in our own work.
-WANTED = const(4)  # the peer asked for it although our cursor had passed it
+WANTED = const(4)  # asked for when the cursor had passed it: until the cursor comes by again
 EPHEMERAL = const(8)  # sent once to each peer, offered to none
 BUNDLED = const(16)  # written into one of our bundles that is on the stick
 BUNDLING = const(32)  # written into the bundle that is being made

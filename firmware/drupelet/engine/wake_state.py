@@ -28,10 +28,12 @@ ROW_HELD = const(0)
 
 
 def save(core: "Core") -> int:
-    """Write the wake state if it changed: one flash program; OK or a code."""
+    """Write the wake state if it changed; OK: it survives a power cut; or a code."""
     if not is_dirty(core):
         return OK
-    code = core.store.save(core.store.saved, pack(core, len(core.store.saved)))
+    settle(core)
+    store = core.store
+    code = store.save(store.saved, pack(core, len(store.saved))) or store.barrier()
     if code == OK:
         core.is_dirty = False
         for peer in range(len(core.outboxes)):
@@ -47,6 +49,23 @@ def is_dirty(core: "Core") -> bool:
     return dirty
 
 
+def settle(core: "Core") -> None:
+    """Tell the store what may go when its room is needed: what the client has, and each peer that
+    is to get it."""
+    members = core.members
+    _settle_groups(core)
+    lowest = core.consumed + 1
+    for peer in range(members.peers):
+        low = _low(core, peer)
+        lowest = min(low, lowest, _keep_passed_over(core, peer) or low)
+    core.store.settled_handle = lowest
+
+
+def _low(core: "Core", peer: int) -> int:
+    """The handle from which on a peer may lack something."""
+    return core.outboxes[peer].low() if core.members.shares(peer) else core.graph.newest + 1
+
+
 def pack(core: "Core", limit: int) -> int:
     """Put the wake state into `store.saved`; its size, at most `limit`."""
     state = core.store.saved  # read at boot only
@@ -56,14 +75,10 @@ def pack(core: "Core", limit: int) -> int:
     put_u16(state, 2, core.boot)
     put_u32(state, 4, core.consumed)
     at = STATE_HEAD_SIZE
-    lowest = core.consumed + 1
-    _settle_groups(core)
     for peer in range(members.peers):
         outbox = core.outboxes[peer]
         inbox = core.inboxes[peer]
-        passed_over = _keep_passed_over(core, peer)
-        low = outbox.low() if members.shares(peer) else core.graph.newest + 1
-        lowest = min(low, lowest, passed_over or low)
+        low = _low(core, peer)
         state[at] = members.peer_numbers[peer]
         put_u32(state, at + 1, low)
         lost = outbox.lost_until
@@ -75,7 +90,6 @@ def pack(core: "Core", limit: int) -> int:
         put_u32(state, at + 14, inbox.taken_until)
         put_u32(state, at + 18, outbox.void_until)
         at += STATE_PEER_SIZE
-    core.store.settled_handle = lowest
     return _pack_rows(core, state, at, limit)
 
 

@@ -79,7 +79,7 @@ class BloomSync:
         size = put_into(
             frame, Available(self._prefix, flags, subset, len(ids), sum_of(ids), bloom)
         )
-        return self._link.core.release(size, True)  # it says what we hold
+        return self._link.core.durable_size(size, True)  # it says what we hold
 
     def receive(self, frame: bytearray, size: int) -> int:
         """Take in the peer's filter; OK, or E_PEER."""

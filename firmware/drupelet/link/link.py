@@ -74,7 +74,7 @@ class Link:
         self.pace = self.exchange.pace
         # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
         # visit has 1 while it writes.
-        self._train = 0 if self.visits else FRAMES_PER_EPOCH_MAX
+        self._frames_left = 0 if self.visits else FRAMES_PER_EPOCH_MAX
         self._due_epoch = _DUE_NEVER  # when something is due again, unless there is attention
         self._seen_changes = -1  # of the peer's outbox
         codec = make_codec(core, profile, peer)
@@ -169,12 +169,13 @@ class Link:
 
     def resume(self) -> None:
         """After a deep sleep: the payload of the epoch that its clock shows has gone."""
-        self._train = 0
+        self._frames_left = 0
 
     # --- in ---
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> int:
-        """Take in one frame; OK, or a negative code (counted; what could be used was used)."""
+        """Take in one frame; OK, also when a message in it was refused. E_PEER (counted): it was
+        malformed, and what could be used was. Other codes: a piece of a message was not stored."""
         if self.closed:
             return E_PEER
         exchange = self.exchange
@@ -235,8 +236,8 @@ class Link:
         """Write the next frame due; its size, or 0 when there is nothing to send now.
 
         `frame` is as long as the carrier's frames may be: a longer message goes in pieces. A frame
-        with an ACK is returned only after the store's barrier. If that fails, the frame is dropped
-        and counts as lost: the peer sends again what it holds no ACK for.
+        with an ACK, an OFFER, a MESSAGE or a SEGMENT is returned only after the store's barrier.
+        If that fails, the frame is dropped and counts as lost: what it had goes again.
         """
         if self.closed:
             return 0
@@ -249,7 +250,7 @@ class Link:
                     return self._count_wake(size)
                 if not self.plan.there(self.peer, now_ms):
                     return 0  # asleep, or not met: it would not hear it
-        if not self._has_due() or not self._train or self._turn_ms(now_ms):
+        if not self._wake_if_due() or not self._frames_left or self._turn_ms(now_ms):
             return 0
         limit = len(frame)
         budget = self.budget
@@ -259,7 +260,7 @@ class Link:
             if limit < FRAME_SIZE_MIN:
                 budget.refused += 1
                 return 0
-        if self._train == FRAMES_PER_EPOCH_MAX and not self.visits:
+        if self._frames_left == FRAMES_PER_EPOCH_MAX and not self.visits:
             self.pace.begin_payload()
         self.pace.begin_frame()
         size = self._next_frame(frame, limit)
@@ -269,9 +270,9 @@ class Link:
         if budget is not None:
             budget.spend(size)
         if self.visits:
-            self._train = 1
+            self._frames_left = 1
         else:
-            self._train -= 1
+            self._frames_left -= 1
             shared = self.core.clocks.shared
             if shared is not None:
                 shared.paid(self.peer, self)
@@ -287,7 +288,7 @@ class Link:
         self._tick(now_ms)
         # Not within a payload: what went because it was asked for may give up its row, and would
         # come back and go again.
-        if not 0 < self._train < FRAMES_PER_EPOCH_MAX:
+        if not 0 < self._frames_left < FRAMES_PER_EPOCH_MAX:
             self.core.refill(self.peer)
         if self.has_changes():
             self._seen_changes = self.exchange.outbox.changes
@@ -298,7 +299,7 @@ class Link:
         """True when rows are new, or have moved, since this link looked."""
         return self._seen_changes != self.exchange.outbox.changes
 
-    def _has_due(self) -> bool:
+    def _wake_if_due(self) -> bool:
         due = self._due_epoch
         if not self.exchange.attention and due >= 0 and epochs_since(self.epoch, due) < 0x8000:
             self.exchange.attention = True
@@ -307,8 +308,8 @@ class Link:
     def _rest(self) -> None:
         """Nothing more goes in this payload: note when something will be due."""
         exchange = self.exchange
-        if self._train < FRAMES_PER_EPOCH_MAX:
-            self._train = 0
+        if self._frames_left < FRAMES_PER_EPOCH_MAX:
+            self._frames_left = 0
         due = self.pace.next_due_epochs()
         if PROFILE_MVDS_1 <= self.profile <= PROFILE_COMPACT_1:
             wait = self.codec.wait_epochs(exchange)  # type: ignore[attr-defined]
@@ -341,9 +342,9 @@ class Link:
         passed = epochs_since(epoch, self._began)
         every = self.pace.every
         if passed >= every:
-            self._has_due()  # a time that has come is not to come round as one ahead
+            self._wake_if_due()  # now: in a later epoch its number may look like one ahead
             self._began = (epoch - passed % every) & 0xFFFF
-            self._train = FRAMES_PER_EPOCH_MAX
+            self._frames_left = FRAMES_PER_EPOCH_MAX
             self.pace.begin_epoch(epoch)
             exchange = self.exchange
             exchange.rewind()
@@ -352,13 +353,13 @@ class Link:
             self.core.promote(now_ms)
 
     def _next_frame(self, frame: bytearray, limit: int) -> int:
-        """Write a SEGMENT STATE, which the next one corrects after a power cut; or records; or a
-        SEGMENT."""
+        """Write one frame: a SEGMENT STATE, which needs no barrier, for after a power cut we tell
+        less and the sender goes back; else records; else a SEGMENT."""
         exchange = self.exchange
         exchange.needs_barrier = False
         size = (
             self.core.long.state_into(exchange, frame)
-            if self._train >= FRAMES_PER_EPOCH_MAX - 1
+            if self._frames_left >= FRAMES_PER_EPOCH_MAX - 1
             else 0
         )
         if size:
@@ -382,8 +383,8 @@ class Link:
         return self._leave(end)
 
     def _leave(self, size: int) -> int:
-        """See Core.release; a stick ends its bundle here where that fails."""
-        return self.core.release(size, self.exchange.needs_barrier)
+        """See Core.durable_size; a stick ends its bundle here where that fails."""
+        return self.core.durable_size(size, self.exchange.needs_barrier)
 
     def wake_ms(self, now_ms: int) -> int:
         """Milliseconds until `poll_into` may have something, unless a frame comes first."""
@@ -403,14 +404,14 @@ class Link:
         epoch = self.epoch
         left = self.pace.every - epochs_since(epoch, self._began)
         if self.exchange.attention or self.has_changes():
-            if self._train:
+            if self._frames_left:
                 turn_ms = self._turn_ms(now_ms)
                 if turn_ms == 0 and self.budget is not None:
                     return self.budget.wait_for(now_ms, FRAME_SIZE_MIN)
                 if turn_ms >= 0:
                     return turn_ms
                 left = 1
-        elif not self.core.waits(self.peer):
+        elif not self.core.has_more(self.peer):
             if self._due_epoch < 0:
                 return WAIT_MS_MAX
             left = epochs_since(self._due_epoch, epoch)

@@ -145,7 +145,7 @@ class BundleLink(Link):
             self._is_written = True
         elif self._is_written:
             self._is_written = False
-            self._train = 0
+            self._frames_left = 0
             size = self._mark_into(frame)
         return size
 
@@ -202,7 +202,7 @@ class BundleLink(Link):
         inbox.begin_bundle()
         # What is owed for messages of bundles that were taken whole is told in one frame.
         self._acknowledges = inbox.taken_until > 0 and inbox.take_all_owed()
-        self._train = FRAMES_PER_EPOCH_MAX
+        self._frames_left = FRAMES_PER_EPOCH_MAX
         self._is_written = False
         if self.packing is not None:
             self.packing.begin()
@@ -231,7 +231,7 @@ class BundleLink(Link):
         outbox.bundled_until = self.exchange.logged
         outbox.bundle_number = number
         outbox.is_dirty = True
-        self._train = 0
+        self._frames_left = 0
 
     def abort(self, now_ms: int) -> None:
         """The bundle failed: nothing of it counts as written or acknowledged."""
@@ -241,7 +241,7 @@ class BundleLink(Link):
         exchange.inbox.end_bundle(False)
         self._acknowledges = self._is_written = False
         self.core.long.end(exchange)
-        self._train = exchange.logged = 0
+        self._frames_left = exchange.logged = 0
         exchange.outbox.changes += 1  # what it owes may go over a line
 
     def begin_import(self) -> None:

@@ -75,7 +75,7 @@ class Topic:
         self._codec = links[0].codec
         self._kind = _KIND_RECORDS | links[0].profile
         self._leader = links[0].peer  # by whose clock epochs are counted
-        self._train = FRAMES_PER_EPOCH_MAX
+        self._frames_left = FRAMES_PER_EPOCH_MAX
         self._epoch = self._now_epoch()
         # Messages that are not sent again before an epoch, a ring: their handles, and the epochs.
         self._held_back = [0] * core.messages_max
@@ -242,11 +242,11 @@ class Topic:
         epoch = self.core.clocks.advance(self._leader, now_ms)
         if epochs_since(epoch, self._epoch):
             self._epoch = epoch
-            self._train = FRAMES_PER_EPOCH_MAX
+            self._frames_left = FRAMES_PER_EPOCH_MAX
             self._rewind()
         elif self._seen_changes != self._changes():
             self._rewind()
-        if not self._train or len(frame) < FRAME_SIZE_MIN:
+        if not self._frames_left or len(frame) < FRAME_SIZE_MIN:
             return 0
         self.needs_barrier = False
         frame[0] = KIND_TOPIC
@@ -257,8 +257,8 @@ class Topic:
             self.attention = False
             self._seen_changes = self._changes()
             return 0
-        self._train -= 1
-        return self.core.release(end, self.needs_barrier)
+        self._frames_left -= 1
+        return self.core.durable_size(end, self.needs_barrier)
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
         """Write the next id that we owe any listener: it informs them all."""
@@ -384,4 +384,8 @@ class Topic:
             waits = waits or (self._is_there(link) and link.pace.next_due_epochs() > 0)
         if not fresh and not waits:
             return WAIT_MS_MAX
-        return 0 if fresh and self._train else self.core.clocks.until_ms(self._leader, now_ms, 1)
+        return (
+            0
+            if fresh and self._frames_left
+            else self.core.clocks.until_ms(self._leader, now_ms, 1)
+        )

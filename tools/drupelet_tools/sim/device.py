@@ -348,8 +348,7 @@ class SimNode:
         self.saves += wake_state.is_dirty(self.node.core)
         if self.node.save(self.clock_ms()) != OK:
             return False
-        if self.store.barrier() == OK:
-            self.world.oracle.flushed(self.name, self.volatile)
+        self.world.oracle.flushed(self.name, self.volatile)
         self.world.oracle.confirmed(self.name)
         return True
 

@@ -133,7 +133,7 @@ def tables_of(owner: object) -> Iterator[Table]:
         yield (lambda row: owner.handles[row] != 0), owner.rows_max, list(columns.values())
     elif isinstance(owner, Inbox):
         owed: list[bytearray | list[int]] = [owner._owed_rows]
-        is_owed = lambda row: row < owner.owed_count and owner.owed(row) != 0  # noqa: E731
+        is_owed = lambda row: row < owner.owed_end and owner.owed(row) != 0  # noqa: E731
         yield is_owed, len(owner._owed_rows) // OWED_SIZE, owed
         yield (lambda entry: owner.kind(entry) != 0), owner.offers_max + 1, [owner.entries]
 

@@ -134,7 +134,7 @@ class CompactEngine(CompactReader):
                 break
             number = exchange.number
             fits = number and 0 <= number - origin < size * 8
-            if count and not (fits and has_crossed == exchange.has_crossed):
+            if count and not (fits and has_crossed == exchange.is_crossed_pass):
                 at = self._put_set(exchange, frame, at, kind, origin, first, last, count)
                 count = 0
             if not number:
@@ -148,7 +148,7 @@ class CompactEngine(CompactReader):
                 size = min(size, COMPACT_COVER_SIZE) if size > 0 else 1
                 origin = origin_of(number, size)
                 first = last = number
-                has_crossed = exchange.has_crossed
+                has_crossed = exchange.is_crossed_pass
                 begin_set(self._slab)
             if add_to_set(self._slab, number - origin, fold_at):
                 count += 1
