@@ -33,10 +33,10 @@ class Nobody:
         self.outboxes = [self.outbox]
         self.inboxes = [self.inbox]
         self.clocks = Clocks(1)
-        self.codec_row = self.number = 0
+        self.codec_row = self.link_number = 0
         self.ids = bytearray(64)
         self.newest = self.unknown = self.peer = 0
-        self.attention = self.has_crossed = False
+        self.attention = self.is_crossed_pass = False
         self.epoch = 0
         self.pace = self
         self.every = 1

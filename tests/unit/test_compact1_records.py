@@ -87,12 +87,12 @@ class Giver(Nobody):
     def __init__(self, acks: list[tuple[int, bytes]], requests: list[tuple[int, bytes]]) -> None:
         Nobody.__init__(self)
         self.due = {ACK: list(acks), REQUEST: list(requests)}
-        self.number = 0
+        self.link_number = 0
 
     def take(self, kind: int, buf: bytearray, at: int) -> bool:
         if not self.due[kind]:
             return False
-        self.number, id = self.due[kind].pop(0)
+        self.link_number, id = self.due[kind].pop(0)
         buf[at : at + 32] = id
         return True
 

@@ -120,7 +120,7 @@ class Exchange:
         # The frame says that we hold something, or has what we hold: that must be durable first.
         self.needs_barrier = False
         self.is_telemetry = False  # the message that was just taken or written is a black box
-        self.number = 0  # the peer's number for what is read or was just written; 0: none
+        self.link_number = 0  # `compact-1`: the peer's for what is read or was written; 0: none
         self.message_handle = 0  # what was read, acknowledged or found to send last
         self.message_row = -1  # of what was found to send, or written as an offer, last
         self.long_handle = 0  # the message that goes out in pieces; 0: none
@@ -240,19 +240,21 @@ class Exchange:
             self._note_held(handle, GOT_OFFER)
             self._note_incoming(True)
         elif not self.core.long.tell_if_coming(self, buf, at):
-            self.inbox.add(buf, at, OFFERED, self.epoch, self.number)
+            self.inbox.add(buf, at, OFFERED, self.epoch, self.link_number)
 
     def _owe_reply(self, handle: int, id: bytearray, at: int) -> None:
         """Owe an acknowledgement of what we have already; the store has loaded it."""
         if handle >= GONE_HANDLE:
-            entry = self.inbox.add(id, at, OWED, self.epoch, self.number)
+            entry = self.inbox.add(id, at, OWED, self.epoch, self.link_number)
             if entry >= 0 and not self.inbox.is_whole(entry):
                 self.inbox.set_kind(entry, OFFERED)  # an ACK needs more than a prefix: ask for it
         else:
             group = self.core.members.group_slot(self.core.store.group)
             row = self.outbox.row_of(handle)
             has_crossed = row >= 0 and self.outbox.sends(row) > 0
-            self.inbox.owe(handle, group, self.number, BY_ROW | CROSSED if has_crossed else BY_ROW)
+            self.inbox.owe(
+                handle, group, self.link_number, BY_ROW | CROSSED if has_crossed else BY_ROW
+            )
 
     def _note_incoming(self, is_held: bool) -> None:
         """Tell the policy of a message or an offer that came in."""
@@ -419,7 +421,7 @@ class Exchange:
             return
         self.message_handle = core.graph.handle  # before others enter
         if not core.graph.is_ephemeral:
-            inbox.owe(core.graph.handle, group, self.number, 0)
+            inbox.owe(core.graph.handle, group, self.link_number, 0)
             self._trace_id(CODE_RECEIVED, core.id)
         if outcome == ENTERED:
             core.after_entry(core.now_ms, group, self.peer_number)
@@ -440,7 +442,7 @@ class Exchange:
         return self._scan[_OWED_ROW] > self.inbox.owed_end
 
     def take_ack(self, buf: bytearray, at: int) -> bool:
-        """Write the next id that we owe an acknowledgement for; `number` is the peer's."""
+        """Write the next id that we owe an acknowledgement for; `link_number` is the peer's."""
         inbox = self.inbox
         store = self.core.store
         scan = self._scan
@@ -452,7 +454,7 @@ class Exchange:
             group = inbox.owed_group(row)
             if inbox.is_owed(row) and self.sees(group) and not self._is_carried(group, -1):
                 self.message_handle = inbox.owed(row)
-                self.number = inbox.take_owed(row, self.visits)
+                self.link_number = inbox.take_owed(row, self.visits)
                 # A record that made room is not there: who still has the message sends it again.
                 if store.id_into(self.message_handle, buf, at):
                     self.needs_barrier = True
@@ -472,7 +474,7 @@ class Exchange:
                 if self.sees(group) and not self._is_carried(group, -1):
                     copy(buf, at, store.id, 0, ID_SIZE)
                     self.message_handle = handle
-                    self.number = 0
+                    self.link_number = 0
                     self.needs_barrier = True
                     return True
                 if self.core.members.visibility(group, self.peer) != INVISIBLE:
@@ -489,7 +491,7 @@ class Exchange:
                 scan[_OWED_ENTRY] = entry + 1
                 continue
             copy(buf, at, inbox.entries, entry * ENTRY_SIZE, ID_SIZE)
-            self.number = inbox.entry_number(entry)
+            self.link_number = inbox.entry_number(entry)
             self.message_handle = 0
             if kind == OWED_TWICE:
                 inbox.set_kind(entry, OWED)  # and it is the next one, too
@@ -504,7 +506,7 @@ class Exchange:
 
     def take_request(self, buf: bytearray, at: int, prefixes: bool = False) -> bool:
         """Write the next id to ask for (`prefixes`: or 8 bytes of it and zeros): an offered one,
-        then what the peer's pending messages wait for. `number` is the peer's for it."""
+        then what the peer's pending messages wait for. `link_number` is the peer's for it."""
         inbox = self.inbox
         scan = self._scan
         while scan[_REQUEST_ENTRY] < inbox.end():
@@ -520,7 +522,7 @@ class Exchange:
                 if kind == OFFERED:
                     inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else 0)
                 inbox.note_asked(entry, self.epoch)
-                self.number = inbox.entry_number(entry)
+                self.link_number = inbox.entry_number(entry)
                 self._write_request(buf, at, inbox.entries, entry * ENTRY_SIZE)
                 return True
         return self._take_parent(buf, at)
@@ -547,7 +549,7 @@ class Exchange:
                 if parent >= 0:
                     scan[_PARENT] = parent + 1
                     if self.inbox.find(ids, 0) < 0 and self._note_new(ids):
-                        self.number = 0
+                        self.link_number = 0
                         self._write_request(buf, at, ids, 0)
                         return True
                     continue

@@ -1,6 +1,7 @@
 """Who shares what with whom: groups, peers, and the visibility of each group to each peer.
 
-Numbers (1..254) come from the store and are for life; slots (0..) are this run's table rows.
+A number (1..254) comes from the store and is for life; a row (0.., also called a slot) is the
+place in this run's tables. A link number is another thing: what `compact-1` says for a message.
 """
 
 from drupelet.base.compat import const

@@ -179,7 +179,7 @@ class Link:
         if self.closed:
             return E_PEER
         exchange = self.exchange
-        exchange.number = 0
+        exchange.link_number = 0
         exchange.rewind()  # what comes in may be due before where the scans of a payload are
         self.core.now_ms = now_ms
         exchange.count(_IN + _FRAMES, 1)

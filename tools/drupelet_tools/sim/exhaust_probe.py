@@ -51,7 +51,7 @@ SCRATCH = {
     "Node": "event_handle event_again",
     "Pending": "marks",
     "Clocks": "epochs",  # kept by itself
-    "Exchange": "message_handle message_row number again is_telemetry needs_barrier",
+    "Exchange": "message_handle message_row link_number again is_telemetry needs_barrier",
     "Compact1": "ignored _contact _row _announced _hint _frame_generation _number _size _end "
     "_base_bytes _lone_at",
 }

@@ -90,7 +90,7 @@ class CompactReader(Contact):
         self._frame_generation = -1
         self._number = self._size = 0
         self._end = end
-        self._hint = exchange.number = 0
+        self._hint = exchange.link_number = 0
         self._ack_at = -1
         while at < end:
             start = at
@@ -253,11 +253,11 @@ class CompactReader(Contact):
             return E_PEER
         for _ in range(count):
             self.whole_id(exchange, frame, at, size)
-            exchange.number = self._number
+            exchange.link_number = self._number
             exchange.on_offer(self._slab, 0)
             at += size
             self._number += 1
-        exchange.number = 0
+        exchange.link_number = 0
         return at
 
     def _message(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
@@ -298,9 +298,9 @@ class CompactReader(Contact):
             core.unknown += 1
             return
         ids = core.members.group_ids
-        exchange.number = number
+        exchange.link_number = number
         exchange.on_message(ids, row * ID_SIZE, self._slab, STAMP_AT, frame, at, self._size)
-        exchange.number = 0
+        exchange.link_number = 0
 
     # --- contacts ---
 

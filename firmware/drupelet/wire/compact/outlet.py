@@ -132,7 +132,7 @@ class CompactEngine(CompactReader):
             # The next id may need a record of its own behind the open set.
             if limit - at - open_size < _WHOLE_SIZE or not self._take_id(exchange, kind):
                 break
-            number = exchange.number
+            number = exchange.link_number
             fits = number and 0 <= number - origin < size * 8
             if count and not (fits and has_crossed == exchange.is_crossed_pass):
                 at = self._put_set(exchange, frame, at, kind, origin, first, last, count)

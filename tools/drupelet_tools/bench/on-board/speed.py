@@ -50,7 +50,7 @@ class Engine:
         self.peer = real.peer
         self.visits = False
         self.interactive = True
-        self.number = 0
+        self.link_number = 0
         self.message_row = -1
         self.kind = 0
         self.left = 0
@@ -66,7 +66,7 @@ class Engine:
             return False
         self.left -= 1
         self.message_row = self.left
-        self.number = self.messages.numbers[self.left]
+        self.link_number = self.messages.numbers[self.left]
         copy(buf, at, self.messages.ids, self.left * 32, 32)
         return True
 
