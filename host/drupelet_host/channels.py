@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from drupelet import host_api
 from drupelet.base.errors import CapacityError, DrupeletError, StorageError
 from drupelet.channel.channel import EPHEMERAL, EVENT_GAP, EVENT_MESSAGE, EVENT_NONE, Channel
 from drupelet.channel.settings import Settings, response_groups
@@ -19,7 +20,7 @@ from drupelet_host.config import CHANNEL_PERIODS_MAX, Config, Shared
 from drupelet_host.lines import Brokers, Line
 from drupelet_host.member import Member
 from drupelet_host.output import payload_text
-from drupelet_host.remote_log import Poll, group_id_of
+from drupelet_host.remote_log import Poll
 from drupelet_host.store_node import History, StoreNode, catch_up
 from drupelet_host.topics import CHANNEL_LABEL, FRAME_SIZE, SharedKeys, SharedLine, topic_id
 
@@ -198,7 +199,7 @@ class Channels:
         self._database: ChannelDatabase | None = None
         self._poll = Poll(clock.now_ms())
         settings = member.config
-        group = group_id_of(member.node, member.readings)
+        group = host_api.group_id(member.node, member.readings)
         for shared in settings.channels:
             if self._database is None:
                 self._database = ChannelDatabase(database_path(settings))

@@ -4,12 +4,12 @@ bsp is the default client's (docs/SPEC.md 4); mvds the same bodies as MVDS has t
 metadata, timestamps in seconds; bsp-0 Briar's, whose bodies are the payload alone.
 """
 
+from drupelet import host_api
 from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
 from drupelet.clients.bsp0 import join as join_bsp0
 from drupelet.clients.default import READINGS_CLIENT_ID, Author
-from drupelet.engine.group_family import keep_family
-from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, HEAD_PARENTS
+from drupelet.engine.members import FAMILY_MVDS, HEAD_PARENTS
 from drupelet.node import Node
 from drupelet.wire.bsp0 import records as bsp0
 from drupelet_host import clock
@@ -47,8 +47,7 @@ def join(node: Node, settings: Config) -> int:
     if settings.family == FAMILY_MVDS_NAME:
         return node.join_id(group_id(settings), FAMILY_MVDS)
     number = node.join(settings.client or READINGS_CLIENT_ID, descriptor)
-    # A board's `join` does not look: code is heap, and few boards know another family.
-    keep_family(node.core, number, FAMILY_BSP)
+    host_api.keep_bsp_family(node, number)
     return number
 
 

@@ -7,6 +7,7 @@ agent is waited for, everything else goes on.
 from collections.abc import Callable
 from dataclasses import replace
 
+from drupelet import host_api
 from drupelet.base.errors import DrupeletError, StorageError
 from drupelet.base.time_ms import elapsed_ms
 from drupelet_host import clock
@@ -64,7 +65,7 @@ class AgentFeed:
             self.pulled += self._watch.turn(now_ms)
         if not self._place or elapsed_ms(now_ms, self._from_ms) < self._pause_ms:
             return
-        if self._member.node.core.graph.newest == self._pushed:
+        if host_api.newest(self._member.node) == self._pushed:
             return
         self._from_ms = now_ms
         try:
@@ -114,7 +115,7 @@ class AgentFeed:
         mailbox = self.places.mailbox(self._place, self.places.access)
         if mailbox is None:
             raise StorageError("there is no mailbox that we reach")
-        newest = self._member.node.core.graph.newest
+        newest = host_api.newest(self._member.node)
         self.pushed += leave(self._member, feed, mailbox)
         self._pushed = newest
 

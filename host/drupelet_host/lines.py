@@ -8,6 +8,7 @@ import select
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from drupelet import host_api
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK, StorageError
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.base.time_ms import elapsed_ms
@@ -162,7 +163,7 @@ class Line:
         else:
             self.seal = seal = self._seal_of(self.peer)
             # Who has our seal is one of our nodes, and reads segments in any profile.
-            self.link.core.note_reads_segments(self.link.peer)
+            host_api.note_reads_segments(self.link)
             if self.url.scheme == "mqtt":
                 carrier: Transport = self._brokers.client(self.url).transport_of(seal)
             else:
@@ -251,7 +252,7 @@ class Line:
             self.live.receive(self._frame_in, size, now_ms)
             self._after_frame()
             if self.seal is not None and self.seal.peer_lost:
-                self.link.exchange.forget_holds()
+                host_api.forget_holds(self.link)
                 self.live.peer_lost()
                 self._save()
                 self.seal.settle()

@@ -8,8 +8,8 @@ as the peer has answered in compact-1.
 import os
 from typing import Any
 
+from drupelet import host_api
 from drupelet.base.limits import FRAME_SIZE_MAX, FRAME_SIZE_MIN
-from drupelet.engine.pace import ACKS, TRIP_EPOCHS
 from drupelet.link.budget import Budget, NoAir
 from drupelet.node import (
     AUTO,
@@ -21,6 +21,7 @@ from drupelet.node import (
     PROFILE_MVDS_5001,
     PROFILE_MVDS_NESTED,
     Link,
+    Node,
 )
 from drupelet.wire.compact.codec import Compact1
 from drupelet.wire.compact.hello import COMPACT, PLAIN
@@ -67,63 +68,62 @@ def budget_of(peer: Peer, url: Url) -> tuple[Budget | None, int]:
 class LiveLink:
     """One link with epochs. `lost`: the peer may think that we hold what our store has lost."""
 
-    def __init__(self, link: Link, peer: Peer, url: Url, lost: bool, peer_gen: int) -> None:
+    def __init__(
+        self, node: Node, link: Link, peer: Peer, url: Url, lost: bool, peer_gen: int
+    ) -> None:
         self.link = link
+        self._node = node
         self.mode = peer.mode
         self.lost = lost
         self.duplicates = 0
         self.foreign = 0  # messages of groups that are not ours, or not shared with the peer
         link.budget, self.frame_size_max = budget_of(peer, url)
-        self._codec: Compact1 | None = None
-        self._recovery: Recovery | None = None
+        self._recovery: Recovery | None = None  # of a link in compact-1
         self._begun = False
         if isinstance(link.codec, Compact1):
-            self._codec = link.codec
             if peer_gen >= 0:
-                self._codec.use(link.exchange)
-                self._codec.heard_store(peer_gen)
+                host_api.note_peer_store(link, peer_gen)
             self._recovery = Recovery(link, lambda: os.urandom(_SALT_SIZE))
 
     @property
     def peer_gen(self) -> int:
         """The peer's store_gen as it last said; -1: not known."""
-        return self._codec.peer_store_gen(self.link.exchange) if self._codec is not None else -1
+        return host_api.peer_store_gen(self.link) if self._recovery is not None else -1
 
     @property
     def settled(self) -> bool:
         """True when the peer is known to hold all that it was shown anew."""
-        outbox = self.link.exchange.outbox
-        return outbox.cursor == self.link.core.graph.newest and not outbox.open_count
+        return host_api.is_settled(self.link)
 
     def begin(self) -> None:
         """The carrier came up."""
         self.link.greet()
         self._begun = False
         if self.lost and self._recovery is not None:
-            self._recovery.peer_lost(self.link.exchange)  # hold back, until the sketch may go
+            self._recovery.hold_back()  # until the sketch may go
 
     def receive(self, frame: bytearray, size: int, now_ms: int) -> None:
         """Hand a frame to the link."""
-        core = self.link.core
-        duplicates, unknown = core.duplicates, core.unknown
+        node = self._node
+        duplicates, unknown = node.duplicates, host_api.unknown_count(node)
         self.link.receive(frame, size, now_ms)
-        self.duplicates += core.duplicates - duplicates
-        self.foreign += core.unknown - unknown
-        if self.lost and self._codec is not None and self._recovery is not None:
-            self._recover(self._codec, self._recovery)
+        self.duplicates += node.duplicates - duplicates
+        self.foreign += host_api.unknown_count(node) - unknown
+        if self.lost and self._recovery is not None:
+            self._recover(self._recovery)
 
-    def _recover(self, codec: Compact1, recovery: Recovery) -> None:
+    def _recover(self, recovery: Recovery) -> None:
         if not self._begun:
-            if codec.spoken(self.link.exchange) != COMPACT:
+            if host_api.spoken(self.link) != COMPACT:
                 return
-            recovery.begin(self.link.exchange)
+            recovery.begin()
             self._begun = True
         self.lost = recovery.is_open()
 
     def peer_lost(self) -> None:
         """The seal heard of another store, before HELLO tells it: the peer's sketch may come."""
-        if self._codec is not None and self._recovery is not None and self.spoken() == "compact-1":
-            self._recovery.peer_lost(self.link.exchange)
+        if self._recovery is not None and self.spoken() == "compact-1":
+            self._recovery.hold_back()
 
     def set_mode(self, mode: str) -> None:
         """Another mode, from the next frame on."""
@@ -136,20 +136,17 @@ class LiveLink:
         return {
             "profile": self.spoken(),
             "mode": self.mode,
-            "mode_now": "interactive" if link.exchange.interactive else "batch",
+            "mode_now": "interactive" if host_api.is_interactive(link) else "batch",
             "duplicates": self.duplicates,
-            "round_trip_ms": (link.pace.answers[ACKS + TRIP_EPOCHS] + 1) * link.epoch_ms
-            if link.pace.heard_epoch >= 0
-            else None,
+            "round_trip_ms": host_api.round_trip_ms(link),
             "recovering": self.lost,
         }
 
     def spoken(self) -> str:
         """The profile that goes out; with "?" until the peer was heard in it."""
-        codec = self._codec
-        if codec is None:
+        if self._recovery is None:
             return next(name for name, number in PROFILES.items() if number == self.link.profile)
-        spoken = codec.spoken(self.link.exchange)
+        spoken = host_api.spoken(self.link)
         if spoken == PLAIN:
             return "bsp-1"
         return "compact-1" if spoken == COMPACT else "compact-1?"

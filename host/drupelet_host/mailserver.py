@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from drupelet import host_api
 from drupelet.base.errors import CapacityError, PeerError, StorageError
 from drupelet.node import Link, Node
 from drupelet.store.states import STATE_DELIVERED
 from drupelet_host import clock, database
 from drupelet_host.cas import CONTENT_SIZE_MAX
-from drupelet_host.remote_log import MESSAGES_PER_TURN_MAX, group_id_of, stamp_number, take_message
+from drupelet_host.remote_log import MESSAGES_PER_TURN_MAX, stamp_number, take_message
 from drupelet_host.remote_log_wire import (
     NAME_SIZE,
     SEAL_ENVELOPE,
@@ -150,25 +151,25 @@ class MailWriter:
 
     def turn(self, server: Mailbox, time_s: int) -> int:
         """Leave what is new, a bounded number; how many. CapacityError, StorageError."""
-        store = self._node.store
         count = 0
-        handle = store.next(self.through)
-        while handle and count < MESSAGES_PER_TURN_MAX:
-            if store.load(handle) == 0 and store.group == self._group:
-                ours = store.state == STATE_DELIVERED and not store.private
-                if ours and not store.source:
-                    server.keep(self._envelope(handle), time_s)
-                    count += 1
-            self.through = handle
-            handle = store.next(handle)
+        for logged in host_api.messages(self._node.store, self.through):
+            body = host_api.body(self._node.store, logged) if self._is_ours(logged) else None
+            if body is not None:
+                server.keep(self._envelope(logged, body), time_s)
+                count += 1
+            self.through = logged.handle
+            if count == MESSAGES_PER_TURN_MAX:
+                break
         return count
 
-    def _envelope(self, handle: int) -> bytes:
-        store = self._node.store
-        body = bytearray(store.size)
-        store.read_into(handle, 0, body, 0, len(body))
-        stamp = stamp_number(self._node, self._group, store.timestamp)
-        message = Message(group_id_of(self._node, self._group), stamp, bytes(body))
+    def _is_ours(self, logged: host_api.Message) -> bool:
+        is_shown = logged.state == STATE_DELIVERED and not logged.is_private
+        return logged.group == self._group and is_shown and not logged.source
+
+    def _envelope(self, logged: host_api.Message, body: bytes) -> bytes:
+        node, group = self._node, self._group
+        stamp = stamp_number(node, group, logged.timestamp)
+        message = Message(host_api.group_id(node, group), stamp, body)
         return self._keys.name + self._keys.seal(SEAL_ENVELOPE, message.encode())
 
 
@@ -193,7 +194,7 @@ class MailReader:
         for kept in server.ask(self._feeds, from_s, after=self.after):
             message, link = self._open(kept.envelope)
             if message is not None and link is not None:
-                id = group_id_of(self._node, self._group)
+                id = host_api.group_id(self._node, self._group)
                 if message.group == id:
                     take_message(self._node, self._group, link, message, now_ms)
             self.after = kept.entry

@@ -6,6 +6,7 @@ The agent adds carriers to it; `drupelet stick` without an agent visits a stick 
 import os
 from typing import NamedTuple
 
+from drupelet import host_api
 from drupelet.base.errors import OK, DrupeletError, StorageError
 from drupelet.base.limits import BODY_SIZE_MAX
 from drupelet.clients.default import TELEMETRY_CLIENT_ID, Author
@@ -102,7 +103,7 @@ class Member:
             self.store, _random_byte, PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX, MESSAGES_HOST_MAX,
             OFFERS_HOST_MAX, self.box, PARTS_HOST_MAX,
         )  # fmt: skip
-        self.undeliverable = Undeliverable(self.node.core)
+        self.undeliverable = Undeliverable(self.node)
         descriptor = config.group.encode()
         self.readings = family.join(self.node, config)
         self.telemetry = self.node.join(TELEMETRY_CLIENT_ID, descriptor, GROUP_TELEMETRY)
@@ -119,7 +120,7 @@ class Member:
         self.node.boot(now_ms)
         self.clients.began()
         if self.restored:
-            self._skip_bundles()
+            host_api.skip_bundles(self.node, BUNDLES_SKIPPED)
         self._stick_links: dict[bytes, BundleLink] = {}
         self._live_links: dict[bytes, LiveLink] = {}
         self._clones: dict[tuple[bytes, int], int] = {}
@@ -152,15 +153,6 @@ class Member:
         restored.drop(self.store, restored.LOST + id.hex())
         restored.drop(self.store, restored.PEER_GEN + id.hex())
         self.node.remove_peer(number)
-
-    def _skip_bundles(self) -> None:
-        """After a loss no bundle may have a number that a peer has read already."""
-        for outbox in self.node.core.outboxes:
-            outbox.bundle_number += BUNDLES_SKIPPED
-            # Answers to what was lost name handles of another log.
-            outbox.void_until = outbox.bundle_number
-            outbox.bundled_until = 0
-            outbox.is_dirty = True
 
     def _recover_author(self) -> None:
         """As `Author.recover`, by two index look-ups instead of a walk over the whole log."""
@@ -197,7 +189,7 @@ class Member:
         store = self.store.connection
         lost = database.meta_int(store, restored.LOST + peer.id.hex(), 0) != 0
         gen = database.meta_int(store, restored.PEER_GEN + peer.id.hex(), -1)
-        live = LiveLink(link, peer, parse_url(peer.url), lost, gen)
+        live = LiveLink(self.node, link, peer, parse_url(peer.url), lost, gen)
         self._live_links[peer.id] = live
         self._told[peer.id] = (lost, gen)
         return live
@@ -215,7 +207,7 @@ class Member:
             if not live.lost:
                 restored.drop(self.store, restored.LOST + id.hex())
             # What the peer holds was made up anew: kept in the same transaction.
-            self.node.core.is_dirty = True
+            host_api.require_save(self.node)
 
     def stick_link(self, peer_id: bytes) -> BundleLink:
         """The link over which sticks go to and from a configured peer."""
@@ -254,16 +246,15 @@ class Member:
         return delivered
 
     def _delivered(self, handle: int, again: bool) -> Delivered | None:
-        store = self.store
-        if store.load(handle) != OK or store.state != STATE_DELIVERED:
+        logged = host_api.message(self.store, handle)
+        if logged is None or logged.state != STATE_DELIVERED:
             return None
-        body = bytearray(store.size)
-        if store.read_into(handle, 0, body, 0, store.size) != store.size:
+        body = host_api.body(self.store, logged)
+        if body is None:
             return None
         return Delivered(
-            handle, store.group, store.source, bytes(store.id), bytes(store.timestamp),
-            bytes(body), again,
-        )  # fmt: skip
+            handle, logged.group, logged.source, logged.id, logged.timestamp, body, again
+        )
 
     def took(self, event: Delivered) -> None:
         """The client has taken an event in; the cursor moves with the next `save`."""
@@ -330,14 +321,12 @@ class Member:
 
     def count_owed(self) -> None:
         """Queue what is owed to who comes by stick alone, so that the status tells it."""
-        for row in range(self.node.core.members.peers):
-            self.node.core.refill(row)
+        host_api.fill_outboxes(self.node)
 
     def has_more_outstanding(self, number: int) -> bool:
         """True when the log holds more for a peer (number) than what has a row."""
-        core = self.node.core
-        row = core.members.peer_slot(number)
-        return core.outboxes[row].open_count > 0 and core.outboxes[row].cursor != core.graph.newest
+        state = host_api.peer_state(self.node, number)
+        return state.outstanding > 0 and state.has_waiting
 
     def clones(self) -> dict[bytes, int]:
         """Peers of which more than one device was seen since the last call, with how often ever.

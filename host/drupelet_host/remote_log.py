@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from drupelet.base.errors import OK, PeerError, StorageError
-from drupelet.base.limits import GONE_HANDLE, ID_SIZE, TIMESTAMP_SIZE
+from drupelet import host_api
+from drupelet.base.errors import PeerError, StorageError
+from drupelet.base.limits import GONE_HANDLE, TIMESTAMP_SIZE
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.engine.members import FAMILY_MVDS, HEAD_EPHEMERAL
 from drupelet.node import Link, Node
@@ -54,15 +55,7 @@ def stamp_number(node: Node, group: int, stamp: bytes | bytearray) -> int:
 
 
 def _byte_order(node: Node, group: int) -> Literal["little", "big"]:
-    members = node.core.members
-    little = members.family(members.group_slot(group)) == FAMILY_MVDS
-    return "little" if little else "big"
-
-
-def group_id_of(node: Node, group: int) -> bytes:
-    """The 32-byte id of a group that the node is in."""
-    at = node.core.members.group_slot(group) * ID_SIZE
-    return bytes(node.core.members.group_ids[at : at + ID_SIZE])
+    return "little" if host_api.group_family(node, group) == FAMILY_MVDS else "big"
 
 
 class LogWriter:
@@ -201,42 +194,36 @@ class LogWriter:
         self._resumed = True
 
     def _entered(self, id: bytes) -> bool:
-        store = self._node.store
-        handle = store.find(bytearray(id), 0)
-        return handle > 0 and store.load(handle) == OK and store.state != STATE_PENDING
+        found = host_api.find(self._node.store, id)
+        return found is not None and found.state != STATE_PENDING
 
     def _new_pairs(self) -> tuple[list[Pair], int]:
         """What the feed lacks, and the handle up to which that is all."""
-        store = self._node.store
         pairs: list[Pair] = []
         through = self.stored_through
-        handle = store.next(through)
-        while handle and len(pairs) < MESSAGES_PER_TURN_MAX:
-            if store.load(handle) == OK and store.group == self._group:
-                pair = self._pair(handle)
-                pairs += [pair] if pair else []
-            through = handle
-            handle = store.next(handle)
+        for logged in host_api.messages(self._node.store, through):
+            pair = self._pair(logged) if logged.group == self._group else None
+            pairs += [pair] if pair else []
+            through = logged.handle
+            if len(pairs) == MESSAGES_PER_TURN_MAX:
+                break
         return pairs, through
 
-    def _pair(self, handle: int) -> Pair | None:
-        store = self._node.store
-        if store.state != STATE_DELIVERED or store.private:
-            return None
-        id = bytes(store.id)
-        if id in self._in_feed:
-            return None
-        body = bytearray(store.size)
-        if store.read_into(handle, 0, body, 0, len(body)) != len(body):
-            return None
+    def _pair(self, logged: host_api.Message) -> Pair | None:
         node = self._node
+        is_shown = logged.state == STATE_DELIVERED and not logged.is_private
+        if not is_shown or logged.id in self._in_feed:
+            return None
+        body = host_api.body(node.store, logged)
+        if body is None:
+            return None
         if _byte_order(node, self._group) == "little" and body and body[0] & HEAD_EPHEMERAL:
             return None
-        stamp = stamp_number(node, self._group, store.timestamp)
-        content = Message(group_id_of(node, self._group), stamp, bytes(body)).encode()
+        stamp = stamp_number(node, self._group, logged.timestamp)
+        content = Message(host_api.group_id(node, self._group), stamp, body).encode()
         if len(content) <= DATA_INLINE_MAX:
-            return Pair(id, data=content)
-        return Pair(id, self._store.add(self._keys.seal(SEAL_MESSAGE, content)))
+            return Pair(logged.id, data=content)
+        return Pair(logged.id, self._store.add(self._keys.seal(SEAL_MESSAGE, content)))
 
 
 def read_page(keys: FeedKeys, store: RemoteStore, address: bytes) -> Page | None:
@@ -378,7 +365,7 @@ def take_news(
             if entered >= messages_max:
                 break
             message = reader.message(pair)
-            if message is not None and message.group == group_id_of(node, group):
+            if message is not None and message.group == host_api.group_id(node, group):
                 before = node.delivered  # others may come over links while the store is asked
                 take_message(node, group, link, message, now_ms)
                 entered += node.delivered - before
@@ -393,10 +380,7 @@ def take_message(node: Node, group: int, link: Link | None, message: Message, no
     if link is None:
         node.publish(group, bytearray(message.body), len(message.body), stamp, now_ms)
         return
-    link.core.now_ms = now_ms
-    body = bytearray(message.body)
-    id = bytearray(message.group)
-    link.exchange.on_message(id, 0, bytearray(stamp), 0, body, 0, len(body))
+    host_api.take_message(link, message.group, stamp, message.body, now_ms)
 
 
 class Poll:

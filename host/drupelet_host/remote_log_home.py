@@ -6,6 +6,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
+from drupelet import host_api
 from drupelet.base.errors import CapacityError, DrupeletError
 from drupelet.link.link import Link
 from drupelet_host import clock
@@ -22,7 +23,6 @@ from drupelet_host.remote_log import (
     LogReader,
     LogWriter,
     Poll,
-    group_id_of,
     take_news,
 )
 from drupelet_host.remote_log_wire import FeedKeys
@@ -48,7 +48,7 @@ class HomeLog:
         self._took = took or member.took
         self._groups = groups
         self._store = store
-        self._group = group_id_of(member.node, member.readings)
+        self._group = host_api.group_id(member.node, member.readings)
         self._access = access
         self._writer: LogWriter | None = None
         self._root = b""  # of the writer's feed
@@ -91,7 +91,7 @@ class HomeLog:
         writer.look_again()
         pushed = 0
         for _ in range(_TURNS_MAX):
-            self.through = member.node.core.graph.newest
+            self.through = host_api.newest(member.node)
             count = writer.turn(clock.now_ms())
             pushed += count
             if writer.must_recover:
@@ -205,7 +205,7 @@ class FeedWatch:
         self._member = member
         self._groups = groups
         self._open_source = open_source
-        self._group = group_id_of(member.node, member.readings)
+        self._group = host_api.group_id(member.node, member.readings)
         self._watched: dict[Feed, tuple[Poll, Source]] = {}
         self.failures = 0
 

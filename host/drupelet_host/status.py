@@ -152,16 +152,15 @@ def of_member(member: "Member", peers: list[dict[str, Any]]) -> dict[str, Any]:
 def of_peer(member: "Member", id: bytes) -> dict[str, Any]:
     """What a member knows of a peer, whatever leads to it."""
     node = member.node
-    row = node.core.members.peer_slot(member.numbers[id])
-    passed_over = member.undeliverable.count(row)
-    tell_if_coming = member.undeliverable.reads_segments(row)
+    number = member.numbers[id]
+    passed_over = member.undeliverable.count(number)
+    is_coming = member.undeliverable.reads_segments(number)
     return {
         "id": id.hex(),
-        "outstanding": node.outstanding(member.numbers[id])
-        + (passed_over if tell_if_coming else 0),
-        "more_outstanding": member.has_more_outstanding(member.numbers[id]),
-        "undeliverable": 0 if tell_if_coming else passed_over,
-        "pending": node.pending_count(member.numbers[id]),
+        "outstanding": node.outstanding(number) + (passed_over if is_coming else 0),
+        "more_outstanding": member.has_more_outstanding(number),
+        "undeliverable": 0 if is_coming else passed_over,
+        "pending": node.pending_count(number),
         "foreign": member.foreign(id),
         "seals": member.sealing.status(id),
     }

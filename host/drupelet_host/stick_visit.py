@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from drupelet import host_api
 from drupelet.base.errors import OK, DrupeletError, StorageError
 from drupelet.base.limits import FRAME_SIZE_MAX
-from drupelet.link.stick_visit import BundleLink
 from drupelet.seal.issue import Issuer
 from drupelet.seal.seal import Seal
 from drupelet_host import clock, database, restored, status
@@ -140,9 +140,9 @@ def visit(
 def _take_in(member: Member, carrier: IssuingVisit, peer_id: bytes, report: Report) -> None:
     """Read what a peer left for us."""
     name = member.names[member.numbers[peer_id]]
-    read, unknown = carrier.bundles_in, member.node.core.unknown
+    read, unknown = carrier.bundles_in, host_api.unknown_count(member.node)
     carrier.take_in(member.stick_link(peer_id), peer_id)
-    if foreign := member.node.core.unknown - unknown:
+    if foreign := host_api.unknown_count(member.node) - unknown:
         member.count_foreign(peer_id, foreign)
         report.problems.append(status.foreign_text(name, foreign, member.config.group))
     if carrier.bundles_in > read:
@@ -230,20 +230,9 @@ def _loss_untold(member: Member, peer_id: bytes, seal: Seal) -> bool:
 def _show_again(member: Member, peer_id: bytes, seal: Seal) -> None:
     """If the peer has lost its store: what it acknowledged goes to it again."""
     if seal.peer_lost:
-        member.stick_link(peer_id).exchange.forget_holds()
+        host_api.forget_holds(member.stick_link(peer_id))
         member.save(clock.now_ms())
         seal.settle()
-
-
-def _waiting(link: BundleLink) -> int:
-    """How many messages the link's peer lacks that are on no stick; no more than WAITING_MAX."""
-    exchange = link.exchange
-    count = sum(exchange.message_due(row) for row in range(exchange.outbox.count))
-    handle = link.core.store.next(link.logged or exchange.outbox.cursor)
-    while handle and count < WAITING_MAX:
-        count += exchange.wants(handle)
-        handle = link.core.store.next(handle)
-    return count
 
 
 def _hand_out(
@@ -259,7 +248,8 @@ def _hand_out(
     name = member.names[member.numbers[peer_id]]
     before = carrier.bundles_out
     code = carrier.hand_out(link, peer_id)
-    waiting = _waiting(link) if code < 0 or carrier.short else 0
+    is_short = code < 0 or carrier.short
+    waiting = host_api.waiting_count(link, WAITING_MAX) if is_short else 0
     report.waiting += waiting
     if code < 0:
         nothing = "nothing" if carrier.bundles_out == before else "not all was"

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from drupelet import host_api
 from drupelet.base.errors import E_STORAGE, OK, StorageError
 from drupelet.base.limits import FRAME_SIZE_MAX, SENDER_KEY_MS
 from drupelet.channel.key_distribution import TOPIC_SIZE, KeyDistribution
@@ -21,7 +22,6 @@ from drupelet_host.config import Config, Peer, Shared, can_listen
 from drupelet_host.keys import is_revoked
 from drupelet_host.lines import UP, Brokers, Line
 from drupelet_host.member import Member
-from drupelet_host.remote_log import group_id_of
 from drupelet_host.sender_file import ROWS, SenderFile
 from drupelet_transports.base import Transport
 from drupelet_transports.sealed_topic import SealedTopic
@@ -229,7 +229,7 @@ class Topics:
         self.lines: list[SharedLine] = []
         self._topics: dict[bytes, Topic] = {}
         settings = member.config
-        group = group_id_of(member.node, member.readings)
+        group = host_api.group_id(member.node, member.readings)
         for shared in settings.topics:
             if not settings.listeners(shared):
                 continue

@@ -133,7 +133,7 @@ def test_a_feed_that_is_not_to_be_read_is_looked_at_seldom(
 
     group = bytes(32)
     monkeypatch.setattr(remote_log_home, "is_revoked", is_revoked)
-    monkeypatch.setattr(remote_log_home, "group_id_of", lambda *_: group)
+    monkeypatch.setattr(remote_log_home.host_api, "group_id", lambda *_: group)
     feed = Feed(bytes(32), group, ("place",))
     known = SimpleNamespace(feeds=SimpleNamespace(known=lambda: {b"cccc": feed}))
     member = SimpleNamespace(

@@ -36,7 +36,7 @@ class World:
             member.add(peer.name)
             member.boot()
         peer = Peer("b", b"B___", URL)
-        live = LiveLink(self.link(self.host, "B"), peer, parse_url(URL), lost, -1)
+        live = LiveLink(self.host.node, self.link(self.host, "B"), peer, parse_url(URL), lost, -1)
         seal = host.boot()
         self.line = Line(
             peer, live, None, lambda _: None, lambda: None, lambda _: seal, lambda: None

@@ -281,9 +281,8 @@ class FakeLink:
         self.got = []
         self.limits = set()
         self.aborted = 0
-        self.room = 1
-        self.exchange = self
 
+    is_full = False
     begin_import = int
 
     def set_room(self, room):

@@ -88,7 +88,7 @@ def test_two_ids_with_one_prefix_before_any_frame_of_the_link() -> None:
     recovery = Recovery(link, lambda: b"salt")
     twins = [b"8 bytes!" + bytes((n,)) * 24 for n in (1, 2)]
     recovery._reconciler = Reconciler(lambda _: twins)
-    recovery.begin(link.exchange)
+    recovery.begin()
     codec = Spoken(link)
     assert codec.has(FULL) and codec.has(FULL_ASKED), "of this link, whichever was served last"
     assert members[0].publish(b"goes on")

@@ -318,11 +318,11 @@ def test_what_is_on_its_way_after_all_is_counted_once() -> None:
     a = net.members["A"]
     for number in range(3):
         assert a.publish(b"%02d" % number * 600)
-    undeliverable = Undeliverable(a.node.core)
+    undeliverable = Undeliverable(a.node)
     owed = []
     while not net.complete(3):
         net.round()
-        owed.append(undeliverable.count(0) + a.node.outstanding(a.numbers["B"]))
+        owed.append(undeliverable.count(a.numbers["B"]) + a.node.outstanding(a.numbers["B"]))
     assert owed == sorted(owed, reverse=True) and set(owed) == {3, 2, 1, 0}
 
 

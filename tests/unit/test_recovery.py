@@ -66,7 +66,7 @@ class Pair:
     def recover(self) -> int:
         """Begin a recovery at B and see it through; the bytes that it took."""
         before = sum(line.bytes for line in self.net.lines.values())
-        self.recoveries[1].begin(self.link(self.b).exchange)
+        self.recoveries[1].begin()
         everything = set(self.a.log()) | set(self.b.log())
         self.net.run(lambda: self.net.complete(len(everything)), ROUNDS_MAX)
         self.run(12)

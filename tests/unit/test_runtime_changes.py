@@ -390,7 +390,7 @@ def test_a_restored_host_goes_on_with_a_board_that_knows_no_sketches() -> None:
     for _ in range(10):
         now_ms += 500
         swap(host.link, board.link, now_ms)
-    Recovery(host.link, lambda: b"salt").begin(host.link.exchange)
+    Recovery(host.link, lambda: b"salt").begin()
     put(host.node, host.group, b"new")
     frames = 0
     for _ in range(400):

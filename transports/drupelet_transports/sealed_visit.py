@@ -206,7 +206,7 @@ class SealedVisit:
         link.set_room(room if room > 0 else min(writer.room, 1))
         size = link.poll_into(frame, self._now_ms())  # type: ignore[arg-type]
         # Behind its last frame the link says nothing any more.
-        self.short = not link.exchange.room or (self.short and not size)
+        self.short = link.is_full or (self.short and not size)
         return size
 
     def waits(self, _peer_id: bytes) -> bool:

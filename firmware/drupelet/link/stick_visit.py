@@ -186,9 +186,9 @@ class BundleLink(Link):
         return self.exchange.outbox.bundle_number
 
     @property
-    def logged(self) -> int:
-        """How far the log is written into the bundle that is being made."""
-        return self.exchange.logged
+    def is_full(self) -> bool:
+        """True when the stick has no room for a message that is due."""
+        return not self.exchange.room
 
     def visit(self, now_ms: int, fresh: bool) -> None:
         """Begin a bundle; `fresh`: our last one is not on this stick, so write everything."""

@@ -8,7 +8,7 @@ whose rest by 4 is the state. What a person may not do in its state is invalid, 
 depends on it.
 """
 
-from drupelet.base.errors import OK
+from drupelet import host_api
 from drupelet.base.hashes import MessageHash
 from drupelet.base.limits import ID_SIZE
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
@@ -83,8 +83,7 @@ class ChatClient(DefaultClient):
         """Become a member of the group of these founders; its number."""
         descriptor = b"".join(sorted(self.founders))
         group = node.join(CHAT_CLIENT_ID, descriptor, flags, self)
-        at = node.core.members.group_slot(group) * ID_SIZE
-        self._group_id = bytes(node.core.members.group_ids[at : at + ID_SIZE])
+        self._group_id = host_api.group_id(node, group)
         return group
 
     def validate(self, reader: BodyReader) -> int:
@@ -126,20 +125,18 @@ class ChatClient(DefaultClient):
     def recover(self, node: Node, group: int) -> None:
         """Look at the whole log; after `Node.boot`. Of what was deleted, texts only, the place
         is left."""
-        store = node.store
-        handle = store.next(0)
-        while handle:
-            if store.load(handle) == OK and store.group == group:
-                id, stamp = bytes(store.id), bytes(store.timestamp)
-                gone = store.state == STATE_DELETED
-                body = bytearray(store.edges_size if gone else store.size)
-                if store.read_into(handle, 0, body, 0, len(body)) == len(body):
-                    if gone:
-                        parents = dependencies_of(body)
-                        self._put(id, parents, self._past(parents))
-                    else:
-                        self.take(stamp, bytes(body))
-            handle = store.next(handle)
+        for message in host_api.messages(node.store):
+            if message.group != group:
+                continue
+            if message.state == STATE_DELETED:
+                edges = host_api.edges(node.store, message)
+                if edges is not None:
+                    parents = dependencies_of(edges)
+                    self._put(message.id, parents, self._past(parents))
+            else:
+                body = host_api.body(node.store, message)
+                if body is not None:
+                    self.take(message.timestamp, body)
 
     def state(self, person: bytes) -> int:
         """OUTSIDE, INVITED, MEMBER or LEFT, by all that is in the log."""
@@ -152,19 +149,15 @@ class ChatClient(DefaultClient):
 
     def texts(self, node: Node, group: int) -> list[tuple[bytes, str]]:
         """Person and text of each message in the order of the log."""
-        store = node.store
-        found = []
-        handle = store.next(0)
-        while handle:
-            if store.load(handle) == OK and store.group == group and store.size:
-                body = bytearray(store.size)
-                store.read_into(handle, 0, body, 0, len(body))
-                payload = bytes(body[1 + body[0] * ID_SIZE :])
+        texts = []
+        for message in host_api.messages(node.store):
+            body = host_api.body(node.store, message) if message.group == group else None
+            if body:
+                payload = body[1 + body[0] * ID_SIZE :]
                 if payload[:1] == bytes((TEXT,)):
                     text = payload[1 + PERSON_SIZE :].decode(errors="replace")
-                    found.append((payload[1 : 1 + PERSON_SIZE], text))
-            handle = store.next(handle)
-        return found
+                    texts.append((payload[1 : 1 + PERSON_SIZE], text))
+        return texts
 
 
 def dependencies_of(body: bytes | bytearray) -> list[bytes]:

@@ -15,10 +15,10 @@ The time comes in as an argument, in seconds since 1970; 0: not known, so nothin
 
 from typing import TYPE_CHECKING
 
+from drupelet import host_api
 from drupelet.base.errors import OK
 from drupelet.base.limits import EXPLODING_MAX, ID_SIZE
 from drupelet.engine.body import DELETE, INVALID, SHARE, DefaultClient
-from drupelet.engine.members import SHARED
 
 if TYPE_CHECKING:
     from drupelet.engine.body import BodyReader
@@ -75,8 +75,13 @@ class ExplodingClient(DefaultClient):
 
     def lasts(self, node: "Node", group: int, handle: int) -> bool:
         """True when other messages may name it as a dependency."""
+        return self._exploding(node, group, handle) is None
+
+    def _exploding(self, node: "Node", group: int, handle: int) -> "BodyReader | None":
+        """A message of the group that does not stay, open to be read, and its head; else None."""
         reader = node.open_body(group, handle)
-        return reader is None or not self._read(reader) or self._head[0] == STAYS
+        is_exploding = reader is not None and self._read(reader) and self._head[0] != STAYS
+        return reader if is_exploding else None
 
     def was_read(self, handle: int) -> bool:
         """The user has seen a message; False: no row is free; say it again later."""
@@ -92,7 +97,7 @@ class ExplodingClient(DefaultClient):
         if time_s:
             self.time_s = time_s
         if self._node is None:
-            self._node, self._group, self._read_to = node, group, node.core.consumed
+            self._node, self._group, self._read_to = node, group, host_api.done_through(node)
         # What entered the log since; rows are bounded, so some may wait for one.
         if self._left_out and len(self._rows) < EXPLODING_MAX:
             self._looked = 0
@@ -105,7 +110,7 @@ class ExplodingClient(DefaultClient):
             kind, ends_s, was_read = self._rows[handle]
             due = self._over(ends_s)
             if not due and kind & AFTER_READING and was_read:
-                due = not _wanted(node, group, handle)
+                due = not host_api.lacking_peers(node, handle)
             if due and node.delete(handle) == OK:
                 del self._rows[handle]
                 gone += 1
@@ -116,8 +121,8 @@ class ExplodingClient(DefaultClient):
         """Give a message a row if something is to become of it; False: none is free."""
         if handle in self._rows:
             self._rows[handle][2] |= was_read
-        elif not self.lasts(node, self._group, handle) and node.store.group == self._group:
-            ends_s = self._ends(node.core.graph.reader)
+        elif reader := self._exploding(node, self._group, handle):
+            ends_s = self._ends(reader)
             if self._over(ends_s):
                 self.exploded += node.delete(handle) == OK
             elif self._head[0] & (AFTER_TIME | was_read * AFTER_READING):
@@ -125,17 +130,3 @@ class ExplodingClient(DefaultClient):
                     return False
                 self._rows[handle] = [self._head[0], ends_s, was_read]
         return True
-
-
-def _wanted(node: "Node", group: int, handle: int) -> bool:
-    """True while some member with whom the group is shared may not have the message."""
-    core = node.core
-    if core.store.load(handle) != OK:
-        return False
-    row = core.members.group_slot(group)
-    source = core.store.source
-    for peer in range(core.members.peers):
-        lacks = core.members.visibility(row, peer) == SHARED and not core.holds(peer, handle)
-        if lacks and not core.outboxes[peer].is_source(source, handle):
-            return True
-    return False

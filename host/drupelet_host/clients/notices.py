@@ -13,8 +13,9 @@ says counts only while it is a member, and a sender may speak for few devices th
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from drupelet.base.errors import OK, CapacityError, check
-from drupelet.base.limits import BODY_SIZE_MAX, ID_SIZE, TIMESTAMP_SIZE
+from drupelet import host_api
+from drupelet.base.errors import CapacityError, check
+from drupelet.base.limits import ID_SIZE, TIMESTAMP_SIZE
 from drupelet.node import Node
 from drupelet.store.states import STATE_DELIVERED
 from drupelet_host import clock
@@ -89,7 +90,6 @@ class Notices:
 
     def turn(self) -> bool:
         """Look at what entered the log since; True when some device says something new."""
-        store = self._node.store
         changed = self._known != self._roster
         if changed:
             # What a sender said counts while it is a member: look at the whole log anew.
@@ -97,32 +97,28 @@ class Notices:
             self.latest.clear()
             self._words.clear()
             self._looked = 0
-        handle = store.next(self._looked)
-        while handle:
-            self._looked = handle
-            if store.load(handle) == OK and store.group == self.group:
-                changed |= store.state == STATE_DELIVERED and self._take(handle)
-            handle = store.next(handle)
+        for message in host_api.messages(self._node.store, self._looked):
+            self._looked = message.handle
+            if message.group == self.group and message.state == STATE_DELIVERED:
+                changed |= self._take(message)
         return changed
 
-    def _take(self, handle: int) -> bool:
-        store = self._node.store
-        source, size = store.source, store.size
+    def _take(self, message: host_api.Message) -> bool:
+        source, timestamp = message.source, message.timestamp
         if source != _OURS and source not in self._known:
             return False  # it may be a member again: its notices stay in the log
-        timestamp, id = bytes(store.timestamp), bytes(store.id)
-        body = bytearray(min(size, BODY_SIZE_MAX))
-        if store.read_into(handle, 0, body, 0, len(body)) != size or not size:
+        body = host_api.body(self._node.store, message)
+        if not body:
             return False
         at = 1 + body[0] * ID_SIZE
-        device, content = bytes(body[at : at + DEVICE_SIZE]), bytes(body[at + DEVICE_SIZE :])
+        device, content = body[at : at + DEVICE_SIZE], body[at + DEVICE_SIZE :]
         words = self._words.setdefault(source, {})
         is_notice = len(device) == DEVICE_SIZE and len(content) <= CONTENT_SIZE_MAX
         if not is_notice or _is_invented(timestamp) or not self._has_room(source, words, device):
             self.ignored += 1
-            self._node.delete(handle)
+            self._node.delete(message.handle)
             return False
-        notice = _Notice(timestamp, id, handle, content)
+        notice = _Notice(timestamp, message.id, message.handle, content)
         held = words.get(device)
         if held is not None:
             self._node.delete(min(held, notice).handle)

@@ -91,11 +91,11 @@ class End:
         # Nothing here outlives the run; an fsync per frame would be most of its time.
         self.store.connection.execute("PRAGMA synchronous = OFF")
         self.store.next_boot()
+        self.account = Account()
         self.node = Node(
             self.store, lambda: draw.randrange(256), PEERS_CONFIGURED_MAX, GROUPS_HOST_MAX,
-            *slots, None, PARTS_HOST_MAX,
+            *slots, self.account, PARTS_HOST_MAX,  # type: ignore[arg-type] # what a node tells one
         )  # fmt: skip
-        self.account = self.node.core.box = Account()
         if profile.family == FAMILY_BSP:
             self.group = self.node.join(READINGS_CLIENT_ID, b"bench")
         else:
@@ -238,7 +238,7 @@ class Pair:
         link = self.b.connect(self.mode, self.carrier, self.now_ms)
         self.links = (self.links[0], link)
         if self.b.recovery is not None:
-            self.b.recovery.begin(link.exchange)
+            self.b.recovery.begin()
 
     def run(self) -> None:
         """Epochs until nothing is outstanding and nobody says anything any more.

@@ -49,6 +49,7 @@ class Recovery:
     def __init__(self, link: "LinkPort", salt: "Callable[[], bytes]") -> None:
         codec = link.codec
         assert isinstance(codec, Compact1)
+        self._exchange = link.exchange
         self._codec = codec
         self._reconciler = Reconciler(shared_ids)
         self._random_salt = salt
@@ -62,8 +63,9 @@ class Recovery:
             codec.sketches = {}
         codec.sketches[link.exchange.codec_row] = self
 
-    def begin(self, exchange: "Exchange") -> None:
+    def begin(self) -> None:
         """We lost state: tell what we hold."""
+        exchange = self._exchange
         exchange.forget_holds()
         self._reconciler.begin(exchange, self._random_salt())
         self._began = True
@@ -73,6 +75,10 @@ class Recovery:
     def is_open(self) -> bool:
         """True while a sketch that we began waits for its end; False: nothing begun is left."""
         return self._began
+
+    def hold_back(self) -> None:
+        """One of the two has another store: offers and messages wait, for a sketch may come."""
+        self._hold(self._exchange)
 
     def peer_lost(self, exchange: "Exchange") -> None:
         """The peer has another store: its sketch may come."""

@@ -125,7 +125,7 @@ class SketchFuzz:
         self.sound.append(b"\x03salt")
         self.own = self.salt()
         self.frame = bytearray(300)
-        self.recovery.begin(self.link.exchange)
+        self.recovery.begin()
 
     def salt(self):
         self.own = bytes(self.draw(256) for _ in range(4))
@@ -141,7 +141,7 @@ class SketchFuzz:
         epochs[self.link.peer] = (self.link.epoch + 1) & 0xFFFF
         taken = self.recovery.take(self.link.exchange, buf, 0, size)
         if not self.recovery.is_open():
-            self.recovery.begin(self.link.exchange)
+            self.recovery.begin()
         left = self.recovery.put_into(self.link.exchange, self.frame, 0, len(self.frame))
         return (1 if taken else 0) | (2 if left else 0)
 
