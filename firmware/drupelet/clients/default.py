@@ -29,9 +29,10 @@ class Author:
     def __init__(self, node: "Node", group: int) -> None:
         self._node = node
         self.group = group
-        self._ids = bytearray(2 * ID_SIZE)
-        self._has_own = False
-        self._has_foreign = False
+        # What our next message depends on: our last one, and the newest of others since then.
+        self.ids = bytearray(2 * ID_SIZE)
+        self.has_own = False
+        self.has_foreign = False
         self.body = bytearray(INLINE_SIZE_MAX)
 
     def recover(self) -> None:
@@ -48,17 +49,17 @@ class Author:
         if store.load(handle) != OK or store.group != self.group:
             return
         if store.source:
-            copy(self._ids, ID_SIZE, store.id, 0, ID_SIZE)
-            self._has_foreign = True
+            copy(self.ids, ID_SIZE, store.id, 0, ID_SIZE)
+            self.has_foreign = True
         else:
             self.published(handle)
 
     def published(self, handle: int) -> None:
         """Our own message entered the log."""
         if self._node.store.load(handle) == OK:
-            copy(self._ids, 0, self._node.store.id, 0, ID_SIZE)
-            self._has_own = True
-            self._has_foreign = False
+            copy(self.ids, 0, self._node.store.id, 0, ID_SIZE)
+            self.has_own = True
+            self.has_foreign = False
 
     def compose(self, payload: "bytes | bytearray", size: int) -> int:
         """Write the body of our next message into `body`; its size, or -1 if it is too long."""
@@ -71,11 +72,11 @@ class Author:
     def head(self) -> int:
         """Write what precedes the payload of our next message into `body`; its size."""
         at = 1
-        if self._has_own:
-            copy(self.body, at, self._ids, 0, ID_SIZE)
+        if self.has_own:
+            copy(self.body, at, self.ids, 0, ID_SIZE)
             at += ID_SIZE
-        if self._has_foreign:
-            copy(self.body, at, self._ids, ID_SIZE, ID_SIZE)
+        if self.has_foreign:
+            copy(self.body, at, self.ids, ID_SIZE, ID_SIZE)
             at += ID_SIZE
         self.body[0] = at // ID_SIZE
         return at

@@ -51,7 +51,7 @@ _TELEMETRY_BYTES = const(15)
 # So many epochs of the peer's clock make at most one of a link: 64 times that, the longest
 # back-off, stays below half of what an epoch number tells apart.
 _EVERY_MAX = const(511)
-# `_due_epoch` where it is no epoch.
+# `due_epoch` where it is no epoch.
 _DUE_NEVER = const(-1)
 
 
@@ -75,8 +75,8 @@ class Link:
         # Frames that the payload may still have, FRAMES_PER_EPOCH_MAX before the first; then a
         # visit has 1 while it writes.
         self._frames_left = 0 if self.visits else FRAMES_PER_EPOCH_MAX
-        self._due_epoch = _DUE_NEVER  # when something is due again, unless there is attention
-        self._seen_changes = -1  # of the peer's outbox
+        self.due_epoch = _DUE_NEVER  # when something is due again, unless there is attention
+        self.seen_changes = -1  # of the peer's outbox
         codec = make_codec(core, profile, peer)
         if profile not in core.codecs:
             self.own_codec = codec
@@ -116,7 +116,7 @@ class Link:
         """Whether something may be due; from now on it is another's to see to that."""
         is_due = self.exchange.attention
         self.exchange.attention = False
-        self._due_epoch = _DUE_NEVER
+        self.due_epoch = _DUE_NEVER
         return is_due
 
     def count_anew(self) -> None:
@@ -227,7 +227,7 @@ class Link:
         if not self.visits:
             self._tick(now_ms)
         self.pace.note_heard()
-        if self._due_epoch >= 0:
+        if self.due_epoch >= 0:
             self.exchange.attention = True
 
     # --- out ---
@@ -291,16 +291,16 @@ class Link:
         if not 0 < self._frames_left < FRAMES_PER_EPOCH_MAX:
             self.core.refill(self.peer)
         if self.has_changes():
-            self._seen_changes = self.exchange.outbox.changes
+            self.seen_changes = self.exchange.outbox.changes
             self.exchange.attention = True
             self.exchange.rewind()
 
     def has_changes(self) -> bool:
         """True when rows are new, or have moved, since this link looked."""
-        return self._seen_changes != self.exchange.outbox.changes
+        return self.seen_changes != self.exchange.outbox.changes
 
     def _wake_if_due(self) -> bool:
-        due = self._due_epoch
+        due = self.due_epoch
         if not self.exchange.attention and due >= 0 and epochs_since(self.epoch, due) < 0x8000:
             self.exchange.attention = True
         return self.exchange.attention
@@ -316,7 +316,7 @@ class Link:
             if wait and not 0 < due < wait:
                 due = wait
         exchange.attention = False
-        self._due_epoch = (self.epoch + due) & 0xFFFF if due else _DUE_NEVER
+        self.due_epoch = (self.epoch + due) & 0xFFFF if due else _DUE_NEVER
         exchange.rewind()
 
     def _turn_ms(self, now_ms: int) -> int:
@@ -412,9 +412,9 @@ class Link:
                     return turn_ms
                 left = 1
         elif not self.core.has_more(self.peer):
-            if self._due_epoch < 0:
+            if self.due_epoch < 0:
                 return WAIT_MS_MAX
-            left = epochs_since(self._due_epoch, epoch)
+            left = epochs_since(self.due_epoch, epoch)
             if left >= 0x8000:
                 left = 0  # it is past
         return clocks.until_ms(self.peer, now_ms, left)

@@ -138,7 +138,7 @@ def _run(
             return Cost(
                 sum(side.total_bytes for side in sides),
                 sum(side.carrier_bytes for side in sides), away_bytes,
-                sum(side.frames for side in sides), ends[1].node.core.duplicates,
+                sum(side.frames for side in sides), ends[1].node.duplicates,
                 round(now_s, 1),
             )  # fmt: skip
         time.sleep(_PAUSE_S)

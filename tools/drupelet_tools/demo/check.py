@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drupelet.base.errors import OK
 from drupelet.base.hashes import group_id_into
 from drupelet.base.limits import ID_SIZE
 from drupelet.clients.default import READINGS_CLIENT_ID
+from drupelet.host_api import Message, body, messages
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import STATE_DELIVERED
 from drupelet_host.files import HostFiles
@@ -62,24 +62,18 @@ def board_log(flash: Path) -> list[Logged]:
     id = bytearray(ID_SIZE)
     group_id_into(id, READINGS_CLIENT_ID, GROUP.encode(), len(GROUP.encode()))
     group = store.member(_MEMBER_GROUP, id, 0, ID_SIZE)
-    found = []
-    handle = store.next(0)
-    while handle:
-        if store.load(handle) == OK and store.group == group:
-            found.append(_logged(store, handle))
-        handle = store.next(handle)
-    return found
+    return [_logged(store, message) for message in messages(store) if message.group == group]
 
 
-def _logged(store: FlashStore, handle: int) -> Logged:
-    id, own = bytes(store.id), store.source == 0
-    if store.state != STATE_DELIVERED:
-        return Logged(id, own, None)
-    body = bytearray(store.size)
-    if store.read_into(handle, 0, body, 0, len(body)) != len(body):
-        raise DemoError(f"message {id.hex()[:8]} has lost its body")
-    dependencies, _ = split_body(bytes(body))
-    return Logged(id, own, tuple(dependencies))
+def _logged(store: FlashStore, message: Message) -> Logged:
+    own = message.source == 0
+    if message.state != STATE_DELIVERED:
+        return Logged(message.id, own, None)
+    content = body(store, message)
+    if content is None:
+        raise DemoError(f"message {message.id.hex()[:8]} has lost its body")
+    dependencies, _ = split_body(content)
+    return Logged(message.id, own, tuple(dependencies))
 
 
 def host_log(home: Path) -> list[Logged]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, ClassVar
 
+from drupelet import host_api
 from drupelet.store.files import Files
 from drupelet_host.aead import Aead
 from drupelet_tools.flash.build import ROOT
@@ -47,19 +48,17 @@ def _going_on(plain: Any) -> Any:  # noqa: ANN401 - a class of the boards' code
             if not self.known:
                 super().recover()
             else:
-                self.own, self.logged, self._recovered, ids, author._has_own, foreign = self.known
-                author._ids[:], author._has_foreign = ids, foreign
-                handle = self.node.store.next(self._recovered)
-                while handle:
-                    self._recovered = handle
-                    self._saw(handle)
-                    if self.node.store.group == self._readings and not self.node.store.source:
+                self.own, self.logged, self._recovered, ids, author.has_own, foreign = self.known
+                author.ids[:], author.has_foreign = ids, foreign
+                for message in host_api.messages(self.node.store, self._recovered):
+                    self._recovered = message.handle
+                    self._saw(message.handle)
+                    if message.group == self._readings and not message.source:
                         self.own += 1
-                        author.saw(handle)
-                    handle = self.node.store.next(handle)
+                        author.saw(message.handle)
             GoingOn.known = (
-                self.own, self.logged, self._recovered, bytes(author._ids), author._has_own,
-                author._has_foreign,
+                self.own, self.logged, self._recovered, bytes(author.ids), author.has_own,
+                author.has_foreign,
             )  # fmt: skip
 
     return GoingOn

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from drupelet import host_api
 from drupelet.base.errors import OK, DrupeletError
 from drupelet.node import BATCH, CARRIER_MQTT, PROFILE_BSP_1, SHARED, Node
 from drupelet.store.files import RamFiles
@@ -168,13 +169,7 @@ class Party:
 
     def log(self) -> list[bytes]:
         """The ids of the log in order."""
-        ids = []
-        handle = self.store.next(0)
-        while handle:
-            self.store.load(handle)
-            ids.append(bytes(self.store.id))
-            handle = self.store.next(handle)
-        return ids
+        return [message.id for message in host_api.messages(self.store)]
 
 
 def now_ms() -> int:

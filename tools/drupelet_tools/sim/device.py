@@ -7,13 +7,13 @@ goes, it boots, and the oracle hears of all of it.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from drupelet import host_api
 from drupelet.base.errors import OK
 from drupelet.base.events import CODE_BOOT, CODE_DESCRIPTOR
 from drupelet.base.limits import WAKE_STATE_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.duty.snapshot import Snapshot
 from drupelet.duty.wake_plan import WakePlan
-from drupelet.engine import wake_state
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.engine.members import FAMILY_BSP, FAMILY_MVDS, SHARED, VISIBLE
 from drupelet.link.link import CARRIER_STICK
@@ -182,7 +182,7 @@ class SimNode:
         links = [self._link(end) for end in self.ends]
         if resumed:
             slept_ms = self.world.now_ms - self.slept_at_ms
-            snapshot.apply(self.rtc, node.core, links, self.plan, now_ms, slept_ms)
+            host_api.resume(self.rtc, node, snapshot, links, self.plan, now_ms, slept_ms)
         self.rtc_size = 0
         if self.box is not None:
             self._segment = bytearray()  # what the last boot had begun is lost
@@ -245,8 +245,8 @@ class SimNode:
 
     def _waits(self, id: bytes) -> bool:
         """Whether the message is here and its parents are not."""
-        handle = self.store.find(id, 0)
-        return handle > 0 and self.store.load(handle) == OK and self.store.state == STATE_PENDING
+        message = host_api.find(self.store, id)
+        return message is not None and message.state == STATE_PENDING
 
     def finds(self, id: bytes) -> bool:
         """Whether the store knows this id."""
@@ -254,8 +254,8 @@ class SimNode:
 
     def holds(self, id: bytes) -> bool:
         """Whether the message is in the log."""
-        handle = self.store.find(id, 0)
-        return handle > 0 and self.store.load(handle) == OK and self.store.state == STATE_DELIVERED
+        message = host_api.find(self.store, id)
+        return message is not None and message.state == STATE_DELIVERED
 
     @property
     def store_gen(self) -> int:
@@ -303,22 +303,20 @@ class SimNode:
         """Give the client every event, and confirm it."""
         node = self.node
         assert node is not None
-        store = self.store
         given = self.world.oracle.given
         for _ in range(_VISIT_EVENTS):
             if not node.next_event():
                 return
-            handle = node.event_handle
-            store.load(handle)
-            group = self._group_of(store.group)
+            message = host_api.message(self.store, node.event_handle)
+            assert message is not None
+            group = self._group_of(message.group)
             if group is not None:
-                id = bytes(store.id)
                 self.entered += 1
-                self._whole(group, id, handle)
-                given(self.name, id, node.event_again)
-                if store.source:
-                    self.last[group.id][1] = id
-            node.done(handle)
+                self._whole(group, message)
+                given(self.name, message.id, node.event_again)
+                if message.source:
+                    self.last[group.id][1] = message.id
+            node.done(message.handle)
 
     def _group_of(self, number: int) -> Group | None:
         """The group that this node knows by a number."""
@@ -327,16 +325,14 @@ class SimNode:
                 return group
         return None
 
-    def _whole(self, group: Group, id: bytes, handle: int) -> None:
+    def _whole(self, group: Group, message: host_api.Message) -> None:
         """S3: what the store gives back is what its id stands for."""
-        store = self.store
-        body = bytearray(store.size)
-        store.read_into(handle, 0, body, 0, len(body))
+        body = host_api.body(self.store, message) or b""
         head = 0
         if group.family == FAMILY_MVDS and body:
             head = 1 + 32 * (body[0] & 0x1F)
         self.world.oracle.content(
-            self.name, id, group.message_id(bytes(store.timestamp), bytes(body[head:]))
+            self.name, message.id, group.message_id(message.timestamp, body[head:])
         )
 
     def save(self) -> bool:
@@ -345,7 +341,7 @@ class SimNode:
         self._saved_ms = self.world.now_ms
         if self.box is not None and self.box.flush_counters(self.clock_ms()):
             self._empty(self.box)
-        self.saves += wake_state.is_dirty(self.node.core)
+        self.saves += self.node.is_dirty
         if self.node.save(self.clock_ms()) != OK:
             return False
         self.world.oracle.flushed(self.name, self.volatile)
@@ -436,7 +432,7 @@ class SimNode:
         if self.spec.drift_ppm:
             wait_ms += wait_ms * abs(self.spec.drift_ppm) // 1_000_000 + 1
         at_ms = now + max(wait_ms, 1)
-        if wake_state.is_dirty(self.node.core):
+        if self.node.is_dirty:
             at_ms = min(at_ms, max(self._saved_ms + self.world.save_ms, now + 1))
         for end in self.ends:
             if end.tells:
@@ -492,11 +488,10 @@ class SimNode:
             self.box.state(self.clock_ms(), _STATE_LIGHT_SLEEP)
         if duty.deep:
             self.barrier()
-            core = node.core
-            snapshot = Snapshot(self.id)
-            size = wake_state.pack(core, snapshot.state_room(core.members.peers))
             links = [end.link for end in self.ends]
-            size = snapshot.write(self.rtc, core, links, self.plan, size, self.clock_ms())
+            size = host_api.snapshot_into(
+                self.rtc, node, Snapshot(self.id), links, self.plan, self.clock_ms()
+            )
             self.rtc_size = max(size, 0)
             self.slept_at_ms = now
             if size < 0:
@@ -569,13 +564,11 @@ class SimNode:
 
     def log(self) -> list[bytes]:
         """The ids of the simulated groups in the log, in order."""
-        found = []
-        handle = self.store.next(0)
-        while handle:
-            if self.store.load(handle) == OK and self._group_of(self.store.group):
-                found.append(bytes(self.store.id))
-            handle = self.store.next(handle)
-        return found
+        return [
+            message.id
+            for message in host_api.messages(self.store)
+            if self._group_of(message.group)
+        ]
 
 
 __all__ = ["BAD", "Duty", "Judge", "PowerCutError", "SimNode", "Spec"]

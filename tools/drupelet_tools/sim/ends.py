@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from drupelet import host_api
 from drupelet.engine.members import FAMILY_MVDS
 from drupelet.seal.record import ANEW, URGENT
 from drupelet_host.aead import Aead
@@ -101,10 +102,10 @@ class End:
     @property
     def owes(self) -> bool:
         """Whether the peer is not known to hold something that goes to it."""
-        assert self.node.node is not None
-        core, peer = self.link.core, self.link.peer
-        waits = core.oversize and core.oversize[peer]  # passed over as too long
-        return bool(waits) or not self.node.node.is_current(self.number)
+        node = self.node.node
+        assert node is not None
+        passed_over = host_api.peer_state(node, self.number).passed_over
+        return bool(passed_over) or not node.is_current(self.number)
 
     def frame(self, room: bytearray) -> bytearray:
         """A buffer as long as this carrier's frames may be."""

@@ -7,6 +7,7 @@ millions of states of a world are made of a few thousand states of its nodes.
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
+from drupelet import host_api
 from drupelet.base.limits import ID_SIZE, INBOX_OFFERS_MIN, WAIT_MS_MAX
 from drupelet.engine.body import INVALID, SHARE, BodyReader, DefaultClient
 from drupelet.engine.inbox import ENTRY_SIZE, REQUESTED
@@ -16,6 +17,7 @@ from drupelet.engine.members import (
     INVISIBLE,
     SHARED,
 )
+from drupelet.engine.state_layout import probed_epochs
 from drupelet.link.link import CARRIER_SERIAL, Link
 from drupelet.node import Node
 from drupelet.store.ports import StorePort
@@ -108,9 +110,10 @@ class Post:
         numbers = [node.join_id(group, self.family) for group in self.groups]
         for at, letter in enumerate(world.letters):
             handle = self.publish(node, numbers[letter.group], at)
-            node.store.load(handle)
-            self.ids.append(bytes(node.store.id))
-            self.numbers[self.ids[-1]] = at
+            published = host_api.message(node.store, handle)
+            assert published is not None
+            self.ids.append(published.id)
+            self.numbers[published.id] = at
 
     def stamp(self, letter: int) -> bytes:
         """Its timestamp."""
@@ -216,7 +219,7 @@ class Machine:
         durable = local.before[0] if local.before else content
         hidden = 0
         for at, link in enumerate(self.links):
-            if not any(link.exchange.sees(group) for group in range(len(self.groups))):
+            if not host_api.is_shown(link):
                 hidden |= 1 << at
         return View(
             log,
@@ -337,12 +340,12 @@ class Machine:
             node.delete(self.store.find(self.post.ids[argument], 0))
         elif kind == SWITCH:
             link = self.links[argument]
-            link.set_mode(0 if link.exchange.interactive else 1)
+            link.set_mode(0 if host_api.is_interactive(link) else 1)
         else:
             assert kind == HIDE
             link = self.links[argument]
-            hidden = not any(link.exchange.sees(group) for group in range(len(self.groups)))
-            peer = self.node.core.members.peer_numbers[link.peer]
+            hidden = not host_api.is_shown(link)
+            peer = host_api.peer_number(link)
             for at in self.world.shared(self.index, self.peers[argument]):
                 node.share(self.numbers[at], peer, SHARED if hidden else INVISIBLE)
 
@@ -393,9 +396,9 @@ class Machine:
         node = self.node
         absent = self.post.mask(self.store.content, (STATE_DELETED, STATE_GONE))
         while node.next_event():
-            handle = node.event_handle
-            self.store.load(handle)
-            letter = self.post.numbers[bytes(self.store.id)]
+            entered = host_api.message(node.store, node.event_handle)
+            assert entered is not None
+            letter = self.post.numbers[entered.id]
             if seen >> letter & 1:
                 raise Violation("S2", f"letter {letter} was given to its client twice")
             if letter in self.condemned:
@@ -404,7 +407,7 @@ class Machine:
                 if not (seen | absent) >> parent & 1:
                     raise Violation("S1", f"letter {letter} came before its parent {parent}")
             seen |= 1 << letter
-            node.done(handle)
+            node.done(entered.handle)
         return seen, local.committed
 
     def _settle(self, before: Local, seen: int, committed: int) -> int:
@@ -439,7 +442,7 @@ class Machine:
                 id = bytes(inbox.entries[at : at + ID_SIZE])
                 if 0 < kind <= REQUESTED and self.store.find(id, 0):
                     raise Violation("S5", f"asks for letter {self.post.numbers[id]} that it has")
-        broken = broken_rows(core)
+        broken = broken_rows(self.node)
         if broken:
             raise Violation("S10", broken)
 
@@ -463,7 +466,7 @@ class Machine:
         interval = min(1 << count, 64)
         if count > 6 and self.post.family == FAMILY_MVDS:
             interval = 8 << (count - 7) % 4  # it falls back from its bound
-        return interval - ((link.epoch - pace._probe_epoch) & 0xFFFF)
+        return interval - probed_epochs(pace)
 
     def _check_pace(self, link: Link, before: dict[int, tuple[int, int]], silence: int) -> None:
         """S8: nothing goes out before its time, and what went out has a later one."""
@@ -480,7 +483,7 @@ class Machine:
     def _check_isolation(self, link: Link, peer: int, frame: bytes) -> None:
         """S6: nothing of a group that a peer does not share is in a frame to it."""
         shown = self.world.shared(self.index, peer)
-        if not any(link.exchange.sees(group) for group in range(len(self.groups))):
+        if not host_api.is_shown(link):
             shown = []
         for at, group in enumerate(self.post.groups):
             if at not in shown and group[:8] in frame:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from drupelet import host_api
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.members import FAMILY_MVDS, SHARED
@@ -190,7 +191,7 @@ class Person:
         self.blooms = {}
         if blooms:
             for other, link in self.links.items():
-                link.exchange.is_quiet = True
+                host_api.stay_quiet(link)
                 self.blooms[other] = BloomSync(self.node, self.group, link, rng.randrange)
         self.topic: Topic | None = None
         self.news = 0  # what came or was written: moves whenever a topic may have more to say
@@ -218,15 +219,17 @@ class Person:
         )
         assert handle > 0, handle
         self.news += 1
-        assert self.node.store.load(handle) == 0
-        return bytes(self.node.store.id)
+        published = host_api.message(self.node.store, handle)
+        assert published is not None
+        return published.id
 
     def delivered(self) -> Iterator[bytes]:
         """Ids of messages that came into the log since the last call."""
         node = self.node
         while node.next_event():
-            if node.store.load(node.event_handle) == 0 and node.store.source:
-                yield bytes(node.store.id)
+            entered = host_api.message(node.store, node.event_handle)
+            if entered is not None and entered.source:
+                yield entered.id
             node.done(node.event_handle)
 
     def lacking(self) -> list[int]:
@@ -358,7 +361,7 @@ class PaperWorld:
                 other.presence.told(one.number, one.frame)
         here = [link for number, link in one.links.items() if one.presence.there(number)]
         link = next(iter(one.links.values()))
-        state = (link.core.clocks.advance(link.peer, now_ms), one.news, len(here))
+        state = (host_api.epoch_at(link, now_ms), one.news, len(here))
         if state == one.calm:
             return
         for _ in range(_POLLS_MAX):

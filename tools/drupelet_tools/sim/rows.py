@@ -1,34 +1,30 @@
 """What the rows of a node say, looked at from outside: for checks of the simulator."""
 
-from drupelet.engine.core import Core
+from drupelet import host_api
+from drupelet.link.link import Link
+from drupelet.node import Node
 
 # ids by handle, of messages whose record may make room
 Seen = dict[int, bytes]
 
 
-def held_ids(core: Core, peer: int, seen: Seen) -> set[bytes]:
-    """The messages in rows that a peer (row) is known to hold.
+def held_ids(link: Link, seen: Seen) -> set[bytes]:
+    """The messages in rows that a link's peer is known to hold.
 
     `seen` keeps their ids for the time when their record has made room; one whose record did so
     before anybody looked is left out.
     """
-    outbox = core.outboxes[peer]
-    id = bytearray(32)
-    ids = set()
-    for row in range(outbox.count):
-        if not outbox.is_open(row):
-            handle = outbox.handles[row]
-            if core.store.id_into(handle, id, 0):
-                seen[handle] = bytes(id)
-            ids.add(seen.get(handle, b""))
-    return ids - {b""}
+    held = host_api.held_ids(link)
+    seen.update((handle, id) for handle, id in held.items() if id)
+    return {seen[handle] for handle in held if handle in seen}
 
 
-def broken_rows(core: Core) -> str:
+def broken_rows(node: Node) -> str:
     """S10: rows are in the order of the log, and counts are right.
 
     What does not hold, in words; "" when all does.
     """
+    core = node.core
     pending = core.pending
     if pending.count != sum(map(bool, pending.handles)):
         return "messages that wait are counted wrong"

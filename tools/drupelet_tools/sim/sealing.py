@@ -4,6 +4,7 @@ The AEAD remembers every key with its nonce: a pair that seals twice is S11. Wha
 durable is a step of the device's flash like any other.
 """
 
+from drupelet import host_api
 from drupelet.base.errors import OK
 from drupelet.link.link import CARRIER_STICK
 from drupelet.seal.issue import Issuer
@@ -129,6 +130,6 @@ def show_again(world: WorldPort, end: End) -> None:
     seal = end.seal
     if seal is not None and seal.peer_lost:
         world.oracle.heard(end.node.name, end.peer.name)
-        end.link.exchange.forget_holds()
+        host_api.forget_holds(end.link)
         if end.node.save():
             seal.settle()

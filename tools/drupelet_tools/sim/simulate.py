@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from drupelet import host_api
 from drupelet.base.errors import OK, DrupeletError
 from drupelet.base.events import RESET_DEEP_SLEEP, RESET_POWER_ON, STATE_IDLE, STATE_LIGHT_SLEEP
 from drupelet.base.limits import FRAME_SIZE_MAX, WAIT_MS_MAX
@@ -251,15 +252,15 @@ class _Agent:
     def _take(self) -> None:
         node, store = self.node, self._store
         while node.next_event() == EVENT_MESSAGE:
-            handle = node.event_handle
-            if store.load(handle) == OK and store.group == self._telemetry:
-                self._outcome.black_box_bytes += store.size
-            elif store.load(handle) == OK and store.group == self.readings and store.source:
+            entered = host_api.message(store, node.event_handle)
+            if entered is not None and entered.group == self._telemetry:
+                self._outcome.black_box_bytes += entered.size
+            elif entered is not None and entered.group == self.readings and entered.source:
                 head = bytearray(1)
-                store.read_into(handle, 0, head, 0, 1)
+                store.read_into(entered.handle, 0, head, 0, 1)
                 self._outcome.delivered += 1
-                self._outcome.payload_bytes += store.size - 1 - 32 * head[0]
-            node.done(handle)
+                self._outcome.payload_bytes += entered.size - 1 - 32 * head[0]
+            node.done(node.event_handle)
         node.save(self._time.device_ms())
         store.barrier()
 

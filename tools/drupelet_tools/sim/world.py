@@ -24,9 +24,11 @@ import struct
 from collections import Counter
 from collections.abc import Callable
 
+from drupelet import host_api
 from drupelet.base.limits import FRAME_SIZE_MAX, PART_FLUSH_SIZE
 from drupelet.engine.members import FAMILY_BSP
 from drupelet.link.link import BATCH, CARRIER_MQTT, CARRIER_SERIAL, CARRIER_STICK
+from drupelet.node import Node
 from drupelet.wire.profiles import PROFILE_BSP_1
 from drupelet_tools.sim.carriers import BROKER_QUEUE_MAX, CLEAN, Rates, SimStick, Wire, mix
 from drupelet_tools.sim.device import SimNode, Spec
@@ -331,9 +333,9 @@ class World:
             end.link.receive(node.frame, size, node.clock_ms())
             return
         self.oracle.heard(node.name, end.peer.name)
-        before = held_ids(end.link.core, end.link.peer, end.node.seen)
+        before = held_ids(end.link, end.node.seen)
         end.link.receive(node.frame, size, node.clock_ms())
-        fresh = held_ids(end.link.core, end.link.peer, end.node.seen) - before
+        fresh = held_ids(end.link, end.node.seen) - before
         if fresh:
             self.oracle.learned(node.name, end.peer.name, frame, fresh)
         if self.frames % self.look_every == 0:
@@ -344,22 +346,25 @@ class World:
     def _again(self, end: End, frame: bytes) -> None:
         """S9: the same frame once more changes nothing in the log."""
         node = end.node
-        core = end.link.core
         assert node.node is not None
         spoken = self.oracle.arrives(node.name, end.peer.name, frame)
         if spoken is None or not all(node.finds(id) for id in spoken.messages):
             return
-        before = core.graph.newest, core.delivered, node.node.pending_count()
+        before = self._progress(node.node)
         node.frame[: len(frame)] = frame
         end.link.receive(node.frame, len(frame), node.clock_ms())
-        after = core.graph.newest, core.delivered, node.node.pending_count()
+        after = self._progress(node.node)
         self.oracle.checks += 1
         if before != after:
             raise Violation("S9", node.name, f"a repeated frame changed {before} to {after}")
 
+    @staticmethod
+    def _progress(node: Node) -> tuple[int, int, int]:
+        return host_api.newest(node), node.delivered, node.pending_count()
+
     def check_tables(self, node: NodePort) -> None:
         """S10 of a node that is on."""
-        broken = broken_rows(node.node.core) if node.node is not None else ""
+        broken = broken_rows(node.node) if node.node is not None else ""
         self.oracle.checks += 1
         if broken:
             raise Violation("S10", node.name, broken)
@@ -371,7 +376,7 @@ class World:
             return
         view = self.oracle.views[peer.name]
         given = view.given | view.had if view.had else view.given
-        for id in held_ids(end.link.core, end.link.peer, end.node.seen):
+        for id in held_ids(end.link, end.node.seen):
             self.oracle.checks += 1
             if id not in given and id in self.oracle.messages and not peer.finds(id):
                 text = f"{id.hex()[:12]} counts as held by {peer.name}, which has it not"
