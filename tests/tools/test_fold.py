@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drupelet_tools.flash.build import ROOT, _dotted, _sources
+from drupelet_tools.flash.build import ROOT, board_sources, dotted
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.fold import collect, fold
 
@@ -207,7 +207,7 @@ def test_limits_may_be_used_by_attribute() -> None:
 
 
 def test_the_firmware_keeps_its_lines_and_loses_its_constants() -> None:
-    sources = [(_dotted(path), source) for source, path in _sources("unix")]
+    sources = [(dotted(path), source) for source, path in board_sources("unix")]
     constants = collect(sources)
     assert sum(len(names) for names in constants.values()) > 150
     for name, source in sources:

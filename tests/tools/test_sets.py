@@ -15,7 +15,7 @@ from drupelet_tools.demo.cable import Cable
 from drupelet_tools.demo.check import board_log, judge
 from drupelet_tools.demo.child import Child, Event
 from drupelet_tools.flash import sets
-from drupelet_tools.flash.build import _dotted, _sources, micropython_command
+from drupelet_tools.flash.build import board_sources, dotted, micropython_command
 from drupelet_tools.flash.command import app
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.sets import Choice, build_set, count_lines, measure, resolve, texts
@@ -29,7 +29,7 @@ WAIT_S = 40
 def test_every_module_of_the_table_is_there_and_has_a_reason() -> None:
     table = sets.table()
     for name, row in table["sets"].items():
-        known = {_dotted(path) for _, path in _sources(row["board"])}
+        known = {dotted(path) for _, path in board_sources(row["board"])}
         groups = [row["modules"], row.get("without", {})]
         groups += [table[kind][each] for kind in ("profiles", "carriers") for each in row[kind]]
         groups += table["lacks"].values()

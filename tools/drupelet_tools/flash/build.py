@@ -57,7 +57,7 @@ def _boards() -> Path:
     return installed if installed.is_dir() else ROOT / "firmware"
 
 
-def _sources(board: str) -> "Iterator[tuple[Path, Path]]":
+def board_sources(board: str) -> "Iterator[tuple[Path, Path]]":
     """Yield (file, path below the module path) of every module that goes on `board`."""
     for root, package in (
         (_root_of(drupelet), "drupelet"),
@@ -75,7 +75,8 @@ def _sources(board: str) -> "Iterator[tuple[Path, Path]]":
             yield source, source.relative_to(_boards())
 
 
-def _dotted(path: Path) -> str:
+def dotted(path: Path) -> str:
+    """The dotted name of a module by its path below the module path."""
     name = ".".join(path.with_suffix("").parts)
     return name.removesuffix(".__init__")
 
@@ -87,7 +88,8 @@ def _wanted(name: str, modules: Sequence[str] | None) -> bool:
     return any(wish == name or wish.startswith(f"{name}.") for wish in modules)
 
 
-def _is_machine_code(source: Path) -> bool:
+def holds_machine_code(source: Path) -> bool:
+    """Return whether a file has functions of machine code."""
     return is_machine_code(source.read_text("utf-8"))
 
 
@@ -109,7 +111,13 @@ def keep_asserts(text: str) -> str:
     return "\n".join(lines)
 
 
-def _compile(text: str, path: Path, output: Path, march: str, *, with_lines: bool = False) -> None:
+def compile_module(
+    text: str, path: Path, output: Path, march: str, *, with_lines: bool = False
+) -> None:
+    """Compile one module for mpy-cross's `march`, "": bytecode; with_lines: for tracebacks.
+
+    path: what the module calls itself there. Raises BuildError.
+    """
     level = "-O2" if with_lines else "-O3"
     folded = output.with_suffix(".py")
     folded.write_text(keep_asserts(text), "utf-8")
@@ -126,7 +134,7 @@ def _compile(text: str, path: Path, output: Path, march: str, *, with_lines: boo
         raise BuildError(f"{path} does not compile: {lines[-1] if lines else 'no reason'} {place}")
 
 
-def _clear(target: Path) -> None:
+def clear_folder(target: Path) -> None:
     """Remove the modules that an earlier build left."""
     for package in ("drupelet", "boards", "drupelet_transports"):
         for old in (target / package).rglob("*.mpy"):
@@ -146,21 +154,21 @@ def build(
     if arch not in ARCHES:
         raise BuildError(f"unknown architecture {arch}: one of {', '.join(ARCHES)}")
     chosen = [
-        (source, path) for source, path in _sources(board) if _wanted(_dotted(path), modules)
+        (source, path) for source, path in board_sources(board) if _wanted(dotted(path), modules)
     ]
-    missing = set(modules or ()) - {_dotted(path) for _, path in chosen}
+    missing = set(modules or ()) - {dotted(path) for _, path in chosen}
     if missing:
         raise BuildError(f"no module {', '.join(sorted(missing))} for board {board}")
-    _clear(target)
+    clear_folder(target)
     if not ARCHES[arch][0]:
         # Their importers fall back to bytecode where the import fails.
-        chosen = [(source, path) for source, path in chosen if not _is_machine_code(source)]
-    constants = collect((_dotted(path), source) for source, path in _sources(board))
+        chosen = [(source, path) for source, path in chosen if not holds_machine_code(source)]
+    constants = collect((dotted(path), source) for source, path in board_sources(board))
     for source, path in chosen:
         output = (target / path).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
-        text = fold(_dotted(path), source.read_text("utf-8"), constants)
-        _compile(text, path, output, ARCHES[arch][0])
+        text = fold(dotted(path), source.read_text("utf-8"), constants)
+        compile_module(text, path, output, ARCHES[arch][0])
     return len(chosen)
 
 

