@@ -48,6 +48,24 @@ BOARD_MODULES = CORE_MODULES | {
 LINE_WIDTH_MAX = 99
 # The longest chain of imports in the core: each takes C stack of a board.
 FLOORS_MAX = 10
+# Who looks at the inside of the core, or at private things of others, and why.
+INSIDE = {
+    "tools/drupelet_tools/bench/on-board": "measures the core's own calls on a board",
+    "tools/drupelet_tools/bench/pipe.py": "counts what nodes tell a black box: `NoBox`",
+    "tools/drupelet_tools/sim/board_code.py": "keeps code that a board's setup lets go",
+    "tools/drupelet_tools/sim/exhaust_node.py": "checks the engine's tables after each step",
+    "tools/drupelet_tools/sim/exhaust_probe.py": "takes the whole state of an engine out",
+    "tools/drupelet_tools/sim/on-board": "breaks states of the core to see them refused",
+    "tools/drupelet_tools/sim/rows.py": "checks the engine's tables after each frame",
+    "tools/drupelet_tools/telemetry/session.py": "Spark's session ends by its private names",
+    "transports/drupelet_transports/mqtt_host.py": "paho tells by no other name what came in",
+}
+# What of the engine anybody may import: what a client is and is asked, and numbers of members.
+ENGINE_DOORS = {"drupelet.engine.body", "drupelet.engine.members"}
+# What `store.load` leaves in the store until the next call: `host_api.message` copies it.
+LOADED = {"edges_size", "group", "id", "private", "size", "source", "state", "timestamp"}
+# With a leading underscore, and documented.
+PUBLIC_UNDERSCORES = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 
 
 @cache
@@ -175,6 +193,109 @@ def test_imports_inside_of_functions_are_listed() -> None:
 def test_imports_of_the_core_nest_no_deeper_than_ten_floors() -> None:
     print(f"{rooms.floors()} floors")  # with -s; `drupelet bench rooms` prints the lines, too
     assert rooms.floors() <= FLOORS_MAX
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module gives to what is in its classes."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names |= {node.attr} if is_own(node.value) else set()
+        elif isinstance(node, ast.AnnAssign | ast.Assign):
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def is_own(base: ast.expr) -> bool:
+    """Return whether an attribute's object is the one whose method this is, or its class."""
+    return ast.unparse(base) in ("self", "cls", "super()")
+
+
+def is_private(name: str) -> bool:
+    """Return whether a name says that it is for the module or class that has it."""
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC_UNDERSCORES
+
+
+def reaches(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
+    """Yield where a module looks into the core, or at private names of others."""
+    own = own_names(tree)
+    modules = {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                is_inside = whole.startswith("drupelet.engine.") and not any(
+                    whole == door or whole.startswith(f"{door}.") for door in ENGINE_DOORS
+                )
+                if is_inside or is_private(alias.name):
+                    yield node, f"imports {whole}"
+        if not isinstance(node, ast.Attribute):
+            continue
+        base = ast.unparse(node.value)
+        name = node.attr
+        is_core = name == "core" or (name == "exchange" and id(node) not in called)
+        is_loaded = name in LOADED and base.split(".")[-1].strip("_") == "store"
+        if is_private(name) and name not in own and not is_own(node.value):
+            yield node, f"looks at {base}.{name}, which is private"
+        elif is_core and base not in modules:
+            yield node, f"looks at {base}.{name}"
+        elif is_loaded:
+            yield node, f"reads {base}.{name}"
+
+
+def test_hosts_and_tools_ask_the_core_by_its_interface() -> None:
+    """`Node`, `Link` and `host_api`; who looks deeper is listed with its reason, and does."""
+    problems = []
+    inside = set()
+    for path in sources(*list(ROOMS.values())[1:]):
+        name = str(path.relative_to(ROOT))
+        listed = {entry for entry in INSIDE if name == entry or name.startswith(f"{entry}/")}
+        for node, what in reaches(parsed(path)):
+            inside |= listed
+            problems += [] if listed else [f"{where(path, node)}: {what}; see drupelet.host_api"]
+    problems += [f"{entry}: is listed, and looks at nothing" for entry in INSIDE.keys() - inside]
+    none(problems)
+
+
+@pytest.mark.parametrize(
+    ("planted", "what"),
+    [
+        ("newest = node.core.graph.newest", "looks at node.core"),
+        ("outbox = self.link.exchange.outbox", "looks at self.link.exchange"),
+        ("codec.use(link.exchange)", "looks at link.exchange"),
+        ("ids = author._ids", "looks at author._ids, which is private"),
+        ("if store.load(handle) == 0 and store.group: pass", "reads store.group"),
+        ("id = bytes(self._node.store.id)", "reads self._node.store.id"),
+        ("from drupelet.engine.core import Core", "imports drupelet.engine.core.Core"),
+        ("from drupelet.engine import wake_state", "imports drupelet.engine.wake_state"),
+        ("from drupelet.link.link import _IN", "imports drupelet.link.link._IN"),
+    ],
+)
+def test_a_look_into_the_core_is_seen(planted: str, what: str) -> None:
+    assert [text for _, text in reaches(ast.parse(planted))] == [what]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import typer.core\nclass Group(typer.core.TyperGroup): pass",
+        "class End:\n    def __init__(self):\n        self._room = 1\n\nEnd()._room += 1",
+        "secret = key.exchange(other)",
+        "state = state._replace(seen=1)",
+        "from drupelet.engine.members import SHARED",
+    ],
+)
+def test_what_is_public_or_ones_own_is_no_look_into_the_core(line: str) -> None:
+    assert not list(reaches(ast.parse(line)))
 
 
 def off_board(path: Path, modules: set[str]) -> list[str]:
