@@ -10,7 +10,6 @@ from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.limits import GONE_HANDLE, KEPT_MAX
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
-from drupelet.store.log import ROW_GROUPS
 from drupelet.store.states import (
     STATE_DELETED,
     STATE_DELIVERED,
@@ -376,7 +375,7 @@ def test_what_is_needed_again_makes_no_room(by: str) -> None:
     store.settled_handle = SETTLED
     for number in range(1, 20):
         assert put(store, number) > 0
-    assert not store.erases and not store.log.rows[ROW_GROUPS]
+    assert not store.erases and not store.space._needed(0)
     store.quotas[1] = 0
     if by == "opened":
         assert store.open_up(first) == OK

@@ -146,7 +146,6 @@ class FlashStore:
         self._stamp = bytearray(TIMESTAMP_SIZE)
         self.refused = self.duplicates = 0
         # What a mechanism does alone.
-        self.unsettle = self.space.unsettle
         self.reclaim = self.space.reclaim
         self.bodies = self.space.bodies
         self.dropped = self.space.dropped
@@ -374,8 +373,6 @@ class FlashStore:
         code = self.load(handle)
         if code == OK and self.private:
             code = min(self._mark(KIND_OPENED, handle, 0, self.id, 0, 0), OK)
-            if code == OK and self.index.look(handle):
-                self.log.pin(self.log.at)  # its segment may be one that nobody needed
         return code
 
     def _write(
@@ -597,7 +594,6 @@ class FlashStore:
         code = code or self.barrier()
         if code == OK:
             self.index.build()
-            self.space.marks = -1
             self.index.sweep()
             self._drop_descriptors(self.files.names())
         return code
@@ -626,6 +622,12 @@ class FlashStore:
         copy(self.saved, 0, state, 0, size)
         self.saved_size = size
         return OK
+
+    def unsettle(self) -> None:
+        """Nothing is settled until the owner says so again: somebody needs what nobody did."""
+        self.settled_handle = 0
+        for group in range(_GROUPS):
+            self.settled[group] = 0
 
     def barrier(self) -> int:
         """Make everything that was put before survive a power cut; free when there is nothing."""

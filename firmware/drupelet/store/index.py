@@ -41,6 +41,10 @@ from drupelet.store.log import (
     KIND_PENDING_FILE,
     KIND_TOMBSTONE,
     MESSAGE_HEAD_SIZE,
+    ROW_ABOUT,
+    ROW_GROUPS,
+    ROW_LAST,
+    SEGMENT_ROW,
     Log,
     body_name,
 )
@@ -88,6 +92,8 @@ class Index:
         numbers = self._meta.numbers
         self.filter.clear()
         fill(self.moving, 0, len(self.moving), 0)
+        for row in range(0, SEGMENT_ROW * log.count, SEGMENT_ROW):
+            fill(log.rows, row + ROW_GROUPS, SEGMENT_ROW - ROW_GROUPS, 0)
         for row in range(4, len(self.bodies), 8):
             put_u32_le(self.bodies, row, 0)
         handle = log.step(0)
@@ -110,7 +116,6 @@ class Index:
         log.read_into(place, 0, head, 0, min(log.length - 4, MESSAGE_HEAD_SIZE))
         if self._meta.is_left(log.tag):
             return
-        log.pin(place)
         self.filter.add(head, AT_ID, 0)
         self.note_recent(head, AT_ID, place)
         ref = get_u32_le(head, AT_REF)
@@ -122,13 +127,26 @@ class Index:
         body = get_u32_le(head, AT_BODY) if has_file(kind) else 0
         if kind >= KIND_TOMBSTONE:
             self.filter.add(head, AT_ID, _TWIST)
+        is_kept = kind == KIND_TOMBSTONE and get_u16_le(head, AT_SIZE) > 0
         if kind == KIND_TOMBSTONE:
-            self.set_row(self.kept, ref or place, place if get_u16_le(head, AT_SIZE) else 0)
+            self.set_row(self.kept, ref or place, place if is_kept else 0)
             body = get_u32_le(head, AT_BODY)
+        if not is_pending(kind) and not is_kept:
+            self._pin(place, ref)
         self.body_newest = max(self.body_newest, body)
         row = self.row(self.bodies, body) if body else -1
         if row >= 0:
             put_u32_le(self.bodies, row + 4, 0 if kind == KIND_TOMBSTONE else place)
+
+    def _pin(self, place: int, ref: int) -> None:
+        """Note in the row of its segment what a record, which does not move, is about."""
+        log = self._log
+        number = place // log.segment_size
+        row = log.index_of(number) * SEGMENT_ROW
+        log.rows[row + ROW_GROUPS] |= 1 << (log.tag & 7)
+        put_u16_le(log.rows, row + ROW_LAST, place % log.segment_size)
+        distance = min(number - ref // log.segment_size, 8) if ref else 0
+        log.rows[row + ROW_ABOUT] |= 1 << distance >> 1
 
     def row(self, table: "bytearray | memoryview", key: int) -> int:
         """Offset of the row that begins with this key (0: of a free row); -1 for none.

@@ -25,6 +25,7 @@ from drupelet.base.memory import (
     copy,
     crc32_into,
     equal,
+    fill,
     get_u16_le,
     get_u32_le,
     put_u16_le,
@@ -65,9 +66,14 @@ HEAD_SIZE = const(16)  # the HEAD record: magic, segment number u16, length u16 
 # messages, 1 no flags and no OPENED.
 VERSION = const(4)
 MAGIC = b"DRPL"
-SEGMENT_ROW = const(8)  # number u32, end u16, groups u8, flags u8
-ROW_GROUPS = const(6)
-ROW_FLAGS = const(7)
+# A row of a segment: number u32, end u16, flags u8; then, of the message log, what `Index.apply`
+# found in it: groups u8 (a bit each), place of the last message u16, and a bit for each segment
+# that it has something about (bit 0: the one before it; bit 7: the eighth or an older one).
+SEGMENT_ROW = const(11)
+ROW_FLAGS = const(6)
+ROW_GROUPS = const(7)
+ROW_LAST = const(8)
+ROW_ABOUT = const(10)
 DAMAGED = const(1)  # each record is checked again when it is read
 _CLOSED = const(2)  # the end is known, and all before it was flushed
 CUT = const(4)  # the file goes on behind the end
@@ -369,8 +375,8 @@ class Log:
             self._reader_key = self._newest
         self._newest += 1
         row = self.count * SEGMENT_ROW
+        fill(self.rows, row, SEGMENT_ROW, 0)
         put_u32_le(self.rows, row, self._newest)
-        put_u32_le(self.rows, row + 4, 0)
         self.count += 1
         self._fd = fd
         self._end = 0
@@ -476,11 +482,6 @@ class Log:
         if index == self.count - 1 and self._fd >= 0:
             return True
         return index > 0 and self.rows[(index - 1) * SEGMENT_ROW + ROW_FLAGS] & CUT != 0
-
-    def pin(self, handle: int) -> None:
-        """Note that the record that was looked at last, a message's, may be needed."""
-        row = self._index(handle // self.segment_size) * SEGMENT_ROW
-        self.rows[row + ROW_GROUPS] |= 1 << (self.tag & 7)
 
     def remove(self, index: int) -> int:
         """Remove a segment that is not being written."""

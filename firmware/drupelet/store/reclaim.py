@@ -10,7 +10,7 @@ long its messages wait for a peer that never comes.
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import GONE_BATCH, ID_PREFIX_SIZE
-from drupelet.base.memory import get_u32_le, put_u32_le
+from drupelet.base.memory import get_u16_le, get_u32_le, put_u32_le
 from drupelet.store.departed_ids import DepartedIds
 from drupelet.store.index import Index, is_pending
 from drupelet.store.log import (
@@ -22,8 +22,10 @@ from drupelet.store.log import (
     KIND_MESSAGE_FILE,
     NOTED,
     RECORD_EXTRA,
+    ROW_ABOUT,
     ROW_FLAGS,
     ROW_GROUPS,
+    ROW_LAST,
     SEGMENT_ROW,
     Log,
 )
@@ -51,15 +53,6 @@ class Reclaim:
         self._meta = meta
         self._departed = departed
         self._head = bytearray(AT_ID + ID_PREFIX_SIZE)  # scratches are read into meanwhile
-        self.marks = -1  # for what marks no segment could go
-
-    def unsettle(self) -> None:
-        """Nothing is settled until the owner says so again: somebody needs what nobody did."""
-        self._store.settled_handle = 0
-        for row in range(len(self._store.settled)):
-            self._store.settled[row] = 0
-        for index in range(self._log.count):
-            self._log.rows[index * SEGMENT_ROW + ROW_GROUPS] = 0xFF
 
     def make_room(self, size: int, segments: int, group: int) -> int:
         """Have room for a payload in at most `segments`, at the cost of what is settled.
@@ -82,36 +75,22 @@ class Reclaim:
     def reclaim(self) -> int:
         """Remove the oldest segment that nobody needs; OK, or E_CAPACITY when there is none."""
         log = self._log
-        marks = self._store.settled_handle >> 1
-        for mark in self._store.settled:
-            marks = (marks + (mark >> 1)) & 0x1FFFFFFF
-        if log.count:
-            marks ^= log.number(log.count - 1)
         code = E_CAPACITY
-        tried = False
-        index = 0
         victim = -1
-        while index < log.count and (victim < 0 or 0 < self._departed.noted < GONE_BATCH):
-            # Without new marks the last search, which found nothing, still holds.
-            fresh = marks != self.marks or not log.rows[index * SEGMENT_ROW + ROW_GROUPS]
-            if fresh and not log.is_held(index) and not self._needed(index):
-                tried = True
+        for index in range(log.count):
+            if self._may_go(index) and (victim < 0 or 0 < self._departed.noted < GONE_BATCH):
                 if victim < 0:
                     code = self._move_current(index)
-                    if code == OK:
-                        victim = index
+                    victim = index if code == OK else -1
                 if victim >= 0:
                     self._note_ids(index)
-            index += 1
-        if not tried:
-            self.marks = marks
-        if victim >= 0:
-            code = self._departed.write_noted()
-            if code == OK:
-                code = self._remove(victim)
-            else:
-                for index in range(log.count):
-                    log.rows[index * SEGMENT_ROW + ROW_FLAGS] &= ~NOTED
+        if victim < 0:
+            return code
+        code = self._departed.write_noted()
+        if code == OK:
+            return self._remove(victim)
+        for index in range(log.count):
+            log.rows[index * SEGMENT_ROW + ROW_FLAGS] &= ~NOTED
         return code
 
     def _note_ids(self, index: int) -> None:
@@ -147,29 +126,29 @@ class Reclaim:
 
     # --- who needs what ---
 
-    def _needed(self, index: int) -> int:
-        """The groups (a bit each) of which somebody needs a message in a segment."""
-        log = self._log
-        noted = log.rows[index * SEGMENT_ROW + ROW_GROUPS]
-        needed = 0
-        handle = log.step_in(index, 0) if noted else 0
-        while needed != noted and handle:
-            bit = 1 << (log.tag & 7)
-            if not needed & bit and self._is_entered() and self._is_needed(handle):
-                needed |= bit
-            handle = log.step_in(index, handle)
-        log.rows[index * SEGMENT_ROW + ROW_GROUPS] = needed
-        return needed
+    def _may_go(self, index: int) -> bool:
+        """True for a segment that nobody needs, and that has nothing about an older one.
 
-    def _is_needed(self, place: int) -> bool:
+        What is about a message stays as long as that message: or it would be back.
+        """
         log = self._log
-        if self._index.row(self._index.places, place) >= 0:
-            return False  # is written again
-        if not self.is_settled(place):
-            return True
-        # What is about a message stays as long as that message: or it would be back.
-        ref = self._index.ref(place)
-        return ref // log.segment_size != place // log.segment_size and log.look(ref)
+        about = log.rows[index * SEGMENT_ROW + ROW_ABOUT]
+        for older in range(index):
+            distance = min(log.number(index) - log.number(older), 8)
+            if about & 1 << distance >> 1:
+                return False
+        return not log.is_held(index) and not self._needed(index)
+
+    def _needed(self, index: int) -> int:
+        """The groups (a bit each) of which somebody may need a message in a segment."""
+        log = self._log
+        row = index * SEGMENT_ROW
+        last = log.number(index) * log.segment_size + get_u16_le(log.rows, row + ROW_LAST)
+        needed = log.rows[row + ROW_GROUPS]
+        for group in range(len(self._store.settled)):
+            if last < max(self._store.settled_handle, self._store.settled[group]):
+                needed &= ~(1 << group)
+        return needed
 
     def is_settled(self, place: int) -> bool:
         """True for the record that was looked at last if nobody waits for it any more."""
@@ -183,8 +162,7 @@ class Reclaim:
             return True
         held = 0
         for index in range(log.count):
-            if log.rows[index * SEGMENT_ROW + ROW_GROUPS] & bit and self._needed(index) & bit:
-                held += 1
+            held += self._needed(index) & bit != 0
         return held < self._store.quotas[group & 7]
 
     # --- bodies ---
