@@ -97,6 +97,7 @@ class _Setup:
         if store.open() < 0:
             raise DrupeletError(config["flash"] + ": the log cannot be read: check the flash")
         self._let_go("drupelet.store", "migration")
+        self._let_go("drupelet.store", "recovery")
         if self.keys:
             self.context.store_gen = store.store_gen.to_bytes(4, "big")
         self.sleeper = self._wake(store)

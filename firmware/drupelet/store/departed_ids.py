@@ -82,15 +82,8 @@ class DepartedIds:
         self._tag = 0
         self.noted = 0  # ids since the last `write_noted`
 
-    def open(self, names: "list[str]") -> int:
-        """Find the ring and fill the filter from it; OK or a code of `Log.open`."""
-        code = self.log.open(names)
-        if code == OK:
-            self._fill_filter()
-            self.log.resume()
-        return code
-
-    def _fill_filter(self) -> None:
+    def fill_filter(self) -> None:
+        """Make the filter from the ring."""
         self._filter.clear()
         handle = self.log.step(0)
         while handle:
@@ -137,7 +130,7 @@ class DepartedIds:
                 break
             if log.count and not log.is_held(0) and log.remove(0) == OK:
                 held = self._filter.count
-                self._fill_filter()
+                self.fill_filter()
                 self._store.forgotten += held - self._filter.count
         if code == E_CAPACITY:
             self._store.forgotten += size // _ROW

@@ -160,41 +160,10 @@ class FlashStore:
 
         E_CAPACITY for too many files, E_STORAGE when the flash does not say what it has.
         """
-        names = self._begin(self.files.names())
-        code = self.departed.open(names) or self.meta.open(names) or self.log.open(names)
-        if code == OK and self.log.is_old and not self.meta.wake:
-            from drupelet.store.migration import migrate
+        from drupelet.store.recovery import recover
 
-            code = migrate(self, self.log, self.meta)
-        if code != OK:
-            return code
-        for name in names:
-            if name.endswith(".BOD") and name[1:8].isdigit():
-                number = int(name[1:8])
-                self.index.set_row(self.index.bodies, number, 0)
-                self.index.body_newest = max(self.index.body_newest, number)
-        self.index.build()
-        self.log.resume()
-        self.index.sweep()
-        self._drop_descriptors(names)
-        return self.damaged
-
-    def _begin(self, names: "list[str]") -> "list[str]":
-        """Take the salt from the name of its file, or begin a log with a new one; the files."""
-        begins = True
-        for name in names:
-            begins = begins and not name.endswith(".LOG")
-        salt = 0
-        for name in names:
-            if begins and self._new_salt and name[-4:] in (".IDS", ".SLT", ".MET"):
-                self.files.remove(name)  # of a log that is gone
-            elif name.endswith(".SLT"):
-                salt = int(name[:-4], 16)
-        if begins and not salt and self._new_salt:
-            salt = self._new_salt
-            self.files.close(self.files.open("%08X.SLT" % salt, True))
-        put_u32_le(self.salt, 0, salt)
-        return self.files.names()
+        code = recover(self, self.log, self.index, self.meta, self.departed, self._new_salt)
+        return code if code != OK else self.damaged
 
     # --- messages in ---
 
@@ -595,7 +564,8 @@ class FlashStore:
         if code == OK:
             self.index.build()
             self.index.sweep()
-            self._drop_descriptors(self.files.names())
+            if kind == MEMBER_GROUP:
+                self.files.remove(descriptor_name(number))
         return code
 
     def descriptor_put(self, part: int, number: int) -> int:
@@ -604,14 +574,6 @@ class FlashStore:
             return E_STORAGE
         # A number that a power cut takes back must not have a descriptor.
         return self.barrier() or self.spool.finish(part, descriptor_name(number))
-
-    def _drop_descriptors(self, names: "list[str]") -> None:
-        """Remove the descriptors of numbers that are no group, or none any more, if it goes."""
-        for name in names:
-            number = name[1:-4]
-            of_a_group = name.endswith(".DSC") and number.isdigit()
-            if of_a_group and not self.meta.is_member(MEMBER_GROUP, int(number)):
-                self.files.remove(name)
 
     def save(self, state: "Buffer", size: int) -> int:
         """Write the owner's state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""

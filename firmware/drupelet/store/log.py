@@ -75,7 +75,7 @@ ROW_GROUPS = const(7)
 ROW_LAST = const(8)
 ROW_ABOUT = const(10)
 DAMAGED = const(1)  # each record is checked again when it is read
-_CLOSED = const(2)  # the end is known, and all before it was flushed
+CLOSED = const(2)  # the end is known, and all before it was flushed
 CUT = const(4)  # the file goes on behind the end
 NOTED = const(8)  # the ids in it are noted as departed
 
@@ -101,9 +101,10 @@ class Log:
         self.segments_max = segments_max
         self.rows = bytearray(SEGMENT_ROW * segments_max)
         self.count = self._newest = 0  # segments on flash, and the number of the newest
-        self._fd = self._reader = -1  # the newest one, if it is written, and another to read
-        self._end = self._reader_key = 0
-        self._torn = self._scanning = True  # torn: nothing may be put behind what is there
+        self.fd = self._reader = -1  # the newest one, if it is written, and another to read
+        self._reader_key = 0
+        self.is_torn = True  # nothing may be put behind what is there
+        self.is_scanned = False  # until then, each record is checked when it is looked at
         # The record that was looked at last; flushed: all before it was.
         self.at = self.kind = self.tag = self.length = self._flushed = 0
         self.failed = OK  # first failure of the record that is being written
@@ -116,73 +117,7 @@ class Log:
         self.dirty = False
         self.is_old = False  # an earlier version wrote some of it
 
-    # --- recovery ---
-
-    def open(self, names: "list[str]") -> int:
-        """Find the segments; OK, E_CAPACITY for more than segments_max, or E_STORAGE. Then `step`
-        through all of them, which checks every record, and `resume`.
-        """
-        numbers = []
-        for name in names:
-            if name.endswith(self.ending) and name[1:8].isdigit():
-                numbers.append(int(name[1:8]))
-        numbers.sort()
-        if len(numbers) > self.segments_max:
-            return E_CAPACITY
-        for self._newest in numbers:
-            put_u32_le(self.rows, self.count * SEGMENT_ROW, self._newest)
-            self.count += 1
-        for index in range(self.count - 1, -1, -1):
-            if not self._read_head(index):
-                return E_STORAGE
-        return OK
-
-    def _read_head(self, index: int) -> bool:
-        """Check a HEAD, the newest first: it says how long the segment before it is.
-
-        False when the flash does not say how long this one is: what is there is not to go.
-        """
-        number = self.number(index)
-        scratch = self.scratch
-        flags = index * SEGMENT_ROW + ROW_FLAGS
-        size = self.files.size(self.name(number))
-        end = self.end_of(index)  # as the next HEAD says; 0: it does not
-        if 0 < end < size:
-            self.rows[flags] |= CUT
-        self.set_end(index, max(0, min(size, end or self.segment_size)))
-        if size <= 0:
-            return size == 0
-        handle = number * self.segment_size
-        whole = self.verify(handle, HEAD_SIZE)
-        version = self.tag & 0x3F
-        self.read_into(handle, 4, scratch, 0, 8)
-        whole = whole and equal(scratch, 0, MAGIC, 0, 4) and scratch[4] == number & 0xFF
-        if not whole or not 0 < version <= VERSION:
-            self._store.damaged += 1
-            self.rows[flags] |= DAMAGED
-            if whole or not self._was_flushed(index, HEAD_SIZE):
-                self.set_end(index, 0)
-        else:
-            self.is_old = self.is_old or version < VERSION
-            length = get_u16_le(scratch, 6) if version == VERSION else 0
-            closes = length or self.tag & FLUSHED  # version 3: it was flushed to its end
-            if closes and index and self.number(index - 1) == number - 1:
-                self.rows[flags - SEGMENT_ROW] |= _CLOSED
-                self.set_end(index - 1, length)
-            if number == self._newest:
-                self._torn = version != VERSION  # nothing new goes behind what is older
-        return True
-
-    def resume(self) -> None:
-        """Once all is scanned: go on in the last segment, or close it if it is not whole."""
-        self._scanning = False
-        index = self.count - 1
-        if index >= 0:
-            self._torn = self._torn or self.rows[index * SEGMENT_ROW + ROW_FLAGS] != 0
-            self.release(self._newest)
-            self._fd = self.files.open(self.name(self._newest), True)
-            self._end = self.end_of(index)
-            self.dirty = self._fd >= 0  # it may never have been flushed
+    # --- reading ---
 
     def verify(self, handle: int, size_max: int) -> bool:
         """Look at a record and check its CRC."""
@@ -205,8 +140,6 @@ class Log:
     def _add_salt(self) -> None:
         for i in range(4 if self.at % self.segment_size else 0):  # HEAD has none
             self._crc[i] ^= self._store.salt[i]
-
-    # --- reading ---
 
     def name(self, number: int) -> str:
         """Name of a segment's file."""
@@ -251,8 +184,8 @@ class Log:
 
     def descriptor(self, key: int) -> int:
         """The open file of segment `key` or of body file `-key`; allocates when it changes."""
-        if key == self._newest and self._fd >= 0:
-            return self._fd
+        if key == self._newest and self.fd >= 0:
+            return self.fd
         if key != self._reader_key:
             self.release(self._reader_key)
             name = self.name(key) if key > 0 else body_name(-key)
@@ -269,6 +202,19 @@ class Log:
             self._reader_key = 0
 
     # --- rows and records ---
+
+    def add_row(self, number: int) -> None:
+        """Note a segment, the newest one."""
+        row = self.count * SEGMENT_ROW
+        fill(self.rows, row, SEGMENT_ROW, 0)
+        put_u32_le(self.rows, row, number)
+        self._newest = number
+        self.count += 1
+
+    def note_damage(self, index: int) -> None:
+        """Count a damaged place in a segment; its records are checked from now on."""
+        self._store.damaged += 1
+        self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= DAMAGED
 
     def set_end(self, index: int, end: int) -> None:
         """Let a segment end at an offset."""
@@ -307,7 +253,7 @@ class Log:
     def _is_sound(self, index: int, offset: int) -> bool:
         """Look at a record, and check it in a segment that is damaged or not scanned."""
         handle = self.number(index) * self.segment_size + offset
-        if self._scanning or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
+        if not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
             return self.verify(handle, self.end_of(index) - offset)
         return self._look(handle)
 
@@ -316,10 +262,9 @@ class Log:
         while index < self.count:
             begin = offset
             offset = self._next_sound(index, begin)
-            if offset > begin and self._scanning:
-                self._store.damaged += 1
-                self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= DAMAGED
-                if self._was_flushed(index, offset):
+            if offset > begin and not self.is_scanned:
+                self.note_damage(index)
+                if self.was_flushed(index, offset):
                     self._next_sound(index, offset)  # it looked at what follows
                 else:
                     self.set_end(index, begin)
@@ -332,14 +277,14 @@ class Log:
     def _next_sound(self, index: int, offset: int) -> int:
         """Look at the first record at or behind `offset` in a segment; the end for none."""
         end = self.end_of(index)
-        search = self._scanning or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED
+        search = not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED
         while offset < end and not self._is_sound(index, offset):
             offset = offset + 1 if search else end
         return offset
 
-    def _was_flushed(self, index: int, offset: int) -> bool:
+    def was_flushed(self, index: int, offset: int) -> bool:
         """True if what is at `offset`, behind damage, was durable with all before it."""
-        if self.rows[index * SEGMENT_ROW + ROW_FLAGS] & _CLOSED:
+        if self.rows[index * SEGMENT_ROW + ROW_FLAGS] & CLOSED:
             return True
         offset = self._next_sound(index, offset)
         while offset < self.end_of(index) and not self._flushed:
@@ -351,8 +296,8 @@ class Log:
     def fits(self, size: int) -> bool:
         """True when a payload of `size` goes into the segment that is written."""
         assert HEAD_SIZE + RECORD_EXTRA + size <= self.segment_size
-        end = self._end + RECORD_EXTRA + size
-        return self._fd >= 0 and not self._torn and end <= self.segment_size
+        end = self.end_of(self.count - 1) + RECORD_EXTRA + size
+        return self.fd >= 0 and not self.is_torn and end <= self.segment_size
 
     def rotate(self, segments: int) -> int:
         """Begin a segment, of which there are at most `segments` then; OK or a code."""
@@ -367,29 +312,24 @@ class Log:
             return fd
         index = self.index_of(self._newest)
         length = self.end_of(index) if index >= 0 else 0
-        if self._fd >= 0:
-            if self._torn:
+        if self.fd >= 0:
+            if self.is_torn:
                 self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= CUT
             # What was written last is read next.
-            self._reader = self._fd
+            self._reader = self.fd
             self._reader_key = self._newest
-        self._newest += 1
-        row = self.count * SEGMENT_ROW
-        fill(self.rows, row, SEGMENT_ROW, 0)
-        put_u32_le(self.rows, row, self._newest)
-        self.count += 1
-        self._fd = fd
-        self._end = 0
+        self.add_row(self._newest + 1)
+        self.fd = fd
         put_u16_le(self.scratch, 0, self._newest & 0xFFFF)
         put_u16_le(self.scratch, 2, length)
         return min(self.append(KIND_HEAD, VERSION, MAGIC, 4, self.scratch, 0, 4), OK)
 
     def abandon(self) -> None:
         """Remove the newest segment, in which no record counts: refusals must not fill flash."""
-        if self._fd >= 0:
-            self.files.close(self._fd)
-        self._fd = -1
-        self._torn = True
+        if self.fd >= 0:
+            self.files.close(self.fd)
+        self.fd = -1
+        self.is_torn = True
         self.dirty = False
         if self.remove(self.count - 1) == OK:
             self._newest -= 1
@@ -406,7 +346,7 @@ class Log:
 
     def _begin(self, kind: int, tag: int, size: int) -> None:
         # Until it is finished: whatever comes between, nothing is put behind half a record.
-        self._torn = True
+        self.is_torn = True
         self.newest = 0
         head = self._head
         self.length = size + RECORD_EXTRA
@@ -414,16 +354,16 @@ class Log:
         head[2] = kind if self.dirty else kind | FLUSHED
         head[3] = tag
         self._head_size = 4
-        self.at = self._newest * self.segment_size + self._end
+        self.at = self._newest * self.segment_size + self.end_of(self.count - 1)
         self.kind = kind
         self.tag = tag
         crc32_into(self._crc, 0, head, 0, 4, True)
-        self.failed = self.files.append(self._fd, head, 0, 4)
+        self.failed = self.files.append(self.fd, head, 0, 4)
 
     def _add(self, buf: "Buffer", at: int, size: int) -> None:
         if self.failed == OK and size:
             crc32_into(self._crc, 0, buf, at, size, False)
-            self.failed = self.files.append(self._fd, buf, at, size)
+            self.failed = self.files.append(self.fd, buf, at, size)
             kept = min(size, len(self._head) - self._head_size)
             copy(self._head, self._head_size, buf, at, kept)
             self._head_size += kept
@@ -432,15 +372,14 @@ class Log:
         """Close the record; its place. After a failure it is as if it had never been begun."""
         if self.failed == OK:
             self._add_salt()
-            self.failed = self.files.append(self._fd, self._crc, 0, 4)
+            self.failed = self.files.append(self.fd, self._crc, 0, 4)
         if self.failed != OK:
             self.at = 0
-            if self._end <= HEAD_SIZE:
+            if self.end_of(self.count - 1) <= HEAD_SIZE:
                 self.abandon()
             return self.failed
-        self._torn = False
-        self._end += self.length
-        self.set_end(self.count - 1, self._end)
+        self.is_torn = False
+        self.set_end(self.count - 1, self.end_of(self.count - 1) + self.length)
         self.dirty = True
         self.newest = self.at
         return self.at
@@ -469,7 +408,7 @@ class Log:
         """Make every ended record durable."""
         if not self.dirty:
             return OK
-        code = self.files.flush(self._fd)
+        code = self.files.flush(self.fd)
         if code == OK:
             self.dirty = False
             self._store.programs += 1
@@ -479,7 +418,7 @@ class Log:
 
     def is_held(self, index: int) -> bool:
         """True for a segment that is written, or that says where the one before it ends."""
-        if index == self.count - 1 and self._fd >= 0:
+        if index == self.count - 1 and self.fd >= 0:
             return True
         return index > 0 and self.rows[(index - 1) * SEGMENT_ROW + ROW_FLAGS] & CUT != 0
 

@@ -17,7 +17,7 @@ peer's. The table is made again from the records; a row is 8 bytes, all 0 for a 
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
-from drupelet.base.limits import ID_SIZE, MEMBERS_MAX, META_SEGMENTS, WAKE_STATE_SIZE_MAX
+from drupelet.base.limits import ID_SIZE, MEMBERS_MAX, META_SEGMENTS
 from drupelet.base.memory import equal, get_u32_le, put_u32_le
 from drupelet.store.log import KIND_MEMBER, KIND_WAKE, RECORD_EXTRA, Log
 
@@ -52,25 +52,8 @@ class Meta:
         self.gone = self.segment = 0
         self._key = bytearray(ID_SIZE)
 
-    def open(self, names: "list[str]") -> int:
-        """Recover; OK or a code of `Log.open`."""
-        log = self.log
-        store = self._store
-        code = log.open(names)
-        if code == OK:
-            self._apply_from(0)
-            last = log.count - 1
-            if last >= META_SEGMENTS and self.wake // log.segment_size != log.number(last):
-                # A cut ended the copy, so what is current is in the segments before it.
-                log.abandon()
-                self._apply_from(0)
-            log.resume()
-            if log.look(self.wake):
-                store.saved_size = min(log.length - RECORD_EXTRA, WAKE_STATE_SIZE_MAX)
-                log.read_into(self.wake, 4, store.saved, 0, store.saved_size)
-        return code
-
-    def _apply_from(self, index: int) -> None:
+    def apply_from(self, index: int) -> None:
+        """Note what all records say, from those of a segment on."""
         log = self.log
         handle = log.step(log.number(index) * log.segment_size)
         while handle:
@@ -191,7 +174,7 @@ class Meta:
             if code == OK and log.count > META_SEGMENTS:
                 code = log.flush()
             if code == OK:
-                self._apply_from(before)
+                self.apply_from(before)
                 while log.count > META_SEGMENTS and log.remove(0) == OK:
                     pass
             elif log.count > before:
