@@ -439,7 +439,6 @@ class FlashStore:
         if tombstone:
             log.look(tombstone)
             self.edges_size = log.length - RECORD_EXTRA - MESSAGE_PAYLOAD - 4
-            log.read_into(tombstone, 0, head, 0, AT_SIZE + 2)
             # An older one may still say what is over.
             if index.row(index.places, tombstone) >= 0:
                 self.missing = get_u16_le(head, AT_SIZE)
@@ -532,8 +531,7 @@ class FlashStore:
         while place:
             carried = log.tag if log.kind >= KIND_MESSAGE else 0
             if carried and kind == MEMBER_PEER:
-                log.read_into(place, AT_SOURCE, log.scratch, 0, 1)
-                carried = log.scratch[0]
+                carried = log.scratch[AT_SOURCE]
             if carried == number:
                 return True
             place = log.step(place)

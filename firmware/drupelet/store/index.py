@@ -15,7 +15,7 @@ tombstone, or that it is shared from there on.
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import OK
+from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import KEPT_MAX
 from drupelet.base.memory import (
     copy,
@@ -40,7 +40,6 @@ from drupelet.store.log import (
     KIND_PENDING,
     KIND_PENDING_FILE,
     KIND_TOMBSTONE,
-    MESSAGE_HEAD_SIZE,
     ROW_ABOUT,
     ROW_GROUPS,
     ROW_LAST,
@@ -106,14 +105,12 @@ class Index:
             handle = log.step(handle)
 
     def apply(self, place: int) -> None:
-        """Note what the record changes that was looked at, or written, last."""
+        """Note what the record changes that was looked at last."""
         log = self._log
         kind = log.kind
         head = log.scratch
         if kind < KIND_MESSAGE or kind > KIND_OPENED:
             return
-        # Not more than the log keeps of what was written last: nothing can fail here.
-        log.read_into(place, 0, head, 0, min(log.length - 4, MESSAGE_HEAD_SIZE))
         if self._meta.is_left(log.tag):
             return
         self.filter.add(head, AT_ID, 0)
@@ -201,13 +198,13 @@ class Index:
             return 0
         row = find(self.recent, _ROW, _RECENT, id, at, 4)
         place = get_u32_le(self.recent, row * _ROW + 4) if row >= 0 else 0
-        if place and log.look(place) and self._has_id(place, id, at, size):
+        if place and log.look(place) and self._has_id(id, at, size):
             return place
         for index in range(log.count - 1, -1, -1):
             last = 0
             place = log.step_in(index, 0)
             while place:
-                if self._has_id(place, id, at, size):
+                if self._has_id(id, at, size):
                     last = place
                 place = log.step_in(index, place)
             if last:
@@ -224,42 +221,31 @@ class Index:
             copy(self.recent, row * _ROW, id, at, 4)
         put_u32_le(self.recent, row * _ROW + 4, place)
 
-    def _has_id(self, place: int, id: "Buffer", at: int, size: int) -> bool:
+    def _has_id(self, id: "Buffer", at: int, size: int) -> bool:
         """True if the record that was looked at is a message's with this id."""
         log = self._log
-        if log.kind < KIND_MESSAGE or self._meta.is_left(log.tag):
-            return False
-        whole = log.read_into(place, AT_ID, log.scratch, 0, size) == size
-        return whole and equal(log.scratch, 0, id, at, size)
+        is_message = log.kind >= KIND_MESSAGE and not self._meta.is_left(log.tag)
+        return is_message and equal(log.scratch, AT_ID, id, at, size)
 
     def look(self, handle: int) -> bool:
-        """Read the head of the record that a handle stands for into the log's scratch.
+        """Look at the record that a handle stands for; False when there is none.
 
         Of a kept deletion that is its tombstone.
         """
         log = self._log
         row = self.row(self.moving, handle)
         place = get_u32_le(self.moving, row + 4) if row >= 0 else handle
-        if handle <= 0 or not log.look(place) or log.kind < KIND_MESSAGE:
-            return False
-        size = 0 if self._meta.is_left(log.tag) else MESSAGE_HEAD_SIZE
-        return log.read_into(place, 0, log.scratch, 0, size) == MESSAGE_HEAD_SIZE
-
-    def ref(self, place: int) -> int:
-        """The reference in a message's record."""
-        self._log.read_into(place, AT_REF, self._log.scratch, 0, 4)
-        return get_u32_le(self._log.scratch, 0)
+        is_message = handle > 0 and log.look(place) and log.kind >= KIND_MESSAGE
+        return is_message and not self._meta.is_left(log.tag)
 
     def handle_of(self, place: int) -> int:
         """Handle of the message that a record belongs to."""
-        self._log.look(place)
-        kind = self._log.kind
-        ref = self.ref(place)
-        if is_pending(kind):
+        log = self._log
+        log.look(place)
+        ref = get_u32_le(log.scratch, AT_REF)
+        if is_pending(log.kind):
             return ref or place
-        if kind >= KIND_TOMBSTONE and self.look(ref):
-            return ref
-        return place
+        return ref if log.kind >= KIND_TOMBSTONE and self.look(ref) else place
 
     def tombstone(self, handle: int, id: "Buffer", at: int) -> int:
         """The place of the tombstone of the message that was looked at, or 0."""
@@ -275,7 +261,7 @@ class Index:
         if self.filter.has(id, at, _TWIST):
             place = log.step(handle)
             while place:
-                if log.kind == kind and self.ref(place) == handle:
+                if log.kind == kind and get_u32_le(log.scratch, AT_REF) == handle:
                     return place
                 place = log.step(place)
         return 0
@@ -287,7 +273,9 @@ class Index:
         """
         log = self._log
         first = self._first
-        log.read_into(place, AT_SOURCE, first, 0, 4)
+        if not log.look(place):
+            return E_STORAGE
+        copy(first, 0, log.scratch, AT_SOURCE, 4)
         first[1] |= flags
         if missing >= 0:
             put_u16_le(first, 2, missing)

@@ -90,9 +90,11 @@ class Log:
     """Segments with one name ending: one is written, beside it one is open for reading."""
 
     def __init__(
-        self, store: "Owner", ending: str, segment_size: int, segments_max: int, kept: int
+        self, store: "Owner", ending: str, segment_size: int, segments_max: int, head_size: int
     ) -> None:
-        """`kept`: so many first bytes of the record that was written last are read from RAM."""
+        """`head_size`: so many first bytes of a record are read when it is looked at, and kept of
+        the record that was written last.
+        """
         assert 64 <= segment_size <= 65535
         self._store = store
         self.files = store.files
@@ -105,13 +107,14 @@ class Log:
         self._reader_key = 0
         self.is_torn = True  # nothing may be put behind what is there
         self.is_scanned = False  # until then, each record is checked when it is looked at
-        # The record that was looked at last; flushed: all before it was.
+        # The record that was looked at last, of which the first bytes are in the scratch; flushed:
+        # all before it was.
         self.at = self.kind = self.tag = self.length = self._flushed = 0
         self.failed = OK  # first failure of the record that is being written
         # The record that was written last. Looking it up must not seek: LittleFS would have to
         # write first what was appended.
         self.newest = self._head_size = 0
-        self._head = bytearray(kept)
+        self._head = bytearray(head_size)
         self._crc = store.crc
         self.scratch = store.scratch
         self.dirty = False
@@ -120,7 +123,7 @@ class Log:
     # --- reading ---
 
     def verify(self, handle: int, size_max: int) -> bool:
-        """Look at a record and check its CRC."""
+        """Look at a record and check its CRC; the scratch has the end of it then."""
         whole = self._look(handle) and self.length <= size_max
         end = self.length - 4
         scratch = self.scratch
@@ -150,7 +153,7 @@ class Log:
         return get_u32_le(self.rows, index * SEGMENT_ROW)
 
     def look(self, handle: int) -> bool:
-        """Set kind, tag and length from a record; False when there is none."""
+        """Set kind, tag and length from a record, and read its head; False when there is none."""
         index = self.index_of(handle // self.segment_size)
         offset = handle % self.segment_size
         there = index >= 0 and HEAD_SIZE <= offset < self.end_of(index)
@@ -237,14 +240,15 @@ class Log:
         return max(index, -1)
 
     def _look(self, handle: int) -> bool:
-        four = self._crc  # nothing is summed up while records are looked at
+        head = self.scratch
         self.at = 0
-        if self.read_into(handle, 0, four, 0, 4) != 4:
+        size = self._head_size if handle == self.newest else len(self._head)
+        if self.read_into(handle, 0, head, 0, size) < 4:
             return False
-        self.length = get_u16_le(four, 0)
-        self._flushed = four[2] & FLUSHED
-        self.kind = four[2] & 0x7F
-        self.tag = four[3]
+        self.length = get_u16_le(head, 0)
+        self._flushed = head[2] & FLUSHED
+        self.kind = head[2] & 0x7F
+        self.tag = head[3]
         if self.length < RECORD_EXTRA or not 0 < self.kind <= _KIND_MAX:
             return False
         self.at = handle
@@ -254,7 +258,7 @@ class Log:
         """Look at a record, and check it in a segment that is damaged or not scanned."""
         handle = self.number(index) * self.segment_size + offset
         if not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
-            return self.verify(handle, self.end_of(index) - offset)
+            return self.verify(handle, self.end_of(index) - offset) and self._look(handle)
         return self._look(handle)
 
     def _look_from(self, index: int, offset: int) -> int:
@@ -369,7 +373,10 @@ class Log:
             self._head_size += kept
 
     def _finish(self) -> int:
-        """Close the record; its place. After a failure it is as if it had never been begun."""
+        """Close the record, which is looked at then; its place.
+
+        After a failure it is as if it had never been begun.
+        """
         if self.failed == OK:
             self._add_salt()
             self.failed = self.files.append(self.fd, self._crc, 0, 4)
@@ -382,6 +389,7 @@ class Log:
         self.set_end(self.count - 1, self.end_of(self.count - 1) + self.length)
         self.dirty = True
         self.newest = self.at
+        copy(self.scratch, 0, self._head, 0, self._head_size)
         return self.at
 
     def append_copy(self, place: int, kind: int, first: "Buffer", size: int) -> int:
@@ -389,7 +397,7 @@ class Log:
 
         E_STORAGE if it has rotted: it must not get a fresh CRC.
         """
-        if not self.look(place) or not self.verify(place, self.length):
+        if not self.verify(place, self.segment_size):
             return E_STORAGE
         end = self.length - 4
         scratch = self.scratch

@@ -18,7 +18,7 @@ peer's. The table is made again from the records; a row is 8 bytes, all 0 for a 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import ID_SIZE, MEMBERS_MAX, META_SEGMENTS
-from drupelet.base.memory import equal, get_u32_le, put_u32_le
+from drupelet.base.memory import copy, equal, get_u32_le, put_u32_le
 from drupelet.store.log import KIND_MEMBER, KIND_WAKE, RECORD_EXTRA, Log
 
 MEMBER_GROUP = const(1)
@@ -42,7 +42,7 @@ class Meta:
     def __init__(self, store: "Owner", segment_size: int) -> None:
         self._store = store
         # One more while the next one is begun, and one that the flash did not remove.
-        self.log = Log(store, ".MET", segment_size, META_SEGMENTS + 2, _AT_KEY)
+        self.log = Log(store, ".MET", segment_size, META_SEGMENTS + 2, _AT_KEY + ID_SIZE)
         self.rows = bytearray(_ROW * MEMBERS_MAX)
         self.left = bytearray(32)  # a bit for each number of a group that was left
         self.numbers = bytearray(3)  # the largest of each kind of member that any record carries
@@ -61,14 +61,13 @@ class Meta:
             handle = log.step(handle)
 
     def _apply(self, place: int) -> None:
-        """Note what the record changes that was looked at, or written, last."""
+        """Note what the record changes that was looked at last."""
         log = self.log
         if log.kind == KIND_WAKE:
             self.wake = place
         if log.kind != KIND_MEMBER:
             return
-        log.read_into(place, 4, log.scratch, 0, 1)
-        number = log.scratch[0]
+        number = log.scratch[4]
         kind = log.tag
         dismissed = log.length == RECORD_EXTRA + _MEMBER_HEAD
         row = self.row(kind, number)
@@ -109,10 +108,9 @@ class Meta:
         for row in range(0, len(self.rows), 8):
             place = get_u32_le(self.rows, row)
             known = place and self.rows[row + 4] == kind and log.look(place)
-            if known and log.length == RECORD_EXTRA + _MEMBER_HEAD + size:
-                log.read_into(place, _AT_KEY, log.scratch, 0, size)
-                if equal(log.scratch, 0, key, at, size):
-                    return self.rows[row + 5]
+            known = known and log.length == RECORD_EXTRA + _MEMBER_HEAD + size
+            if known and equal(log.scratch, _AT_KEY, key, at, size):
+                return self.rows[row + 5]
         return 0
 
     def new_number(self, kind: int) -> int:
@@ -125,9 +123,9 @@ class Meta:
         log = self.log
         row = self.row(MEMBER_GROUP, group)
         place = get_u32_le(self.rows, row) if row >= 0 else 0
-        there = place and log.read_into(place, _AT_COUNT, log.scratch, 0, 8) == 8
-        self.gone = get_u32_le(log.scratch, 0) if there else 0
-        self.segment = get_u32_le(log.scratch, 4) if there else 0
+        is_there = place and log.look(place)
+        self.gone = get_u32_le(log.scratch, _AT_COUNT) if is_there else 0
+        self.segment = get_u32_le(log.scratch, _AT_COUNT + 4) if is_there else 0
 
     def set_count(self, group: int, gone: int, segment: int) -> int:
         """Note both of a group that is here; OK or a code."""
@@ -136,7 +134,7 @@ class Meta:
         if not log.look(place):
             return OK
         size = log.length - RECORD_EXTRA - _MEMBER_HEAD
-        log.read_into(place, _AT_KEY, self._key, 0, size)
+        copy(self._key, 0, log.scratch, _AT_KEY, size)
         return self.put(MEMBER_GROUP, group, self._key, 0, size, gone, segment)
 
     # --- writing ---

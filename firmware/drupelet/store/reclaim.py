@@ -10,7 +10,7 @@ long its messages wait for a peer that never comes.
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.limits import GONE_BATCH, ID_PREFIX_SIZE
-from drupelet.base.memory import get_u16_le, get_u32_le, put_u32_le
+from drupelet.base.memory import copy, get_u16_le, get_u32_le, put_u32_le
 from drupelet.store.departed_ids import DepartedIds
 from drupelet.store.index import Index, is_pending
 from drupelet.store.log import (
@@ -103,7 +103,7 @@ class Reclaim:
         log.rows[flags] |= NOTED
         while handle:
             if self._is_entered():
-                log.read_into(handle, 0, head, 0, len(head))
+                copy(head, 0, log.scratch, 0, len(head))
                 there = there and self._departed.find(head, AT_ID, self._meta.left) != 0
                 if not there:
                     self._departed.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
@@ -242,8 +242,7 @@ class Reclaim:
         handle = log.step_in(index, 0)
         while handle:
             if KIND_MESSAGE <= log.kind <= KIND_MESSAGE_FILE and log.tag == group:
-                log.read_into(handle, AT_SOURCE, log.scratch, 0, 1)
-                count += not log.scratch[0]
+                count += not log.scratch[AT_SOURCE]
             handle = log.step_in(index, handle)
         return count
 
