@@ -137,7 +137,7 @@ def test_ids_that_were_noted_before_a_reboot_are_not_noted_again() -> None:
     rows = []
     handle = store.departed.log.step(0)
     while handle:
-        count = store.departed._read(handle)
+        count = store.departed.read(handle)
         rows += [bytes(store.departed.log.scratch[at : at + 8]) for at in range(0, 9 * count, 9)]
         handle = store.departed.log.step(handle)
     gone = [n for n in range(120) if state_of(store, n) == STATE_GONE]

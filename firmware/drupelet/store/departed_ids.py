@@ -18,7 +18,7 @@ from drupelet.base.memory import copy, fill, find
 from drupelet.store.log import KIND_GONE, RECORD_EXTRA, Log
 
 NEVER_CAME = const(1)
-_ROW = const(9)
+DEPARTED_ROW = const(9)
 _LOOK_SIZE = const(4)  # no more of what was written is read again
 _BATCH_SIZE = const(63)  # rows in a record: as many as a scratch takes
 _TRIES = const(3)  # the ring is full, the flash is, and once more
@@ -87,14 +87,14 @@ class DepartedIds:
         self._filter.clear()
         handle = self.log.step(0)
         while handle:
-            for row in range(self._read(handle)):
-                self._filter.add(self.log.scratch, row * _ROW, 0)
+            for row in range(self.read(handle)):
+                self._filter.add(self.log.scratch, row * DEPARTED_ROW, 0)
             handle = self.log.step(handle)
 
-    def _read(self, handle: int) -> int:
+    def read(self, handle: int) -> int:
         """Read the rows of the record that was looked at; how many."""
         size = min(self.log.length - RECORD_EXTRA, _BATCH_SIZE)
-        return max(self.log.read_into(handle, 4, self.log.scratch, 0, size), 0) // _ROW
+        return max(self.log.read_into(handle, 4, self.log.scratch, 0, size), 0) // DEPARTED_ROW
 
     def note(self, id: "Buffer", at: int, group: int, tag: int) -> None:
         """Keep an id; `write_noted` makes it durable."""
@@ -103,7 +103,7 @@ class DepartedIds:
         self._tag = tag
         copy(self._batch, self._size, id, at, ID_PREFIX_SIZE)
         self._batch[self._size + ID_PREFIX_SIZE] = group
-        self._size += _ROW
+        self._size += DEPARTED_ROW
         self.noted += 1
 
     def write_noted(self) -> int:
@@ -133,11 +133,11 @@ class DepartedIds:
                 self.fill_filter()
                 self._store.forgotten += held - self._filter.count
         if code == E_CAPACITY:
-            self._store.forgotten += size // _ROW
+            self._store.forgotten += size // DEPARTED_ROW
         elif code != OK:
             self._code = code
         else:
-            for at in range(0, size, _ROW):
+            for at in range(0, size, DEPARTED_ROW):
                 self._filter.add(self._batch, at, 0)
 
     def find(self, id: "Buffer", at: int, left: bytearray, tag: int = 0) -> int:
@@ -149,21 +149,10 @@ class DepartedIds:
         log = self.log
         handle = log.step(0) if self._filter.has(id, at, 0) else 0
         while handle:
-            rows = self._read(handle) if (log.tag == NEVER_CAME) == tag else 0
-            row = find(log.scratch, _ROW, rows, id, at, ID_PREFIX_SIZE)
-            group = log.scratch[row * _ROW + ID_PREFIX_SIZE] if row >= 0 else 0
+            rows = self.read(handle) if (log.tag == NEVER_CAME) == tag else 0
+            row = find(log.scratch, DEPARTED_ROW, rows, id, at, ID_PREFIX_SIZE)
+            group = log.scratch[row * DEPARTED_ROW + ID_PREFIX_SIZE] if row >= 0 else 0
             if row >= 0 and not left[group >> 3] & 1 << (group & 7):
                 return GONE_HANDLE + (log.tag << 8) + group
             handle = log.step(handle)
         return 0
-
-    def has_group(self, group: int) -> bool:
-        """True if an id of a group with this number is here."""
-        log = self.log
-        handle = log.step(0)
-        while handle:
-            for row in range(self._read(handle)):
-                if log.scratch[row * _ROW + ID_PREFIX_SIZE] == group:
-                    return True
-            handle = log.step(handle)
-        return False

@@ -71,7 +71,7 @@ from drupelet.store.log import (
     Log,
     body_name,
 )
-from drupelet.store.meta import MEMBER_GROUP, MEMBER_PEER, Meta
+from drupelet.store.meta import MEMBER_GROUP, Meta
 from drupelet.store.reclaim import Reclaim
 from drupelet.store.spool import PART_HEAD_SIZE, Spool, descriptor_name
 from drupelet.store.states import (
@@ -146,7 +146,6 @@ class FlashStore:
         self._stamp = bytearray(TIMESTAMP_SIZE)
         self.refused = self.duplicates = 0
         # What a mechanism does alone.
-        self.reclaim = self.space.reclaim
         self.bodies = self.space.bodies
         self.dropped = self.space.dropped
 
@@ -517,25 +516,12 @@ class FlashStore:
         if number:
             return number
         number = meta.new_number(kind)
-        for row in range(0, len(meta.rows), 8):
-            given_up = not number and meta.rows[row + 4] == kind and meta.rows[row + 6]
-            if given_up and not self._carries(kind, meta.rows[row + 5]):
-                number = meta.rows[row + 5]
+        if not number:
+            from drupelet.store.recovery import free_number
+
+            number = free_number(kind, self.log, meta, self.departed)
         code = self._put_meta(kind, number, key, at, size) if number else E_CAPACITY
         return number if code == OK else self._refuse(code)
-
-    def _carries(self, kind: int, number: int) -> bool:
-        """True if a message that is here, or one that went, carries the number of a member."""
-        log = self.log
-        place = log.step(0)
-        while place:
-            carried = log.tag if log.kind >= KIND_MESSAGE else 0
-            if carried and kind == MEMBER_PEER:
-                carried = log.scratch[AT_SOURCE]
-            if carried == number:
-                return True
-            place = log.step(place)
-        return kind == MEMBER_GROUP and self.departed.has_group(number)
 
     def _put_meta(self, kind: int, number: int, buf: "Buffer", at: int, size: int) -> int:
         """Write to the meta log, which is of a log that is gone where there is no message log."""

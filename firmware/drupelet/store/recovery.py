@@ -1,19 +1,22 @@
 """What a boot makes of the files of a store: its salt, its segments, then all tables (docs/SPEC.md
-5.5). One forward scan of each log; no record is written.
+5.5). One forward scan of each log; no record is written. And numbers of members, once all have
+been given.
 
-Boards let this go when it is done: code is heap.
+Boards let this go after the boot: code is heap.
 """
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.base.limits import META_SEGMENTS, WAKE_STATE_SIZE_MAX
+from drupelet.base.limits import ID_PREFIX_SIZE, META_SEGMENTS, WAKE_STATE_SIZE_MAX
 from drupelet.base.memory import equal, get_u16_le, put_u32_le
-from drupelet.store.departed_ids import DepartedIds
+from drupelet.store.departed_ids import DEPARTED_ROW, DepartedIds
 from drupelet.store.index import Index
 from drupelet.store.log import (
+    AT_SOURCE,
     CLOSED,
     CUT,
     FLUSHED,
     HEAD_SIZE,
+    KIND_MESSAGE,
     MAGIC,
     RECORD_EXTRA,
     ROW_FLAGS,
@@ -162,3 +165,33 @@ def _resume(log: Log) -> None:
         log.release(log.number(index))
         log.fd = log.files.open(log.name(log.number(index)), True)
         log.dirty = log.fd >= 0  # it may never have been flushed
+
+
+def free_number(kind: int, log: Log, meta: Meta, departed: DepartedIds) -> int:
+    """The number of a member that was dismissed, and that no record carries; 0 for none.
+
+    Needed once all numbers, or rows, have been given.
+    """
+    for row in range(0, len(meta.rows), 8):
+        number = meta.rows[row + 5]
+        is_dismissed = meta.rows[row + 4] == kind and meta.rows[row + 6]
+        if is_dismissed and not _is_carried(kind, number, log, departed):
+            return number
+    return 0
+
+
+def _is_carried(kind: int, number: int, log: Log, departed: DepartedIds) -> bool:
+    """True if a message that is here, or one that went, carries the number of a member."""
+    place = log.step(0)
+    while place:
+        carried = log.tag if kind == MEMBER_GROUP else log.scratch[AT_SOURCE]
+        if log.kind >= KIND_MESSAGE and carried == number:
+            return True
+        place = log.step(place)
+    place = departed.log.step(0) if kind == MEMBER_GROUP else 0
+    while place:
+        for row in range(departed.read(place)):
+            if departed.log.scratch[row * DEPARTED_ROW + ID_PREFIX_SIZE] == number:
+                return True
+        place = departed.log.step(place)
+    return False

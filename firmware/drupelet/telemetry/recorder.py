@@ -85,9 +85,8 @@ class Recorder:
         store.box_slot = (self._first + self._waiting) % store.box_slots
         code = self._publisher.publish_begin(group, timestamp, PART_BOX)
         if code == OK:
-            store.spool.part_append(
-                PART_BOX, _NO_DEPENDENCIES, 0, 1
-            )  # failed: so does the next one
+            # If this fails, so does the next one.
+            store.spool.part_append(PART_BOX, _NO_DEPENDENCIES, 0, 1)
             code = store.spool.part_append(PART_BOX, self._box.header, 0, BOX_HEADER_SIZE)
         self._open = code == OK
         return code
