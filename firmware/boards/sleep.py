@@ -18,6 +18,7 @@ from drupelet.base.memory import crc32_into, fill, get_u16, put_u16
 from drupelet.base.time_ms import elapsed_ms
 from drupelet.duty.snapshot import Snapshot, is_whole
 from drupelet.engine.wake_state import pack
+from drupelet.telemetry.sleep import rest_into, wake_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Sleeper:
         end = _BOX_AT + get_u16(buf, _BOX_AT - 2)
         if not _BOX_AT < end <= len(buf) - _CRC_SIZE or not is_whole(buf, _BOX_AT - 2, end):
             return False
-        box.wake_from(buf, _BOX_AT, end, now_ms, self._away_ms(now_ms))
+        wake_from(box, buf, _BOX_AT, end, now_ms, self._away_ms(now_ms))
         return True
 
     def _away_ms(self, now_ms: int) -> int:
@@ -199,7 +200,7 @@ class Sleeper:
     def _rest_box(self, box: "BlackBox") -> int:
         """Put the black box behind the snapshot; the size of both, 0 if it has no room."""
         buf = self._buf
-        end = box.rest_into(buf, _BOX_AT, len(buf) - _CRC_SIZE)
+        end = rest_into(box, buf, _BOX_AT, len(buf) - _CRC_SIZE)
         if not end:
             return 0
         put_u16(buf, _BOX_AT - 2, end - _BOX_AT)

@@ -15,6 +15,7 @@ from drupelet.base.events import (
 )
 from drupelet.base.limits import RTC_SIZE_MAX, WAIT_MS_MAX
 from drupelet.telemetry.black_box import BlackBox
+from drupelet.telemetry.sleep import rest_into, wake_from
 
 DEVICE = b"\x0a\x0b\x0c\x0d"
 COUNTERS = (COUNT_CREATED, COUNT_LOST, 64, 66, 159, 160, 191)
@@ -42,11 +43,11 @@ def blocks_of(seed: int, sleeps: bool) -> list[bytes]:
             box.take()
         slept_ms = rng.randrange(1 << 22)
         if sleeps:
-            end = box.rest_into(kept, 0, len(kept))
+            end = rest_into(box, kept, 0, len(kept))
             assert end
             box = BlackBox(DEVICE, 3, 2)
             now_ms = rng.randrange(1 << 30)  # another origin
-            box.wake_from(kept, 0, end, now_ms, slept_ms)
+            wake_from(box, kept, 0, end, now_ms, slept_ms)
         else:
             rng.randrange(1 << 30)
             now_ms = (now_ms + slept_ms) & 0x3FFFFFFF
@@ -65,9 +66,9 @@ def test_no_room_is_told() -> None:
     box.log(0, CODE_BATTERY, 0, 3700, 0, 0)
     box.count(COUNT_CREATED, 1)
     kept = bytearray(64)
-    assert box.rest_into(kept, 0, 64) == 52  # 32, one event, one counter
-    assert box.rest_into(kept, 0, 51) == 0
-    assert box.rest_into(kept, 0, 43) == 0
+    assert rest_into(box, kept, 0, 64) == 52  # 32, one event, one counter
+    assert rest_into(box, kept, 0, 51) == 0
+    assert rest_into(box, kept, 0, 43) == 0
 
 
 class RoomyRtc:

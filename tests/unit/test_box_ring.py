@@ -20,6 +20,7 @@ from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.spool import PART_HEAD_SIZE
 from drupelet.telemetry.black_box import BlackBox
+from drupelet.telemetry.sleep import rest_into, wake_from
 from drupelet_tools.telemetry import inputs
 from unit.cut_files import AFTER, BEFORE, TORN, CutFiles, PowerCut
 
@@ -254,10 +255,10 @@ def test_a_segment_goes_on_after_a_deep_sleep() -> None:
     board = Board(files)
     board.say(range(EVENTS_PER_BLOCK + 5))
     kept = bytearray(2048)
-    end = board.box.rest_into(kept, 0, len(kept))
+    end = rest_into(board.box, kept, 0, len(kept))
     files.power_cut()
     board = Board(files)
-    board.box.wake_from(kept, 0, end, 0, 0)
+    wake_from(board.box, kept, 0, end, 0, 0)
     board.say(range(EVENTS_PER_BLOCK + 5, BLOCKS * EVENTS_PER_BLOCK))
     handle = board.store.next(0)
     assert board.store.load(handle) == 0 and not board.store.next(handle), "one segment"

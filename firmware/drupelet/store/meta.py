@@ -25,7 +25,7 @@ MEMBER_GROUP = const(1)
 MEMBER_PEER = const(2)
 _ROW = const(8)
 _NUMBER_MAX = const(254)  # members are one byte on flash; 0 is ourselves, 255 nobody
-_AT_COUNT = const(5)  # in the record, behind the number
+AT_COUNT = const(5)  # in the record, behind the number; the segment follows
 _AT_KEY = const(13)
 _MEMBER_HEAD = const(9)  # of the payload: number, count, segment
 
@@ -47,9 +47,6 @@ class Meta:
         self.left = bytearray(32)  # a bit for each number of a group that was left
         self.numbers = bytearray(3)  # the largest of each kind of member that any record carries
         self.wake = 0  # place of the newest wake state
-        # What `read_count` sets: messages of our own that are gone, and the segment of the
-        # message log that was counted last.
-        self.gone = self.segment = 0
         self._key = bytearray(ID_SIZE)
 
     def apply_from(self, index: int) -> None:
@@ -118,20 +115,15 @@ class Meta:
         number = self.numbers[kind] + 1
         return number if number <= _NUMBER_MAX and self.row(0, 0) >= 0 else 0
 
-    def read_count(self, group: int) -> None:
-        """Set `gone` and `segment` of a group; 0 of one that is not here."""
-        log = self.log
-        row = self.row(MEMBER_GROUP, group)
-        place = get_u32_le(self.rows, row) if row >= 0 else 0
-        is_there = place and log.look(place)
-        self.gone = get_u32_le(log.scratch, _AT_COUNT) if is_there else 0
-        self.segment = get_u32_le(log.scratch, _AT_COUNT + 4) if is_there else 0
+    def look(self, kind: int, number: int) -> bool:
+        """Look at the record of a member; False when there is none."""
+        row = self.row(kind, number)
+        return row >= 0 and self.log.look(get_u32_le(self.rows, row))
 
     def set_count(self, group: int, gone: int, segment: int) -> int:
-        """Note both of a group that is here; OK or a code."""
+        """Note how many messages of our own are gone, and the segment; OK or a code."""
         log = self.log
-        place = get_u32_le(self.rows, self.row(MEMBER_GROUP, group))
-        if not log.look(place):
+        if not self.look(MEMBER_GROUP, group):
             return OK
         size = log.length - RECORD_EXTRA - _MEMBER_HEAD
         copy(self._key, 0, log.scratch, _AT_KEY, size)

@@ -29,7 +29,7 @@ from drupelet.store.log import (
     SEGMENT_ROW,
     Log,
 )
-from drupelet.store.meta import MEMBER_GROUP, Meta
+from drupelet.store.meta import AT_COUNT, MEMBER_GROUP, Meta
 
 # To take a payload in: room may have to be made for it and the spare segments, each a turn.
 _TRIES = const(8)
@@ -102,18 +102,13 @@ class Reclaim:
         handle = 0 if log.rows[flags] & NOTED else log.step_in(index, 0)
         log.rows[flags] |= NOTED
         while handle:
-            if self._is_entered():
+            entered = log.kind >= KIND_MESSAGE and not is_pending(log.kind)
+            if entered and not self._meta.is_left(log.tag):
                 copy(head, 0, log.scratch, 0, len(head))
                 there = there and self._departed.find(head, AT_ID, self._meta.left) != 0
                 if not there:
                     self._departed.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
             handle = log.step_in(index, handle)
-
-    def _is_entered(self) -> bool:
-        """True for a record of a message that is not pending, whose group was not left."""
-        log = self._log
-        message = log.kind >= KIND_MESSAGE and not is_pending(log.kind)
-        return message and not self._meta.is_left(log.tag)
 
     def _remove(self, index: int) -> int:
         log = self._log
@@ -230,10 +225,12 @@ class Reclaim:
     def dropped(self, group: int) -> int:
         """How many messages of our own in a group went to make room."""
         meta = self._meta
-        meta.read_count(group)
-        index = self._log.index_of(meta.segment) if meta.gone else -1
-        # One that is still there: the power went before it did.
-        return meta.gone - (self._own(group, index) if index >= 0 else 0)
+        if not meta.look(MEMBER_GROUP, group):
+            return 0
+        gone = get_u32_le(meta.log.scratch, AT_COUNT)
+        index = self._log.index_of(get_u32_le(meta.log.scratch, AT_COUNT + 4))
+        # A segment that is still there: the power went before it did.
+        return gone - (self._own(group, index) if gone and index >= 0 else 0)
 
     def _own(self, group: int, index: int) -> int:
         """How many messages of our own in a group are in a segment."""
