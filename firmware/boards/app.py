@@ -9,7 +9,6 @@ import io
 import json
 import sys
 
-from boards.held_events import HeldEvents
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
 from drupelet.base.events import CODE_ERROR
@@ -17,9 +16,10 @@ from drupelet.base.limits import APP_PAYLOAD_SIZE_MAX, ID_SIZE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-    from boards.ports import DevicePort, EventsPort, Port
+    from boards.ports import DevicePort, Port
     from drupelet.node import Node
     from drupelet.telemetry.black_box import BlackBox
 
@@ -88,10 +88,15 @@ class App:
         self._sample: "Any" = None
         self._delivered: "Any" = None
         self._once = False
+        self._ask(_LOADING, self._load, path)
+
+    def _ask(self, where: int, ask: "Callable", argument: object) -> "Any":  # noqa: ANN401 - the owner's
+        """What the program answers; None, and told, where it fails."""
         try:
-            self._load(path)
-        except _BUILT_IN_ERRORS as error:
-            self._failed(_LOADING, error)
+            return ask(argument)
+        except self._errors as error:
+            self._failed(where, error)
+            return None
 
     def _load(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
@@ -128,20 +133,20 @@ class App:
         if self._sample is None:
             return None
         self._port.timestamp_into(self._stamp)
-        try:
-            payload = self._sample(int.from_bytes(self._stamp, "big"))
-            if payload is None:
-                return None
-            if not isinstance(payload, (bytes, bytearray, memoryview)):
-                kind = type(payload).__name__
-                raise TypeError("sample() returned %s: return bytes, or None" % kind)
-            size = len(payload)
-            if size > APP_PAYLOAD_SIZE_MAX:
-                why = "sample() returned %d bytes: at most %d" % (size, APP_PAYLOAD_SIZE_MAX)
-                raise ValueError(why)
-        except self._errors as error:
-            self._failed(_SAMPLING, error)
+        return self._ask(_SAMPLING, self._reading, int.from_bytes(self._stamp, "big"))
+
+    def _reading(self, now_ms: int) -> "bytes | bytearray | memoryview | None":
+        payload = self._sample(now_ms)
+        if payload is None:
             return None
+        if not isinstance(payload, (bytes, bytearray, memoryview)):
+            kind = type(payload).__name__
+            raise TypeError("sample() returned %s: return bytes, or None" % kind)
+        size = len(payload)
+        if size > APP_PAYLOAD_SIZE_MAX:
+            raise ValueError(
+                "sample() returned %d bytes: at most %d" % (size, APP_PAYLOAD_SIZE_MAX)
+            )
         return payload
 
     # --- messages ---
@@ -160,42 +165,31 @@ class App:
         if hung:
             device.due_ms = (self._port.now_ms() + rest_ms) & 0x3FFFFFFF
         if self._delivered is not None:
-            HeldEvents(device, self._deliver).hold(0, rest_ms)
+            device.acts.append(self._deliver)
+            device.hold(rest_ms)
 
-    def _deliver(self, handle: int, events: "EventsPort") -> int:
+    def _deliver(self, handle: int) -> int:
         """Give the program what another member wrote.
 
         As a rule the message counts as taken once it was given; with ONCE before it is given, and
         it is held until the flash keeps that.
         """
-        message = None
-        try:
-            message = self._message(handle, self._node.event_again)
-        except MemoryError as error:
-            self._failed(_DELIVERING, error)
-        if message is None or not self._once:
-            self._give(message)
-            events.done(handle)
+        message = self._ask(_DELIVERING, self._message, handle)
+        if message is None:
             return OK
-        events.done(handle)
-        code = self._keep()
+        code = OK
+        if self._once:
+            self._node.done(handle)
+            code = self._keep()
         if code == OK:
-            self._give(message)
+            self._ask(_DELIVERING, self._delivered, message)
         return code
 
     def _keep(self) -> int:
         """Make durable that the message was taken."""
         return self._node.save(self._port.now_ms())
 
-    def _give(self, message: "Message | None") -> None:
-        if message is None:
-            return
-        try:
-            self._delivered(message)
-        except self._errors as error:
-            self._failed(_DELIVERING, error)
-
-    def _message(self, handle: int, again: bool) -> "Message | None":
+    def _message(self, handle: int) -> "Message | None":
         """The message of an event; None: our own, or not one of readings."""
         node = self._node
         store = node.store
@@ -215,5 +209,5 @@ class App:
         return Message(
             self._name, self._peers.get(store.source, ""),
             None if payload is None else bytes(payload), size,
-            int.from_bytes(store.timestamp, "big"), bytes(store.id), again,
+            int.from_bytes(store.timestamp, "big"), bytes(store.id), node.event_again,
         )  # fmt: skip

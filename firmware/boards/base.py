@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from boards.ports import StickPort, Take
+    from boards.ports import StickPort
 
 _COMMAND_SIZE_MAX = const(64)
 _CTRL_C = const(3)
@@ -67,29 +67,6 @@ class Console:
             pass
 
 
-class WholeReadings:
-    """A SourcePort of readings that are whole in memory: `take` gives the payload of one."""
-
-    def __init__(self, take: "Take") -> None:
-        self._take = take
-        self._at = 0
-
-    def ready(self, number: int) -> bool:
-        """See SourcePort."""
-        self._payload = self._take(number)
-        self._at = 0
-        return self._payload is not None
-
-    def size(self) -> int:
-        """See SourcePort."""
-        return len(self._payload)
-
-    def read_into(self, buf: bytearray, at: int, size: int) -> None:
-        """See SourcePort."""
-        buf[at : at + size] = self._payload[self._at : self._at + size]
-        self._at += size
-
-
 class BasePort:
     """What ports have in common; see `boards.ports.Port`. A subclass gives the rest."""
 
@@ -134,7 +111,7 @@ class BasePort:
     def feed(self) -> None:
         """There is no watchdog."""
 
-    leave = feed  # nor does a prompt follow
+    release = feed  # nor does a prompt follow
 
     def open_stick(self, path: str, own_id: "bytes | bytearray") -> "StickPort":
         """A folder that somebody else mounts."""

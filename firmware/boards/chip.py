@@ -15,7 +15,7 @@ import time
 import machine
 import micropython
 
-from boards.base import BasePort, WholeReadings
+from boards.base import BasePort
 from drupelet.base.compat import const
 from drupelet.base.errors import DrupeletError
 from drupelet.base.events import (
@@ -30,7 +30,7 @@ from drupelet.base.limits import FRAME_SIZE_MAX
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from boards.card import Card
-    from boards.ports import DevicePort, RtcPort
+    from boards.ports import DevicePort, RtcPort, Take
     from boards.volts import Battery
     from boards.wifi import Wifi
     from drupelet_transports.stream_board import StreamBoard
@@ -105,7 +105,7 @@ class ChipPort(BasePort):
         if self._watchdog is not None:
             self._watchdog.feed()
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Give the console back to the interpreter: Ctrl-C interrupts again."""
         micropython.kbd_intr(_CTRL_C)
 
@@ -206,8 +206,8 @@ class ChipPort(BasePort):
         """Degrees Celsius of the chip; None where it cannot be asked."""
         return None
 
-    def source(self, config: dict) -> WholeReadings:
+    def source(self, config: dict) -> "Take":
         """How the chip is."""
         from boards.vitals import Vitals
 
-        return WholeReadings(Vitals(self, config).take)
+        return Vitals(self, config).take

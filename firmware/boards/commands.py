@@ -3,9 +3,8 @@
 Loaded only when the board's configuration says so and its flash holds the command key.
 """
 
-from boards.held_events import HeldEvents
 from drupelet.base.compat import const
-from drupelet.base.errors import E_PEER, OK
+from drupelet.base.errors import E_PEER
 from drupelet.clients.command import COMMANDS_CLIENT_ID, CommandBoard, CommandClient
 from drupelet.clients.default import Author
 from drupelet.engine.members import SHARED
@@ -14,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from boards.ports import DevicePort, EventsPort, SetupPort
+    from boards.ports import DevicePort, SetupPort
     from drupelet.node import Node
     from drupelet.store.files import Files
 
@@ -71,20 +70,17 @@ class BoardCommands:
         self._board = CommandBoard(self._client, self._id, actions)
         self._board.recover(self._node, self.group)
         self._author.recover()
-        HeldEvents(device, self._obey)
+        device.acts.append(self._obey)
 
-    def _obey(self, handle: int, events: "EventsPort") -> int:
+    def _obey(self, handle: int) -> int:
         """Do what a command says; done once more in the next epoch if its answer has no room."""
         device = self._device
         now_ms = device.port.now_ms()
         self._author.saw(handle)
         device.port.timestamp_into(self._timestamp)
-        code = self._board.take(
+        return self._board.take(
             self._node, self.group, handle, self._author, self._timestamp, now_ms
         )
-        if code == OK:
-            events.done(handle)
-        return code
 
     # --- the operations: what the answer says, or a negative code ---
 
@@ -117,4 +113,4 @@ class BoardCommands:
     def _report(self, _value: int) -> int:
         """The battery's millivolts; without one, how many readings were taken."""
         device = self._device
-        return device.own if device.battery is None else device.battery.millivolts()
+        return device.author.own if device.battery is None else device.battery.millivolts()

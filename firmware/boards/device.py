@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from boards.ports import BatteryPort, EventsPort, Port, SleeperPort, SocketPort, SourcePort
+    from boards.ports import Act, BatteryPort, Payload, Port, SleeperPort, Take
     from drupelet.clients.default import Author
     from drupelet.link.link import Link
     from drupelet.node import Node
@@ -49,8 +49,9 @@ _BATTERY_STEP_MV = const(10)
 # A carrier that could not take a whole frame is served again after this: what a UART keeps of it
 # lasts longer, and a port that nobody reads may stay so for days.
 _BUSY_MS = const(20)
-# A stick that was plugged in is found within this: who carries it waits beside it.
-_STICK_MS = const(1000)
+_COUNTS = (COUNT_DAMAGED, COUNT_PROGRAMS, COUNT_ERASES)
+# A long reading is written in pieces of this size: so much is copied at a time.
+_PIECE_SIZE = const(512)
 # Events handed to the client in one turn, so that carriers are served in between.
 _EVENTS_PER_TURN = const(32)
 # After a turn that failed for want of memory, or a sleep for want of a store.
@@ -61,18 +62,16 @@ class Device:
     """What `boards.setup` put together on a port; `run` until `stop`."""
 
     def __init__(
-        self, node: "Node", box: "BlackBox", port: "Port", source: "SourcePort", author: "Author",
+        self, node: "Node", box: "BlackBox", port: "Port", take: "Take", author: "Author",
         telemetry: int, epoch_ms: int, frame: bytearray, peers: "list[int]",
     ) -> None:  # fmt: skip
         self.node = node
         self.box = box
         self.port = port
         self.console = port.console
-        self.source = source
+        self.take = take
         self.author = author
         self.epoch_ms = self._status_ms = epoch_ms
-        self.own = 0  # readings that we have taken, over all boots
-        self.logged = 0  # readings of anybody in the log
         self.heap_low = gc.mem_free()
         self.frame = frame  # FRAME_SIZE_MAX bytes
         self.live = []  # carriers with two ends, each with its link
@@ -80,15 +79,17 @@ class Device:
         # Of [who keeps a carrier up (KeeperPort), the carrier, what the port watches of it].
         self.served: "list[list[Any]]" = []
         self.seals: "list[tuple[Seal, Link]]" = []
-        self.socket: "SocketPort | None" = None  # of a device that takes a stick
         self.sleeper: "SleeperPort | None" = None  # of a device that sleeps deeply
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
-        self.events: "EventsPort" = node  # whose events `consume` takes
-        self.due_ms = port.now_ms()
+        # What looks at an event before it is done with.
+        self.acts: "list[Act]" = []
+        self.due_ms = self._held_ms = port.now_ms()
+        self._hold_ms = 0
+        self._is_held = False  # the event that the node gave last
         self._readings = author.group
         self._telemetry = telemetry
         self._peers = peers
-        self._recovered = self._millivolts = 0
+        self._millivolts = 0
         self._timestamp = bytearray(8)
         port.timestamp_into(self._timestamp)
         self._out: "bytearray | memoryview" = frame
@@ -167,7 +168,8 @@ class Device:
         """What whoever started the board may want to know, without looking into its flash."""
         node = self.node
         status = {
-            "event": event, "boot": self.box.boot, "own": self.own, "logged": self.logged,
+            "event": event, "boot": self.box.boot, "own": self.author.own,
+            "logged": self.author.logged,
             "delivered": node.delivered, "pending": node.pending_count(),
             "outstanding": sum([node.outstanding(number) for number in self._peers]),
             "heap_low": self.heap_low, "refused": node.refused, "malformed": node.malformed,
@@ -181,33 +183,16 @@ class Device:
         if transport.frame_size_max < len(self._out):
             self._out = memoryview(self.frame)[: transport.frame_size_max]
 
-    def recover(self) -> None:
-        """Take up the log after a reboot: what we wrote last, and how many readings there are."""
-        store = self.node.store
-        self.own = store.dropped(self._readings)
-        handle = store.next(0)
-        while handle:
-            self._recovered = handle
-            self._saw(handle)
-            if store.group == self._readings and not store.source:
-                self.own += 1
-                self.author.saw(handle)
-            handle = store.next(handle)
-
     def step(self) -> int:
         """Everything that is due now; then how long to sleep, in ms."""
         now_ms = self.port.now_ms()
         if elapsed_ms(now_ms, self.due_ms) < 1 << 29:
             self._epoch(now_ms)
         self._exchange()
-        if self.socket is not None:
-            self.socket.look(self)
         if self.consume():
             return 0
         now_ms = self.port.now_ms()
         wait_ms = self.left_ms(now_ms)
-        if self.socket is not None:
-            wait_ms = min(wait_ms, _STICK_MS)
         if self.sleeper is not None:
             wait_ms = min(wait_ms, self.sleeper.turn_ms(now_ms))
         for transport, link in self.live:
@@ -232,8 +217,9 @@ class Device:
                     seal.settle()
         self.box.state(now_ms, _SENSOR)
         try:
-            if self.source.ready(self.own):
-                self._publish(now_ms)
+            payload = self.take(self.author.own)
+            if payload is not None:
+                self._publish(payload, now_ms)
         except (OSError, ValueError):  # a sensor that does not answer may do so in the next epoch
             self.box.log(now_ms, CODE_ERROR, _E_SENSOR, _PUBLISHING, 0, 0)
         free = gc.mem_free()
@@ -246,30 +232,23 @@ class Device:
         code = self.node.save(now_ms)
         if code != OK:
             self.box.log(now_ms, CODE_ERROR, -code, _SAVING, 0, 0)
-        self._measure(now_ms)
-        self.box.state(self.port.now_ms(), _IDLE)
-
-    def _measure(self, now_ms: int) -> None:
-        """Note what flash, carriers and battery went through since the last epoch."""
-        self._tally(COUNT_DAMAGED, 0, sum([transport.damaged for transport, _ in self.live]))
-        self.count_flash()
+        self.tally()
         if self.battery is not None:
             millivolts = self.battery.millivolts()
             apart = millivolts - self._millivolts
             if millivolts and (apart >= _BATTERY_STEP_MV or -apart >= _BATTERY_STEP_MV):
                 self._millivolts = millivolts
                 self.box.log(now_ms, CODE_BATTERY, 0, millivolts, 0, 0)
+        self.box.state(self.port.now_ms(), _IDLE)
 
-    def count_flash(self) -> None:
-        """Note what the flash went through since the last time."""
+    def tally(self) -> None:
+        """Count what carriers and flash went through since the last time."""
         store = self.node.store
-        self._tally(COUNT_PROGRAMS, 1, store.programs)
-        self._tally(COUNT_ERASES, 2, store.erases)
-
-    def _tally(self, index: int, row: int, total: int) -> None:
-        """Count what a total has grown by since it was last asked for."""
-        self.box.count(index, total - self._totals[row])
-        self._totals[row] = total
+        damaged = sum([transport.damaged for transport, _ in self.live])
+        totals = [damaged, store.programs, store.erases]
+        for row in range(len(totals)):
+            self.box.count(_COUNTS[row], totals[row] - self._totals[row])
+        self._totals = totals
 
     def drain(self) -> None:
         """Let the black box's finished blocks go to flash."""
@@ -277,51 +256,44 @@ class Device:
             self.port.timestamp_into(self._timestamp)
         self.node.telemetry(self._telemetry, self.port.now_ms(), self._timestamp)
 
-    def _publish(self, now_ms: int) -> None:
+    def _publish(self, payload: "Payload", now_ms: int) -> None:
         """Put the next reading into the log, piece by piece if it is long."""
         self.port.timestamp_into(self._timestamp)
         head = self.author.head()
-        size = self.source.size()
+        size = len(payload)
         body = self.author.body
         if head + size <= len(body):
-            self.source.read_into(body, head, size)
+            body[head : head + size] = payload[0:size]
             handle = self.node.publish(self._readings, body, head + size, self._timestamp, now_ms)
         else:
-            handle = self._publish_long(head, size, now_ms)
+            handle = self._publish_long(payload, head, now_ms)
         if handle > 0:
-            self.own += 1
             self.author.published(handle)
         else:
             self.box.log(now_ms, CODE_ERROR, -handle, _PUBLISHING, 0, 0)
 
-    def _publish_long(self, head: int, size: int, now_ms: int) -> int:
+    def _publish_long(self, payload: "Payload", head: int, now_ms: int) -> int:
         node = self.node
         code = node.publish_begin(self._readings, self._timestamp)
         if code == OK:
             code = node.publish_append(self.author.body, 0, head)
-        while size and code == OK:
-            piece = size if size < len(self.frame) else len(self.frame)
-            self.source.read_into(self.frame, 0, piece)
-            code = node.publish_append(self.frame, 0, piece)
-            size -= piece
+        for at in range(0, len(payload), _PIECE_SIZE):
+            if code == OK:
+                piece = payload[at : at + _PIECE_SIZE]
+                code = node.publish_append(piece, 0, len(piece))
         return node.publish_end(self._readings, now_ms) if code == OK else code
 
     def _exchange(self) -> None:
-        frame = self.frame
-        box = self.box
         for transport, link in self.live:
-            size = transport.receive_into(frame)
-            if size > 0:
-                box.state(self.port.now_ms(), _RECEIVE)
+            while (size := transport.receive_into(self.frame)) > 0:
+                self.box.state(self.port.now_ms(), _RECEIVE)
                 if self.sleeper is not None:
                     self.sleeper.heard(self.port.now_ms())
-            while size > 0:
                 link.received(transport.last_wire_size)
-                link.receive(frame, size, self.port.now_ms())
+                link.receive(self.frame, size, self.port.now_ms())
                 self.drain()
-                size = transport.receive_into(frame)
             self._send_due(transport, link)
-            box.state(self.port.now_ms(), _IDLE)
+            self.box.state(self.port.now_ms(), _IDLE)
 
     def _send_due(self, transport: "Transport", link: "Link") -> None:
         """Send what is due while the carrier takes it. What is due stays so while it is down."""
@@ -329,39 +301,42 @@ class Device:
             link.turn(self.port.now_ms())
             return
         frame = self._out
-        while not transport.pending_size:
-            size = link.poll_into(frame, self.port.now_ms())
-            if not size:
-                break
+        while not transport.pending_size and (size := link.poll_into(frame, self.port.now_ms())):
             self.box.state(self.port.now_ms(), _SEND)
             if transport.send(frame, size) == OK:
                 link.sent(transport.last_wire_size)
 
+    def hold(self, hold_ms: int) -> None:
+        """Take no events for so long."""
+        self._held_ms = self.port.now_ms()
+        self._hold_ms = hold_ms
+
     def consume(self) -> bool:
         """The board's own client: it remembers what came, so that its next reading follows it.
 
-        Whether there is more to take: a board serves its carriers in between.
+        An event that something else has still to act on is held: it is handed in again an epoch
+        later, and nothing passes it meanwhile. Whether there is more to take: a board serves its
+        carriers in between.
         """
         node = self.node
+        if elapsed_ms(self.port.now_ms(), self._held_ms) < self._hold_ms:
+            return False
+        self._hold_ms = 0
         for _ in range(_EVENTS_PER_TURN):
-            if self.events.next_event() != EVENT_MESSAGE:
+            if not self._is_held and node.next_event() != EVENT_MESSAGE:
                 return False
+            self._is_held = True
             handle = node.event_handle
-            if handle > self._recovered:
-                self._saw(handle)
-            self.events.done(handle)
+            self.author.saw(handle)
+            code = OK
+            for act in self.acts:
+                code = act(handle) or code
+            if code != OK:
+                self.hold(self.epoch_ms)
+                return False
+            self._is_held = False
+            node.done(handle)
         return True
-
-    def _saw(self, handle: int) -> None:
-        """Count a message of the log; what we write next comes after what others wrote.
-
-        Our own are known since we published them: their event may come after the next reading.
-        """
-        store = self.node.store
-        if store.load(handle) == OK and store.group == self._readings:
-            self.logged += 1
-            if store.source:
-                self.author.saw(handle)
 
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""

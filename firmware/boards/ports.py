@@ -25,8 +25,23 @@ from drupelet_transports.base import Transport
 
 # One line of JSON to whoever listens.
 Say = Callable[[str], None]
+# What an event, by its handle, asks for: OK, or else it is handed in again an epoch later.
+Act = Callable[[int], int]
+
+
+class Payload(Protocol):
+    """A reading: bytes, or what gives slices of them only when they are asked for."""
+
+    def __len__(self) -> int:
+        """Bytes."""
+
+    def __getitem__(self, part: slice) -> "bytes | bytearray | memoryview":
+        """Those from `part.start` up to `part.stop`; both are given."""
+
+
 # The payload of a reading by its number, from 0 over all boots; None when it cannot be taken now.
-Take = Callable[[int], "bytes | bytearray | memoryview | None"]
+# It is used before the next one is asked for.
+Take = Callable[[int], Payload | None]
 
 
 class ClockPort(Protocol):
@@ -37,19 +52,6 @@ class ClockPort(Protocol):
 
     def timestamp_into(self, out: bytearray) -> None:
         """Write 8 bytes, big-endian: ms since the Unix epoch."""
-
-
-class SourcePort(Protocol):
-    """Where readings come from; `number` counts from 0 over all boots."""
-
-    def ready(self, number: int) -> bool:
-        """Whether reading `number` can be taken now."""
-
-    def size(self) -> int:
-        """Take the reading that `ready` was asked for; the size of its payload in bytes."""
-
-    def read_into(self, buf: bytearray, at: int, size: int) -> None:
-        """Put the next `size` bytes of that payload at buf[at]."""
 
 
 class BatteryPort(Protocol):
@@ -137,23 +139,6 @@ class StickPort(Protocol):
         """Whether there is one now."""
 
 
-class EventsPort(Protocol):
-    """Whose events a device takes: the node's, or those of what looks at each of them first."""
-
-    def next_event(self) -> int:
-        """As of `drupelet.node.Node`."""
-
-    def done(self, handle: int) -> None:
-        """As of `drupelet.node.Node`."""
-
-
-class SocketPort(Protocol):
-    """Where a stick is plugged in and visited."""
-
-    def look(self, device: "DevicePort") -> None:
-        """Visit a stick that is new."""
-
-
 class SleeperPort(Protocol):
     """When a device sleeps deeply, and how."""
 
@@ -186,16 +171,15 @@ class DevicePort(Protocol):
     served: list[list[Any]]
     """Rows of [KeeperPort, the carrier, what the port watches of it]."""
     seals: list[tuple[Seal, Link]]
-    events: EventsPort
+    brokers: list[Any]
+    """Connections to brokers."""
+    acts: list[Act]
+    """What looks at an event before it is done with."""
     sleeper: SleeperPort | None
     battery: BatteryPort | None
     epoch_ms: int
     due_ms: int
     """When the next reading is due."""
-    own: int
-    """Readings that it has taken, over all boots."""
-    logged: int
-    """Readings of anybody in its log."""
     heap_low: int
 
     def step(self) -> int:
@@ -203,6 +187,12 @@ class DevicePort(Protocol):
 
     def left_ms(self, now_ms: int) -> int:
         """Milliseconds until the next reading is due."""
+
+    def add_live(self, transport: Transport, link: Link) -> None:
+        """Serve a link over a carrier with two ends."""
+
+    def hold(self, hold_ms: int) -> None:
+        """Take no events for so long."""
 
     def consume(self) -> bool:
         """Take events; whether there is more to take."""
@@ -213,8 +203,8 @@ class DevicePort(Protocol):
     def flush(self) -> None:
         """Close the black box's last segment so that it can leave."""
 
-    def count_flash(self) -> None:
-        """Note what the flash went through since the last time."""
+    def tally(self) -> None:
+        """Count what carriers and flash went through since the last time."""
 
 
 class SetupPort(Protocol):
@@ -293,7 +283,7 @@ class Port(Protocol):
     def feed(self) -> None:
         """Feed the watchdog, if one runs, in the middle of a long turn; `wait` does it, too."""
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """The board was told to stop: the interpreter has its console, no watchdog ends it."""
 
     # --- what is wired to it ---
@@ -313,5 +303,5 @@ class Port(Protocol):
     def open_stick(self, path: str, own_id: "bytes | bytearray") -> StickPort:
         """The stick that is seen below the folder `path`."""
 
-    def source(self, config: dict) -> SourcePort:
+    def source(self, config: dict) -> Take:
         """Readings of what every board of this kind has; the owner's program is `boards.app`."""

@@ -7,7 +7,10 @@ _NEWLINE = b"\n"
 
 
 class Rows:
-    """Replays a file, row n as reading n; after the last row there are no more readings."""
+    """Replays a file, row n as reading n; after the last row there are no more readings.
+
+    It is the payload of the row that was taken last, too.
+    """
 
     def __init__(self, path: str, readings_max: int) -> None:
         self._file = open(path, "rb")  # noqa: SIM115
@@ -15,42 +18,39 @@ class Rows:
         self._chunk = bytearray(_CHUNK_SIZE)
         self._row = 0  # the row that begins at `_start`
         self._start = 0
-        self._at = 0
+        self._size = 0
 
-    def ready(self, number: int) -> bool:
-        """True while there is a row for this reading."""
+    def take(self, number: int) -> "Rows | None":
+        """The row of this reading; None behind the last."""
         if number >= self._readings_max:
-            return False
+            return None
         if number < self._row:
             self._row = self._start = 0
         while self._row < number:
             size = self._row_size()
             if not size:
-                return False
+                return None
             self._start += size + 1
             self._row += 1
-        return self._row_size() > 0
+        self._size = self._row_size()
+        return self if self._size else None
 
-    def size(self) -> int:
-        """The size of the row that `ready` has just found."""
-        self._at = self._start
-        return self._row_size()
+    def __len__(self) -> int:
+        """Bytes of the row."""
+        return self._size
 
-    def read_into(self, buf: bytearray, at: int, size: int) -> None:
-        """The next `size` bytes of the row."""
-        self._file.seek(self._at)
-        self._file.readinto(memoryview(buf)[at : at + size])
-        self._at += size
+    def __getitem__(self, part: slice) -> bytes:
+        """Some of them."""
+        self._file.seek(self._start + part.start)
+        return self._file.read(min(part.stop, self._size) - part.start)
 
     def _row_size(self) -> int:
         """Bytes before the end of the line that begins at `_start`; 0 behind the last one."""
         self._file.seek(self._start)
         size = 0
-        while True:
-            got = self._file.readinto(self._chunk)
-            if not got:
-                return size
+        while got := self._file.readinto(self._chunk):
             found = find(self._chunk, 1, got, _NEWLINE, 0, 1)
             if found >= 0:
                 return size + found
             size += got
+        return size

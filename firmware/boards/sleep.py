@@ -10,7 +10,6 @@ from drupelet.base.limits import (
     DEEP_SLEEP_MS_MIN,
     RTC_SIZE_MAX,
     SNAPSHOT_KEYS_SIZE,
-    SNAPSHOT_SHORT_SIZE,
     WAIT_MS_MAX,
     WAKE_STATE_SIZE_MAX,
 )
@@ -54,7 +53,7 @@ class Sleeper:
         self._contact_ms = contact_ms
         self._buf = bytearray(min(max(rtc.size, WAKE_STATE_SIZE_MAX), RTC_SIZE_MAX))
         self._woke_ms = self._heard_ms = 0
-        self._contacted = self._form_long = False
+        self._contacted = False
 
     # --- at a wake ---
 
@@ -63,16 +62,14 @@ class Sleeper:
         """What `node.boot` goes on with; -1: there is nothing to go on with."""
         return self._snapshot.generation
 
-    def wake(self, store: "StorePort", now_ms: int) -> bool:
-        """Take up what the sleep before this boot left; False: it was none, or is of no use."""
+    def wake(self, store: "StorePort", now_ms: int) -> None:
+        """Take up what the sleep before this boot left, if there was one and it is of use."""
         self._woke_ms = self._heard_ms = now_ms
         size = self._rtc.load_into(self._buf)
         if size:
             self._slept_ms = self._rtc.slept_ms
-            self._form_long = size > SNAPSHOT_SHORT_SIZE
             self.resumed = self._snapshot.read(self._buf, size, store) == OK
         self._rtc.forget()  # good once: before anything is sent
-        return self.resumed
 
     def start(self, device: "DevicePort") -> None:
         """Take up clocks, back-off, plan and keys; the next reading has its own time.
@@ -84,10 +81,10 @@ class Sleeper:
         device.due_ms = (now_ms + self._left_ms(away_ms)) & 0x3FFFFFFF
         if not self.resumed:
             return
-        links = [link for _transport, link in device.live]
-        self._snapshot.apply(self._buf, device.node.core, links, self.plan, now_ms, away_ms)
+        node = device.node
+        self._snapshot.apply(self._buf, node.core, node.links, self.plan, now_ms, away_ms)
         seal = _live_seal(device)
-        if seal is not None and self._form_long:
+        if seal is not None and self._buf[1]:  # rows of peers: it is the long form
             from drupelet.seal.sleep import import_from
 
             import_from(seal, self._buf, self._snapshot.keys_at, SNAPSHOT_KEYS_SIZE)
@@ -168,11 +165,11 @@ class Sleeper:
         core = node.core
         now_ms = device.port.now_ms()
         device.box.state(now_ms, _DEEP_SLEEP)
-        device.count_flash()  # what was synced since the reading
+        device.tally()  # what was synced since the reading
         device.drain()
         if core.store.barrier() != OK:
             return
-        device.count_flash()  # goes along with a black box that is kept
+        device.tally()  # goes along with a black box that is kept
         left_ms = device.left_ms(now_ms)
         buf = self._buf
         size = 0
@@ -185,14 +182,13 @@ class Sleeper:
                 export_into(seal, buf, self._snapshot.keys_at)
             room = self._snapshot.state_room(core.members.peers)
             state_size = pack(core, room)
-            links = [link for _transport, link in device.live]
-            size = self._snapshot.write(buf, core, links, self.plan, state_size, now_ms)
+            size = self._snapshot.write(buf, core, node.links, self.plan, state_size, now_ms)
         if size <= 0:
             if node.save(now_ms) != OK:
                 return
-            size = 0
-            if self._rtc.size >= SNAPSHOT_SHORT_SIZE:
-                size = self._snapshot.write_short(buf, core, self.plan, now_ms)
+            size = self._snapshot.write_short(buf, core, self.plan, now_ms)
+            if self._rtc.size < size:
+                size = 0
         if size and len(buf) > _BOX_AT:
             size = self._rest_box(device.box) or size
         self._rtc.deep_sleep(buf, size, rest_ms, left_ms)

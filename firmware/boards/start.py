@@ -68,8 +68,8 @@ def start(path: str, make_port: "Callable[[dict], Port]") -> int:
     try:
         board.run()
     except KeyboardInterrupt:
-        board.port.leave()
+        board.port.release()
         board.node.save(board.port.now_ms())
     # Not where it fails: then the watchdog, if there is one, starts the board again.
-    board.port.leave()
+    board.port.release()
     return 0

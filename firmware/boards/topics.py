@@ -58,7 +58,10 @@ def _carrier(setup: "Any", url: str, name: bytes) -> "Any":  # noqa: ANN401 - it
         board.served.append([made, made, None])
         return made
     urls = [peer["url"] for peer in setup.config["peers"]]
-    client = setup.carriers[urls.index(url)] if url in urls else setup.open_carrier({"url": url})
+    if url in urls:
+        client = setup.carriers[urls.index(url)]
+    else:
+        client = setup.sealing.open_carrier({"url": url})
     transport = client.transport(name, name)
     board.brokers.append(client)
     board.served.append([client, transport, None])
@@ -71,7 +74,7 @@ class BoardTopics:
     def __init__(self, setup: "Any", files: "Files") -> None:  # noqa: ANN401 - it leaves the heap
         assert not setup.config.get("sleep"), "who sleeps deeply hears no topic"
         self._now_ms = setup.port.now_ms
-        self._buf = setup.seal_buf
+        self._buf = setup.sealing.buf
         self._topics = [self._make(setup, files, config) for config in setup.config["topics"]]
 
     def _make(self, setup: "Any", files: "Files", config: dict) -> KeyDistribution:  # noqa: ANN401
@@ -82,9 +85,10 @@ class BoardTopics:
         peers = config["peers"]
         assert 0 < len(peers) <= _LISTENERS_MAX, "a topic has 1 to 7 listeners"
         ids = b"".join([bytes.fromhex(peer) for peer in peers])
+        context = setup.sealing.context
         keys = SenderKeys(
-            setup.context.aead, TopicKeys(files, setup.id, topic), setup.id,
-            setup.context.random_byte, _LISTENERS_MAX,
+            context.aead, TopicKeys(files, setup.id, topic), setup.id, context.random_byte,
+            _LISTENERS_MAX,
         )  # fmt: skip
         if keys.load() != OK:
             keys.create()
@@ -97,7 +101,7 @@ class BoardTopics:
             )
             for peer in peers
         ]
-        spoken = Topic(setup.node, setup.readings, links, ids, setup.id, setup.context.random_byte)
+        spoken = Topic(setup.node, setup.readings, links, ids, setup.id, context.random_byte)
         distribution.audience = spoken
         name = b"t" + binascii.hexlify(topic)
         carrier = _carrier(setup, config["url"], name)

@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from boards.device import Device
+from drupelet.base.errors import E_CAPACITY, OK
 from drupelet.base.events import CODE_ERROR
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID, TELEMETRY_CLIENT_ID, Author
@@ -39,16 +40,10 @@ class Sensor:
 
     failing: type[Exception] | None = OSError
 
-    def ready(self, number: int) -> bool:
-        return number < 3
-
-    def size(self) -> int:
+    def take(self, number: int) -> bytes | None:
         if self.failing is not None:
             raise self.failing("no answer")
-        return 2
-
-    def read_into(self, buf: bytearray, at: int, size: int) -> None:
-        buf[at : at + size] = b"ok"
+        return b"ok" if number < 3 else None
 
 
 class NotedBox(BlackBox):
@@ -63,7 +58,12 @@ class NotedBox(BlackBox):
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+def sensor() -> Sensor:
+    return Sensor()
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch, sensor: Sensor) -> Device:
     monkeypatch.setattr(gc, "mem_free", lambda: 50_000, raising=False)
     store = FlashStore(RamFiles())
     store.open()
@@ -74,23 +74,23 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     telemetry = node.join(TELEMETRY_CLIENT_ID, b"g", GROUP_TELEMETRY)
     node.boot(0)
     return Device(
-        node, box, Port(), Sensor(), Author(node, readings), telemetry, 1000,
+        node, box, Port(), sensor.take, Author(node, readings), telemetry, 1000,
         bytearray(FRAME_SIZE_MAX), [],
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("failing", [OSError, ValueError])
 def test_a_sensor_that_does_not_answer_is_asked_in_the_next_epoch(
-    device: Device, failing: type[Exception]
+    device: Device, sensor: Sensor, failing: type[Exception]
 ) -> None:
-    device.source.failing = failing
+    sensor.failing = failing
     device.step()
-    assert device.own == 0 and device.box.errors == [(4, 1)]
+    assert device.author.own == 0 and device.box.errors == [(4, 1)]
     assert device.left_ms(device.port.now_ms()) == 1000, "not at once"
-    device.source.failing = None
+    sensor.failing = None
     device.port.ms = 1000
     device.step()
-    assert device.own == 1 and len(device.box.errors) == 1
+    assert device.author.own == 1 and len(device.box.errors) == 1
 
 
 class Broker:
@@ -111,7 +111,7 @@ class Sleeper:
 
 
 def test_a_turn_without_memory_is_one_of_many(
-    device: Device, monkeypatch: pytest.MonkeyPatch
+    device: Device, sensor: Sensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_memory() -> int:
         raise MemoryError
@@ -120,8 +120,8 @@ def test_a_turn_without_memory_is_one_of_many(
     assert device._turn() == 1000 and device.box.errors == [(2, 3)]
     monkeypatch.undo()
     monkeypatch.setattr(gc, "mem_free", lambda: 50_000, raising=False)
-    device.source.failing = None
-    assert device._turn() == 1000 and device.own == 1
+    sensor.failing = None
+    assert device._turn() == 1000 and device.author.own == 1
 
 
 def test_a_sleep_that_fails_leaves_the_broker_reachable(device: Device) -> None:
@@ -130,3 +130,28 @@ def test_a_sleep_that_fails_leaves_the_broker_reachable(device: Device) -> None:
     device.sleeper = Sleeper()
     device._sleep(5000)
     assert broker.said == "closed open "
+
+
+def test_an_event_is_handed_in_again_until_it_was_acted_on(device: Device, sensor: Sensor) -> None:
+    """An epoch later, and nothing passes it meanwhile; at once where memory ran out."""
+    handles: list[int] = []
+    outcomes: list[int | type[Exception]] = [MemoryError, E_CAPACITY, OK]
+
+    def act(handle: int) -> int:
+        handles.append(handle)
+        outcome = outcomes.pop(0) if outcomes else OK
+        if isinstance(outcome, int):
+            return outcome
+        raise outcome
+
+    sensor.failing = None
+    device.acts.append(act)
+    calls, events = [], []
+    for ms in (0, 100, 200, 1000, 1200, 2000):
+        device.port.ms = ms
+        device._turn()
+        calls.append(len(handles))
+        events.append(len(set(handles)))
+    # Readings at 0, 1000 and 2000; what fails at 100 is handed in again from 1100 on.
+    assert calls == [1, 2, 2, 2, 4, 5] and events == [1, 1, 1, 1, 2, 3]
+    assert device.node.core.consumed == handles[-1]

@@ -250,7 +250,7 @@ def test_a_board_says_what_its_set_lacks(tmp_path: Path, small: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "board A: its firmware set has not got what its configuration asks for:"
-        " no module named 'boards.aead'"
+        " no module named 'boards.sealing'"
     ]
 
 

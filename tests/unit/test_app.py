@@ -14,7 +14,6 @@ import pytest
 
 from boards import app
 from boards.app import App
-from boards.base import WholeReadings
 from boards.device import Device
 from drupelet.base.events import CODE_ERROR
 from drupelet.base.limits import APP_PAYLOAD_SIZE_MAX, FRAME_SIZE_MAX
@@ -88,11 +87,12 @@ class Board:
         node.boot(clock.ms)
         clock.console = self
         self.app = App(str(program), clock, self.box)
+        author = Author(node, readings)
+        author.recover()
         self.device = Device(
-            node, self.box, clock, WholeReadings(self.app.take), Author(node, readings), telemetry,
-            period_ms, bytearray(FRAME_SIZE_MAX), [peer],
+            node, self.box, clock, self.app.take, author, telemetry, period_ms,
+            bytearray(FRAME_SIZE_MAX), [peer],
         )  # fmt: skip
-        self.device.recover()
         self.app.attach(self.device, "test", {peer: "415f5f5f"}, hung)
         self.link = node.link(peer, PROFILE_BSP_1, CARRIER_SERIAL, EPOCH_MS, INTERACTIVE, clock.ms)
 
@@ -172,9 +172,10 @@ def test_an_error_of_the_program_is_told_counted_and_passed_over(
     board, member = Board(program, SimFiles(), Clock()), commander()
     member.publish(b"to all")
     exchange(member, board, 6)
-    assert board.payloads() == [b"fine"] * (board.device.own) and board.device.own >= 3
+    author = board.device.author
+    assert board.payloads() == [b"fine"] * author.own and author.own >= 3
     assert len(member.log()) >= 3, "readings came to the other"
-    assert board.device.logged == board.device.own + 1, "the message of the other is in the log"
+    assert author.logged == author.own + 1, "the message of the other is in the log"
     kinds = [b for a, b, _ in board.box.errors if a == 5]
     assert sorted(kinds) == [1, 1, 4]
     assert [count for a, _, count in board.box.errors if a == 5] == [1, 2, 3]
@@ -229,7 +230,7 @@ def test_a_program_that_cannot_be_loaded_leaves_a_board_that_carries(
     board, member = Board(write(tmp_path, text), SimFiles(), Clock()), commander()
     member.publish(b"to all")
     exchange(member, board, 3)
-    assert board.device.logged == 1 and board.box.errors == [(5, 5, 1)]
+    assert board.device.author.logged == 1 and board.box.errors == [(5, 5, 1)]
     assert board.lines[0]["in"] == "import" and board.lines[0]["error"].startswith(why)
 
 

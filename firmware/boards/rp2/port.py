@@ -25,9 +25,9 @@ class Port(ChipPort):
         ChipPort.__init__(self, config)
         self._woke = has_woken()  # before the snapshot is used, which makes it void
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """As of a port; whoever is at the prompt then does not feed a watchdog."""
-        ChipPort.leave(self)
+        ChipPort.release(self)
         stop_watchdog()
 
     def reset_cause(self) -> int:

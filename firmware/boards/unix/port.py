@@ -3,14 +3,14 @@
 import os
 import sys
 
-from boards.base import BasePort, WholeReadings
+from boards.base import BasePort
 from drupelet.base.errors import DrupeletError
 from drupelet.base.events import RESET_DEEP_SLEEP, RESET_POWER_ON
 from drupelet.base.limits import FRAME_SIZE_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from boards.ports import DevicePort
+    from boards.ports import DevicePort, Take
     from boards.unix.rtc import Rtc
     from drupelet_transports.serial_board import SerialBoard
 
@@ -70,8 +70,8 @@ class Port(BasePort):
 
             board.battery = Battery(self._config["battery"])
 
-    def source(self, config: dict) -> WholeReadings:
+    def source(self, config: dict) -> "Take":
         """This machine's own sensors."""
         from boards.unix.sensors import Sensors
 
-        return WholeReadings(Sensors(config["name"], config["readings_max"]).take)
+        return Sensors(config["name"], config["readings_max"]).take

@@ -5,28 +5,18 @@ import os
 _LOAD = "/proc/loadavg"
 _MEMORY = "/proc/meminfo"
 _THERMAL = "/sys/class/thermal/thermal_zone0/temp"
-# MemAvailable is the third line today.
-_MEMORY_LINES_MAX = 8
 
 
-def _first_line(path: str) -> str:
+def _line(path: str, start: str = "") -> str:
+    """The first line of a file that begins so; "" where there is none."""
     try:
         with open(path) as stream:
-            return stream.readline()
-    except OSError:
-        return ""
-
-
-def _memory() -> str:
-    try:
-        with open(_MEMORY) as stream:
-            for _ in range(_MEMORY_LINES_MAX):
-                line = stream.readline()
-                if line.startswith("MemAvailable:"):
-                    return line.split()[1]
+            for line in stream:
+                if line.startswith(start):
+                    return line
     except OSError:
         pass
-    return "null"
+    return ""
 
 
 class Battery:
@@ -38,7 +28,7 @@ class Battery:
     def millivolts(self) -> int:
         """What it has now; 0 when the file does not say."""
         try:
-            return int(_first_line(self._path)) // 1000
+            return int(_line(self._path)) // 1000
         except ValueError:
             return 0
 
@@ -54,12 +44,13 @@ class Sensors:
         """Reading `number`; None behind the last."""
         if number >= self._readings_max:
             return None
-        load = _first_line(_LOAD).split(" ")[0] or "null"
+        load = _line(_LOAD).split(" ")[0] or "null"
+        memory = (_line(_MEMORY, "MemAvailable:").split() + ["null", "null"])[1]
         disk = os.statvfs("/")
         text = '{"board":"%s","n":%d,"load":%s,"mem_free_kb":%s,"disk_free_mb":%d' % (
-            self._name, number, load, _memory(), disk[0] * disk[3] >> 20,
+            self._name, number, load, memory, disk[0] * disk[3] >> 20,
         )  # fmt: skip
-        millidegrees = _first_line(_THERMAL)
+        millidegrees = _line(_THERMAL)
         if millidegrees:
             text += ',"temp_c":%.1f' % (int(millidegrees) / 1000)
         return (text + "}").encode()

@@ -29,37 +29,47 @@ class Author:
     def __init__(self, node: "Node", group: int) -> None:
         self._node = node
         self.group = group
-        # What our next message depends on: our last one, and the newest of others since then.
-        self.ids = bytearray(2 * ID_SIZE)
-        self.has_own = False
-        self.has_foreign = False
+        self.seen = 0  # the handle up to which the log was looked at
+        self.logged = 0  # messages of the group in the log up to there
+        self.own = 0  # of these our own, and those that we have published since
+        self._newest = 0  # the last of our own
+        self._has_foreign = False
+        self._ids = bytearray(2 * ID_SIZE)
         self.body = bytearray(INLINE_SIZE_MAX)
 
     def recover(self) -> None:
-        """Find our last message and the newest one of others since then; after `node.boot`."""
+        """Look at the log from `seen` on: our last message, and the newest one of others since
+        then; after `node.boot`.
+        """
         store = self._node.store
-        handle = store.next(0)
-        while handle:
+        while handle := store.next(self.seen):
             self.saw(handle)
-            handle = store.next(handle)
 
     def saw(self, handle: int) -> None:
-        """A message of the log: what we write next comes after it. The store has loaded it."""
+        """A message of the log, in its order: what we write next comes after it.
+
+        One that was seen before changes nothing.
+        """
         store = self._node.store
+        if handle <= self.seen:
+            return
+        self.seen = handle
         if store.load(handle) != OK or store.group != self.group:
             return
+        self.logged += 1
         if store.source:
-            copy(self.ids, ID_SIZE, store.id, 0, ID_SIZE)
-            self.has_foreign = True
-        else:
+            copy(self._ids, ID_SIZE, store.id, 0, ID_SIZE)
+            self._has_foreign = True
+        elif handle > self._newest:
             self.published(handle)
 
     def published(self, handle: int) -> None:
         """Our own message entered the log."""
+        self.own += 1
         if self._node.store.load(handle) == OK:
-            copy(self.ids, 0, self._node.store.id, 0, ID_SIZE)
-            self.has_own = True
-            self.has_foreign = False
+            copy(self._ids, 0, self._node.store.id, 0, ID_SIZE)
+            self._newest = handle
+            self._has_foreign = False
 
     def compose(self, payload: "bytes | bytearray", size: int) -> int:
         """Write the body of our next message into `body`; its size, or -1 if it is too long."""
@@ -72,11 +82,11 @@ class Author:
     def head(self) -> int:
         """Write what precedes the payload of our next message into `body`; its size."""
         at = 1
-        if self.has_own:
-            copy(self.body, at, self.ids, 0, ID_SIZE)
+        if self._newest:
+            copy(self.body, at, self._ids, 0, ID_SIZE)
             at += ID_SIZE
-        if self.has_foreign:
-            copy(self.body, at, self.ids, ID_SIZE, ID_SIZE)
+        if self._has_foreign:
+            copy(self.body, at, self._ids, ID_SIZE, ID_SIZE)
             at += ID_SIZE
         self.body[0] = at // ID_SIZE
         return at

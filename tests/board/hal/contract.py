@@ -217,7 +217,7 @@ def console():
     assert "console:" in reason, "two carriers on one console"
     carrier.close()
     assert port.console.stream and port.console.command() == b""
-    port.leave()  # Ctrl-C interrupts again
+    port.release()  # Ctrl-C interrupts again
     return True
 
 
@@ -328,14 +328,11 @@ def battery():
 def vitals():
     """Readings without a sensor: JSON, as many as the configuration says."""
     port = new_port(battery={"pin": ANALOGUE, "times": 2})
-    source = port.source(dict(CONFIG, battery={"pin": ANALOGUE, "times": 2}))
-    assert source.ready(2) and not source.ready(3)
-    source.ready(1)
-    size = source.size()
-    buf = bytearray(size + 4)
-    source.read_into(buf, 2, 5)
-    source.read_into(buf, 7, size - 5)
-    reading = json.loads(bytes(buf[2 : 2 + size]))
+    take = port.source(dict(CONFIG, battery={"pin": ANALOGUE, "times": 2}))
+    assert take(2) and take(3) is None
+    payload = take(1)
+    size = len(payload)
+    reading = json.loads(payload[0:5] + payload[5:size])
     assert reading["board"] == "hal" and reading["n"] == 1
     assert reading["temp_c"] is None or -40 < reading["temp_c"] < 90, reading
     return reading

@@ -5,10 +5,10 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from types import ModuleType
 from typing import Any, ClassVar
 
-from drupelet import host_api
 from drupelet.store.files import Files
 from drupelet_host.aead import Aead
 from drupelet_tools.flash.build import ROOT
@@ -32,34 +32,25 @@ def board_module(name: str) -> ModuleType:
 
 
 def _going_on(plain: Any) -> Any:  # noqa: ANN401 - a class of the boards' code
-    """`boards.device.Device`, which looks at its log once, as far as it stood at the last boot.
+    """`Author`, which looks at its log once, as far as it stood at the last boot.
 
     A board looks at all of it at each wake: here thousands of wakes would take minutes.
     """
 
     class GoingOn(plain):  # type: ignore[misc]
-        """The same device, boot after boot."""
+        """The same author, boot after boot."""
 
-        known: ClassVar[tuple[Any, ...]] = ()
+        known: ClassVar[dict[str, Any]] = {}
 
         def recover(self) -> None:
-            """See Device."""
-            author = self.author
-            if not self.known:
-                super().recover()
-            else:
-                self.own, self.logged, self._recovered, ids, author.has_own, foreign = self.known
-                author.ids[:], author.has_foreign = ids, foreign
-                for message in host_api.messages(self.node.store, self._recovered):
-                    self._recovered = message.handle
-                    self._saw(message.handle)
-                    if message.group == self._readings and not message.source:
-                        self.own += 1
-                        author.saw(message.handle)
-            GoingOn.known = (
-                self.own, self.logged, self._recovered, bytes(author.ids), author.has_own,
-                author.has_foreign,
-            )  # fmt: skip
+            """See Author."""
+            self.__dict__.update(deepcopy(self.known))
+            super().recover()
+            GoingOn.known = {
+                name: deepcopy(value)
+                for name, value in self.__dict__.items()
+                if name not in ("_node", "group", "body")
+            }
 
     return GoingOn
 
@@ -73,11 +64,12 @@ def on_this_computer(files: Files) -> Iterator[Callable[[dict[str, object], obje
     lets go.
     """
     setup: Any = board_module("setup")
-    aead: Any = board_module("aead")
-    old = setup.BoardFiles, aead.Aead, setup._Setup._let_go, setup.Device
-    setup.Device = _going_on(setup.Device)
-    setup.BoardFiles, aead.Aead = lambda _folder: files, Aead
-    setup._Setup._let_go = lambda *_: None
+    sealing: Any = board_module("sealing")
+    old = setup.BoardFiles, sealing.Aead, setup.Setup.let_go, setup.Author
+    setup.Author = _going_on(setup.Author)
+    setup.BoardFiles = sealing.BoardFiles = lambda _folder: files
+    sealing.Aead = Aead
+    setup.Setup.let_go = lambda *_: None
     gc.mem_free = lambda: _HEAP_FREE  # type: ignore[attr-defined]
     gc.mem_alloc = lambda: 0  # type: ignore[attr-defined]
     gc.freeze()  # boards collect often, and there is nothing to find in what is here already
@@ -86,5 +78,6 @@ def on_this_computer(files: Files) -> Iterator[Callable[[dict[str, object], obje
     finally:
         gc.unfreeze()
         del gc.mem_free, gc.mem_alloc  # type: ignore[attr-defined]
-        setup.BoardFiles, aead.Aead = old[:2]
-        setup._Setup._let_go, setup.Device = staticmethod(old[2]), old[3]
+        setup.BoardFiles = sealing.BoardFiles = old[0]
+        sealing.Aead, setup.Author = old[1], old[3]
+        setup.Setup.let_go = staticmethod(old[2])

@@ -372,7 +372,7 @@ class _Port:
     def feed(self) -> None:
         """There is no watchdog."""
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Nor a prompt."""
 
     def watch(self, old: object, new: object) -> None:
@@ -448,8 +448,8 @@ def simulate(setting: Setting, say: Callable[[int], None]) -> Outcome:
             try:
                 device.run()
             except _Asleep:
-                outcome.readings = device.own
-            outcome.readings = device.own
+                outcome.readings = device.author.own
+            outcome.readings = device.author.own
             files.close_all()
             stand_in.forget(folder)
     meter.enter(STATE_IDLE)
