@@ -24,8 +24,6 @@ from drupelet_tools.flash.errors import BuildError
 JOINED = "drupelet_set"
 # What a build leaves beside its modules for who reads a traceback (`trace.py`).
 TRACE = "trace.json"
-# What MicroPython has, and the firmware asks for: `drupelet.base.compat`.
-_ON_BOARD = {"ON_BOARD": True, "not ON_BOARD": False}
 
 
 @dataclass(frozen=True)
@@ -43,20 +41,19 @@ def flatten(texts: Mapping[str, str], roots: Iterable[str], apart: Collection[st
     Raises BuildError for what cannot be joined: a module that stays apart and imports from joined
     ones, but is imported at the top of one of them.
     """
-    settled = {name: _on_board(text, texts) for name, text in texts.items()}
-    order = _in_order(settled, roots, apart)
-    while objects := _used_as_objects(settled, order):
+    order = _in_order(texts, roots, apart)
+    while objects := _used_as_objects(texts, order):
         order = [name for name in order if name not in objects]
-    names = _Names({name: settled[name] for name in order})
+    names = _Names({name: texts[name] for name in order})
     lines: list[str] = []
     sources = []
     seen: set[str] = set()
     for name in order:
         sources.append((len(lines) + 1, name))
-        lines += _joined_text(name, settled[name], names, seen).split("\n")
+        lines += _joined_text(name, texts[name], names, seen).split("\n")
     rest = {
         name: _stub(text, name, names) if name in names.final else _apart_text(name, text, names)
-        for name, text in settled.items()
+        for name, text in texts.items()
     }
     renamed = {
         now: before
@@ -86,32 +83,7 @@ def _stub(text: str, module: str, names: "_Names") -> str:
     return f"from {JOINED} import {', '.join(shown)}\n" if shown else "\n"
 
 
-# --- what runs on a board ---
-
-
-def _on_board(text: str, known: Collection[str]) -> str:
-    """A module without the ways that a board does not take: other interpreters' imports, and those
-    of a `try` whose first way the set has."""
-    tree = ast.parse(text)
-    lines = text.split("\n")
-    changed = False
-    for node in tree.body:
-        kept: list[ast.stmt] | None = None
-        if isinstance(node, ast.If) and ast.unparse(node.test) in _ON_BOARD:
-            kept = node.body if _ON_BOARD[ast.unparse(node.test)] else node.orelse
-        elif isinstance(node, ast.Try) and isinstance(node.body[0], ast.ImportFrom):
-            module = node.body[0].module or ""
-            if module in known or module == "micropython":
-                kept = node.body
-            elif module.partition(".")[0] in {name.partition(".")[0] for name in known}:
-                kept = node.handlers[0].body
-        if kept is not None:
-            changed = True
-            _replace(lines, node, [ast.unparse(each) for each in kept])
-    return _on_board("\n".join(lines), known) if changed else text
-
-
-def _replace(lines: list[str], node: ast.stmt, statements: list[str]) -> None:
+def put_instead(lines: list[str], node: ast.stmt, statements: list[str]) -> None:
     """Put other statements where one was; the count of lines stays, or grows."""
     texts = [line for statement in statements for line in statement.split("\n")]
     indent = " " * node.col_offset
@@ -378,7 +350,7 @@ def _joined_text(module: str, text: str, names: _Names, seen: set[str]) -> str:
         elif not _imports_joined(node, names.final) and not (at_top and whole in seen):
             seen.update([whole] * at_top)
             continue
-        _replace(lines, node, ["" if at_top else "pass"])
+        put_instead(lines, node, ["" if at_top else "pass"])
     text = _without_objects("\n".join(lines), objects, names)
     return _rename(module, _loads_joined(text, names.final), renames)
 
@@ -402,7 +374,7 @@ def _apart_text(module: str, text: str, names: _Names) -> str:
                 for alias in node.names
             ]
             shown = ", ".join(now if now == own else f"{now} as {own}" for now, own in imported)
-            _replace(lines, node, [f"from {JOINED} import {shown}"])
+            put_instead(lines, node, [f"from {JOINED} import {shown}"])
         elif isinstance(node, ast.ImportFrom) and _imports_joined(node, names.final):
             for part in ast.walk(tree):
                 if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
@@ -410,9 +382,9 @@ def _apart_text(module: str, text: str, names: _Names) -> str:
                     if target:
                         wanted[names.of(target, part.attr)] = ""
             shown = ", ".join(sorted(wanted))
-            _replace(lines, node, [f"from {JOINED} import {shown}"])
+            put_instead(lines, node, [f"from {JOINED} import {shown}"])
         elif isinstance(node, ast.Import) and _imports_joined(node, names.final):
-            _replace(lines, node, ["" if node in tree.body else "pass"])
+            put_instead(lines, node, ["" if node in tree.body else "pass"])
     words = {word for word, _ in _words(text)}
     if clash := words.intersection(wanted):
         raise BuildError(f"{module} has a name of its own that a joined module has: {min(clash)}")

@@ -10,9 +10,10 @@ import ast
 import hashlib
 import io
 import json
+import re
 import tokenize
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -27,7 +28,7 @@ from drupelet_tools.flash.build import (
     holds_machine_code,
 )
 from drupelet_tools.flash.errors import BuildError
-from drupelet_tools.flash.flatten import JOINED, TRACE, Flat, flatten, top_imports
+from drupelet_tools.flash.flatten import JOINED, TRACE, Flat, flatten, put_instead, top_imports
 from drupelet_tools.flash.fold import collect, fold
 from drupelet_tools.flash.shake import shake
 from drupelet_tools.flash.shorten import shorten, shorten_parameters
@@ -175,7 +176,7 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
     if unknown := roots.keys() - sources.keys():
         raise BuildError(f"no module {', '.join(sorted(unknown))} for board {choice.board}")
     row = table()["sets"][choice.name]
-    folded = _folded(choice.board, choice.lacks)
+    folded = _folded(choice.board, choice.lacks, frozenset(skipped))
     found = _closure(folded, roots, skipped)
     while not row.get("everything"):
         shaken = shake(found, (*choice.keep, *table()["boards"][choice.board].get("keep", ())))
@@ -188,29 +189,58 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
 
 
 @cache
-def _folded(board: str, lacks: tuple[str, ...] = ()) -> dict[str, str]:
+def _folded(
+    board: str, lacks: tuple[str, ...] = (), skipped: frozenset[str] = frozenset()
+) -> dict[str, str]:
     """Every module of a board, once a process: the sources do not change meanwhile."""
     sources = {dotted(path): source for source, path in board_sources(board)}
     constants = collect(sources.items())
     return {
-        name: _of_port(fold(name, source.read_text("utf-8"), constants), lacks)
+        name: _of_port(fold(name, source.read_text("utf-8"), constants), lacks, skipped)
         for name, source in sources.items()
     }
 
 
-def _of_port(text: str, lacks: tuple[str, ...]) -> str:
-    """A module without the way that this port never takes: of each `try` whose first line imports
-    what some ports lack, its body stays where the port has it, else its handler.
+def _of_port(text: str, lacks: Collection[str], skipped: Collection[str]) -> str:
+    """A module without the ways that this port never takes: those of other interpreters, and of
+    each `try` whose first line imports what some ports lack, its body or its handler. As many
+    lines as before.
     """
+    tree = ast.parse(text)
     lines = text.split("\n")
-    for node in reversed(ast.parse(text).body):
-        if not isinstance(node, ast.Try) or not isinstance(node.body[0], ast.ImportFrom):
-            continue
-        module = node.body[0].module
-        if module in table()["lacks"]:
-            kept = node.handlers[0].body if module in lacks else node.body
-            lines[node.lineno - 1 : node.end_lineno] = [ast.unparse(each) for each in kept]
-    return "\n".join(lines)
+    changed = False
+    for node in reversed(tree.body):
+        kept = _way(node, lacks, skipped)
+        if kept is not None:
+            changed = True
+            put_instead(lines, node, [ast.unparse(each) for each in kept])
+    after = "\n".join(lines)
+    if any(map(_asks_what_runs_it, tree.body)):
+        after = re.sub(r"\bON_BOARD\b", "True", after)
+    return _of_port(after, lacks, skipped) if changed else after
+
+
+def _way(
+    node: ast.stmt, lacks: Collection[str], skipped: Collection[str]
+) -> list[ast.stmt] | None:
+    """What stays of a statement, of which a board takes one way; None for any other."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) in ("ON_BOARD", "not ON_BOARD"):
+        return node.body if isinstance(node.test, ast.Name) else node.orelse
+    if isinstance(node, ast.ImportFrom) and _asks_what_runs_it(node):
+        others = [alias for alias in node.names if alias.name != "ON_BOARD"]
+        return [ast.ImportFrom(node.module, others, 0)] if others else []
+    if isinstance(node, ast.Try) and isinstance(node.body[0], ast.ImportFrom):
+        module = node.body[0].module or ""
+        if module in lacks or module in skipped:
+            return node.handlers[0].body
+        if module.startswith("drupelet.") or module in (*table()["lacks"], "micropython"):
+            return node.body
+    return None
+
+
+def _asks_what_runs_it(node: ast.stmt) -> bool:
+    """Whether this imports `ON_BOARD` of drupelet.base.compat."""
+    return isinstance(node, ast.ImportFrom) and "ON_BOARD" in [each.name for each in node.names]
 
 
 def _closure(folded: Mapping[str, str], roots: Iterable[str], skipped: set[str]) -> dict[str, str]:
