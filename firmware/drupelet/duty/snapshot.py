@@ -74,7 +74,6 @@ class Snapshot:
     def __init__(self, device_id: "bytes | bytearray") -> None:
         assert len(device_id) == 4
         self.keys_at = _KEYS_AT
-        self.refused = 0
         self.generation = -1  # of the one that `read` took, for `node.boot`
         self._device = bytearray(device_id)
 
@@ -169,21 +168,20 @@ class Snapshot:
         Call it between `store.open` and `node.boot`, which then finds the wake state of the
         snapshot instead of that on flash. `buf[0]` is 0 afterwards: write it back before a send.
         """
-        code = E_STORAGE
-        if size >= SNAPSHOT_SHORT_SIZE:
-            form = buf[0]
-            if self._whole(buf, size) and self._fits(buf, store):
-                code = OK
-                self.generation = get_u16(buf, _GENERATION_AT)
-                if form == _LONG:
-                    store.saved_size = get_u16(buf, _SIZE_AT)
-                    copy(store.saved, 0, buf, _ROWS_AT + buf[1] * _ROW_SIZE, store.saved_size)
-                else:
-                    copy(store.saved, 4, buf, 12, 4)
-            buf[0] = _USED
-        if code != OK:
-            self.refused += 1
-        return code
+        if size < SNAPSHOT_SHORT_SIZE:
+            return E_STORAGE
+        is_good = self._whole(buf, size) and self._fits(buf, store)
+        form = buf[0]
+        buf[0] = _USED
+        if not is_good:
+            return E_STORAGE
+        self.generation = get_u16(buf, _GENERATION_AT)
+        if form == _LONG:
+            store.saved_size = get_u16(buf, _SIZE_AT)
+            copy(store.saved, 0, buf, _ROWS_AT + buf[1] * _ROW_SIZE, store.saved_size)
+        else:
+            copy(store.saved, 4, buf, 12, 4)
+        return OK
 
     def _whole(self, buf: bytearray, size: int) -> bool:
         """True when form, size and CRC are right: not torn, no bit flipped."""

@@ -115,10 +115,6 @@ class WakePlan:
         self._asked_ms[peer] = -1
         self._answer[peer] = 0
 
-    def drop(self, peer: int) -> None:
-        """Take a peer out: it is removed, or met in other ways."""
-        self._states[peer] = _ABSENT
-
     def met(self, peer: int) -> bool:
         """True while the peer's anchors and ours coincide as far as we know."""
         return self._states[peer] == _MET
@@ -308,11 +304,10 @@ class WakePlan:
 
     # --- deep sleep ---
 
-    def save_into(self, buf: bytearray, at: int, now_ms: int) -> int:
-        """Write what survives a deep sleep, PLAN_HEAD_SIZE bytes; returns the end."""
+    def save_into(self, buf: bytearray, at: int, now_ms: int) -> None:
+        """Write what survives a deep sleep, PLAN_HEAD_SIZE bytes."""
         self._advance(now_ms)
         struct.pack_into(">IH", buf, at, elapsed_ms(now_ms, self.start_ms), self.probe)
-        return at + PLAN_HEAD_SIZE
 
     def restore_from(self, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int) -> None:
         """Take it up again after `slept_ms` (.. 2^28); a place that this plan has not is left."""
@@ -323,12 +318,11 @@ class WakePlan:
             self.probe = get_u16(buf, at + 4)
         self._advance(now_ms)
 
-    def save_old_into(self, buf: bytearray, at: int, now_ms: int) -> int:
+    def save_old_into(self, buf: bytearray, at: int, now_ms: int) -> None:
         """The same for the anchor that we moved away from, PLAN_OLD_SIZE bytes."""
         self._advance(now_ms)
         old_ms = elapsed_ms(now_ms, self._latest(now_ms, self._old_start_ms))
         struct.pack_into(">BI", buf, at, self._old_left, old_ms)
-        return at + PLAN_OLD_SIZE
 
     def restore_old_from(
         self, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int
@@ -338,13 +332,12 @@ class WakePlan:
             self._old_left = buf[at]
             self._old_start_ms = earlier_ms(now_ms, slept_ms + get_u32(buf, at + 1))
 
-    def save_peer_into(self, peer: int, buf: bytearray, at: int, now_ms: int) -> int:
+    def save_peer_into(self, peer: int, buf: bytearray, at: int, now_ms: int) -> None:
         """The same for a peer, PLAN_PEER_SIZE bytes: ms since its anchor, or ff."""
         anchor_ms = -1
         if self._states[peer] == _MET:
             anchor_ms = elapsed_ms(now_ms, self._anchors_ms[peer])
         struct.pack_into(">i", buf, at, anchor_ms)
-        return at + PLAN_PEER_SIZE
 
     def restore_peer_from(
         self, peer: int, buf: "bytes | bytearray", at: int, now_ms: int, slept_ms: int
