@@ -63,11 +63,9 @@ class FlashMicro(Micro):
         chunk = self._chunk
         for file in self._files:
             file.seek(0)
-            size = file.readinto(chunk)
-            while size:
+            while size := file.readinto(chunk):
                 if find(chunk, _PREFIX_SIZE, size // _PREFIX_SIZE, id, at, _PREFIX_SIZE) >= 0:
                     return True
-                size = file.readinto(chunk)
         return False
 
     def note(self, id: bytearray, at: int) -> None:
@@ -114,10 +112,8 @@ class Board:
         wait_ms = elapsed_ms(self._due_ms, now_ms)
         for line in self.lines:
             wait_ms = min(wait_ms, line.pump(now_ms))
-            row = self.node.next_event()
-            while row >= 0:
+            while (row := self.node.next_event()) >= 0:
                 self._config.taken(self.node, row)
                 self.node.done(row)
                 wait_ms = 0  # it is to be acknowledged
-                row = self.node.next_event()
         return wait_ms

@@ -333,8 +333,7 @@ class MicroLink:
         if not self._look(_DO_SEND):
             return False
         node.size = node.body_size(node.row)
-        at = node.row * node.stride + TIMESTAMP_AT
-        copy(node.timestamp, 0, node.table, at, TIMESTAMP_SIZE)
+        copy(node.timestamp, 0, node.table, node.row * node.stride + TIMESTAMP_AT, TIMESTAMP_SIZE)
         return True
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:

@@ -97,13 +97,12 @@ class MicroSerial:
         copy(tx, 1, tx, 0, size)
         put_u16(tx, size + 1, crc16(tx, 1, size, _CRC_START))
         end = size + _AROUND_SIZE
+        tx[end] = 0
         code = 0
-        for at in range(1, end):
+        for at in range(1, end + 1):
             if not tx[at]:
                 tx[code] = at - code
                 code = at
-        tx[code] = end - code
-        tx[end] = 0
         self._tx_at = 0
         self._tx_end = end + 1
 
