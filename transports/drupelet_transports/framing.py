@@ -190,8 +190,7 @@ class StreamTransport(Transport):
         budget = len(self._tx) * 2
         while budget > 0:
             if self._rx_at == self._rx_end:
-                got = self._read()
-                if got <= 0:
+                if (got := self._read()) <= 0:
                     return got
                 self._rx_at = 0
                 self._rx_end = got

@@ -114,6 +114,7 @@ class MqttClient:
         self._tx = bytearray(PUBLISH_HEAD_SIZE_MAX + body_size_max)
         self._poll = select.poll()
         self._sock: socket.socket | None = None
+        self.poll_object: object | None = None  # the socket once it is connected
         self._where: list[Any] | None = None  # what the resolver said
         self._asked = False
         self._transports: list[MqttTransport] = []
@@ -136,7 +137,6 @@ class MqttClient:
         """
         transport = MqttTransport(self)
         self._name(transport, [inbox], outbox)
-        transport.poll_object = self._sock
         self._transports.append(transport)
         return transport
 
@@ -164,6 +164,11 @@ class MqttClient:
         if self._state != _CLOSED:
             self._drop()
             self._backoff_ms = self._failures = 0
+
+    @property
+    def pending_size(self) -> int:
+        """Bytes of a packet that the socket has not taken yet."""
+        return self._tx_end - self._tx_at
 
     @property
     def skipped(self) -> int:
@@ -312,8 +317,7 @@ class MqttClient:
                 self._sock = self._tls.wrap_socket(
                     self._sock, server_hostname=self._host, do_handshake_on_connect=False
                 )
-            for transport in self._transports:
-                transport.poll_object = self._sock
+            self.poll_object = self._sock
             count = connect_into(self._tx, self._client_id, self._keepalive_s, self._login)
             self._queue(count)
             return
@@ -348,9 +352,7 @@ class MqttClient:
             self.disconnects += 1
             if elapsed_ms(self._now_ms, self._since_ms) >= _STEADY_MS:
                 self._failures = 0
-        for transport in self._transports:
-            transport.poll_object = None
-        self._note_pending(0)
+        self.poll_object = None
         self._reset()
         self._state = _DOWN
         self._since_ms = self._now_ms
@@ -392,15 +394,10 @@ class MqttClient:
             except (OSError, ValueError) as error:
                 self._fail(error)
                 return
-            self._note_pending(self._tx_end - self._tx_at - count)
             if not count:
                 return
             self._tx_at += count
             self._sent_ms = self._now_ms
-
-    def _note_pending(self, size: int) -> None:
-        for transport in self._transports:
-            transport.pending_size = size
 
     def _fill(self) -> bool:
         """Read the next bytes; False when there are none."""
@@ -493,6 +490,16 @@ class MqttTransport(Transport):
         """Whether the broker has answered."""
         return self._client is not None and self._client.up
 
+    @property
+    def poll_object(self) -> "object | None":  # type: ignore[override]
+        """The connection of all peers, where it is."""
+        return None if self._client is None else self._client.poll_object
+
+    @property
+    def pending_size(self) -> int:  # type: ignore[override]
+        """What waits for it, whoever's frame that is."""
+        return 0 if self._client is None else self._client.pending_size
+
     def send(self, frame: bytearray, size: int) -> int:
         """OK once the frame is on its way; negative while the broker is away or busy."""
         if self._client is None:
@@ -515,4 +522,3 @@ class MqttTransport(Transport):
         if self._client is not None:
             self._client.forget(self)
             self._client = None
-            self.poll_object = None
