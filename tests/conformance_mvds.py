@@ -30,8 +30,7 @@ MVDS = [
              "if verdict == SHARE and self.is_ephemeral and source:",
              "if verdict == SHARE and source:"),
     Mutation("M5-3.1-01", CORE + "wire/mvds/codec.py",
-             "            elif oversize.reads_segments(exchange.core, "
-             "exchange.peer):\n"
+             "            elif oversize.reads_segments(exchange):\n"
              "                exchange.too_long()\n"
              "            else:\n",
              "            else:\n"),
@@ -175,7 +174,7 @@ MVDS = [
              "        outbox.unmark(row, BUNDLED)\n",
              "        pass\n"),
     Mutation("M5-4.2-09", CORE + "engine/exchange.py",
-             "            inbox.owe(core.graph.handle, group, self.number, 0)\n",
+             "            inbox.owe(core.graph.handle, group, self.link_number, 0)\n",
              ""),
     Mutation("M5-4.2-10", CORE + "engine/exchange.py",
              "        outbox.step(row, GOT_ACK)\n",
@@ -213,7 +212,7 @@ MVDS = [
              "        self._room = self.left\n",
              "        self._room = self.left = 1\n"),
     Mutation("M5-4.2-17", CORE + "engine/exchange.py",
-             "            inbox.owe(core.graph.handle, group, self.number, 0)\n",
+             "            inbox.owe(core.graph.handle, group, self.link_number, 0)\n",
              ""),
     Mutation("M6-4.2-12", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",

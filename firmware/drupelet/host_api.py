@@ -158,7 +158,7 @@ def peer_state(node: "Node", peer: int) -> PeerState:
 
 def _state_of(core: "Core", row: int) -> PeerState:
     outbox = core.outboxes[row]
-    first = core.oversize[row] if core.oversize else 0
+    first = core.passed_over.firsts[row] if core.passed_over is not None else 0
     return PeerState(
         outbox.cursor, outbox.open_count, outbox.cursor != core.graph.newest,
         ~first if first < 0 else first, first < 0,
@@ -180,8 +180,10 @@ def is_too_long(node: "Node", peer: int, handle: int) -> bool:
 
 def reads_segments(node: "Node", peer: int) -> bool:
     """Whether a peer (number) showed, in a node with groups of MVDS, that it reads segments."""
-    core = node.core
-    return bool(core.oversize) and oversize.reads_segments(core, core.members.peer_slot(peer))
+    passed_over = node.core.passed_over
+    return passed_over is not None and passed_over.reads_segments(
+        node.core.members.peer_slot(peer)
+    )
 
 
 def fill_outboxes(node: "Node") -> None:

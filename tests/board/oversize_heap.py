@@ -56,4 +56,4 @@ for number in range(30):
 run(100)
 clock.frames = clock.asked = 0
 heap_check.locked(run, EPOCHS)
-print(clock.frames, clock.asked, node.core.oversize[0] > 0, node.outstanding(peer))
+print(clock.frames, clock.asked, node.core.passed_over.firsts[0] > 0, node.outstanding(peer))

@@ -238,8 +238,8 @@ def remove_peer(core: "Core", peer: int) -> int:
     core.outboxes[peer].forget()
     core.inboxes[peer].forget()
     core.long.end_turn(peer)
-    for row in range(peer, len(core.oversize), len(core.oversize) // 2 or 1):
-        core.oversize[row] = 0
+    if core.passed_over is not None:
+        core.passed_over.forget(peer)
     for incoming in core.incoming:
         if incoming.peer == peer:
             incoming.peer = -1

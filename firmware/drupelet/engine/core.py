@@ -29,6 +29,7 @@ from drupelet.engine.pending import Pending
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import BoxPort, HashPort
+    from drupelet.engine.oversize import PassedOver
     from drupelet.engine.ports import ClientPort, CodecPort, LongPort
     from drupelet.store.ports import StorePort
 
@@ -57,10 +58,8 @@ class Core:
 
     long: "LongPort"  # long bodies; the node brings them
     bsp0_codecs: "object | None" = None  # of a host, made by its first link in bsp-0
-    # Of a node with groups of MVDS: by peer the first message that was passed over since it is
-    # too long for a frame (its handle; 0: none; below 0, ~ of it: it is held by now); behind
-    # them whether the peer reads segments (-1: yes; else see `oversize`).
-    oversize: "list[int]" = []
+    # Of a node with groups of MVDS: what was passed over since it is too long for a frame.
+    passed_over: "PassedOver | None" = None
 
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
@@ -133,23 +132,13 @@ class Core:
 
     def note_reads_segments(self, peer: int) -> None:
         """A peer reads segments: what is too long for a frame may go to it in pieces."""
-        row = len(self.oversize) // 2 + peer
-        if self.oversize and self.oversize[row] >= 0:
-            self.oversize[row] = -1
-            self.outboxes[peer].changes += 1
+        if self.passed_over is not None:
+            self.passed_over.note_reads_segments(peer)
 
     def note_long_held(self, peer: int, handle: int, is_ack: bool) -> None:
-        """A peer holds a message: the first that was passed over, maybe, which needs no row to be
-        known. If the peer acknowledged it, that answers the question, and the next one goes now.
-        """
-        rows = self.oversize
-        if rows and rows[peer] == handle:
-            rows[peer] = ~handle
-            row = len(rows) // 2 + peer
-            if is_ack and rows[row] > 0:
-                rows[row] = 0
-            self.outboxes[peer].changes += 1
-            self.is_dirty = True
+        """A peer holds a message, which may have been passed over."""
+        if self.passed_over is not None:
+            self.passed_over.note_held(peer, handle, is_ack)
 
     def last_handle(self) -> int:
         """The handle of the last message of the store, waiting or in the log."""
@@ -184,7 +173,9 @@ class Core:
         row = outbox.row_of(handle)
         if row >= 0:
             return not outbox.is_open(row)
-        return handle <= outbox.cursor
+        if handle > outbox.cursor:
+            return False
+        return self.passed_over is None or not self.passed_over.lacks(peer, handle)
 
     def remove_passing(self, handle: int, group: int, is_ephemeral: bool) -> None:
         """Delete a black box, or what is sent once, when nobody needs it any more."""

@@ -1,11 +1,11 @@
 """Messages longer than a frame toward peers of MVDS, which know no segments (docs/SPEC.md 3.4).
 
-Such a message gives up its row, so that the small ones behind it pass. `Core.oversize` has the
-first one that was passed over for each peer, and whether the peer has shown that it reads
-segments. Until it has, it is asked: a SEGMENT with the last byte of that message leaves at the
-steps of a back-off. Our own node answers it with a SEGMENT STATE, any other drops an unknown kind.
-Then, or over a link with frames that are long enough, what was passed over goes after all: one
-message at a time in the order of the log, which takes no more than one row.
+Such a message gives up its row, so that the small ones behind it pass. `PassedOver` has the first
+one for each peer, and whether the peer has shown that it reads segments. Until it has, it is
+asked: a SEGMENT with the last byte of that message leaves at the steps of a back-off. Our own node
+answers it with a SEGMENT STATE, any other drops an unknown kind. Then, or over a link with frames
+that are long enough, what was passed over goes after all: one message at a time in the order of
+the log, which takes no more than one row.
 """
 
 from drupelet.base.compat import const
@@ -15,6 +15,7 @@ from drupelet.base.limits import (
     CONTENT_HEADER_SIZE,
     FRAME_SIZE_MAX,
     ID_PREFIX_SIZE,
+    OVERSIZE_ASKS_MAX,
     SEGMENT_HEADER_SIZE,
 )
 from drupelet.base.memory import copy, put_u16
@@ -32,14 +33,103 @@ if TYPE_CHECKING:
 # The most that a MESSAGE adds to a stored body: frame kind, tags of 3 bytes, lengths, group,
 # timestamp, and 2 bytes for each of 8 parents. The least is CONTENT_HEADER_SIZE.
 OVERHEAD_MAX = const(84)
-# In a peer's row: how often it was asked stands above the epoch in which it was asked last.
-_SENDS_SHIFT = const(16)
+_READS_SEGMENTS = const(-1)
 
 
-def reads_segments(core: "Core", peer: int) -> bool:
-    """Whether a peer (row) has shown that it reads segments."""
-    rows = core.oversize
-    return core.oversize[len(rows) // 2 + peer] < 0
+class PassedOver:
+    """By peer (row): which message was passed over first, and whether the peer reads segments.
+
+    `firsts`: its handle; 0: none was; below 0: ~ of it, for the peer holds it by now, and what is
+    behind it has not been looked at.
+    """
+
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self.firsts = [0] * core.members.peers_max
+        # How often the peer was asked whether it reads segments, _READS_SEGMENTS: it does; and in
+        # which epoch last.
+        self._asks = [0] * core.members.peers_max
+        self._asked_epochs = [0] * core.members.peers_max
+
+    def add(self, peer: int, handle: int) -> None:
+        """A message cannot go to a peer; the first one counts."""
+        first = self.firsts[peer]
+        if not first or handle <= (~first if first < 0 else first):
+            self.firsts[peer] = handle
+
+    def move(self, peer: int, handle: int) -> None:
+        """What waits for a peer begins at a handle; 0: nothing waits."""
+        if handle != self.firsts[peer]:
+            self.firsts[peer] = handle
+            self._core.is_dirty = True
+
+    def begin(self, peer: int) -> int:
+        """The handle from which on messages may wait for a peer; 0: none does. If the first one is
+        held, the next one of the log."""
+        first = self.firsts[peer]
+        return self._core.store.next(~first) if first < 0 else first
+
+    def note_held(self, peer: int, handle: int, is_ack: bool) -> None:
+        """A peer holds a message: the first that was passed over, maybe, which needs no row to be
+        known. If the peer acknowledged it, that answers the question, and the next one goes now.
+        """
+        if self.firsts[peer] == handle:
+            self.firsts[peer] = ~handle
+            if is_ack and self._asks[peer] > 0:
+                self._asks[peer] = 0
+            self._core.outboxes[peer].changes += 1
+            self._core.is_dirty = True
+
+    def reads_segments(self, peer: int) -> bool:
+        """Whether a peer has shown that it reads segments."""
+        return self._asks[peer] == _READS_SEGMENTS
+
+    def note_reads_segments(self, peer: int) -> None:
+        """A peer reads segments: what is too long for a frame may go to it in pieces."""
+        if not self.reads_segments(peer):
+            self._asks[peer] = _READS_SEGMENTS
+            self._core.outboxes[peer].changes += 1
+
+    def needed_from(self, peer: int) -> int:
+        """The handle from which on the log keeps what was passed over; 0: nothing of it, or for a
+        peer that was asked so often and never showed that it reads segments."""
+        first = self.firsts[peer] if self._asks[peer] < OVERSIZE_ASKS_MAX else 0
+        return ~first if first < 0 else first
+
+    def lacks(self, peer: int, handle: int) -> bool:
+        """Whether a peer may lack a message, behind which the cursor is, since it was passed over.
+        Overwrites what the store has loaded."""
+        first = self.firsts[peer]
+        is_behind = handle > ~first if first < 0 else 0 < first <= handle
+        return is_behind and is_oversize(self._core, peer, handle, FRAME_SIZE_MAX)
+
+    def forget(self, peer: int) -> None:
+        """The peer was removed."""
+        self.firsts[peer] = self._asks[peer] = 0
+
+    def ask_wait(self, peer: int, epoch: int, every: int) -> int:
+        """Epochs until a peer is to be asked whether it reads segments; 0 or less: now."""
+        asks = self._asks[peer]
+        if asks <= 0:
+            return 0
+        waited = epochs_since(epoch, self._asked_epochs[peer])
+        return interval_epochs(asks, False, False) * every - waited
+
+    def note_asked(self, peer: int, epoch: int) -> None:
+        """A peer was asked."""
+        self._asks[peer] = counted(self._asks[peer])
+        self._asked_epochs[peer] = epoch
+
+
+def passed_over_of(core: "Core") -> PassedOver:
+    """The table of a node, which has one from its first group of MVDS on."""
+    assert core.passed_over is not None
+    return core.passed_over
+
+
+def reads_segments(exchange: "Exchange") -> bool:
+    """Whether the peer of a link with MVDS has shown that it reads segments."""
+    return passed_over_of(exchange.core).reads_segments(exchange.peer)
 
 
 def prepare(exchange: "Exchange", frame_size: int) -> bool:
@@ -48,11 +138,12 @@ def prepare(exchange: "Exchange", frame_size: int) -> bool:
     core = exchange.core
     peer = exchange.peer
     outbox = exchange.outbox
-    if not core.oversize:
+    passed_over = core.passed_over
+    if passed_over is None:
         return False  # there is no group of MVDS
     if exchange.visits:
-        core.note_reads_segments(peer)  # bundles are read by our own nodes only
-    reads = reads_segments(core, peer)
+        passed_over.note_reads_segments(peer)  # bundles are read by our own nodes only
+    reads = passed_over.reads_segments(peer)
     waiting = _first_waiting(exchange, frame_size)
     outbox.reserved_rows = 1 if waiting and reads else 0
     _take_up(exchange, waiting, reads, frame_size)
@@ -64,17 +155,14 @@ def prepare(exchange: "Exchange", frame_size: int) -> bool:
             is_new = is_new and core.store.size > size_max
             if is_new and exchange.sees(outbox.group(row)) == SHARED:
                 pass_over(exchange, row)
-    return core.oversize[peer] > 0
+    return passed_over.firsts[peer] > 0
 
 
 def pass_over(exchange: "Exchange", row: int) -> None:
     """The message in `row` cannot go to the peer: its row is for others."""
-    core = exchange.core
-    handle = exchange.outbox.handles[row]
-    first = core.oversize[exchange.peer]
-    if not first or handle <= (~first if first < 0 else first):
-        core.oversize[exchange.peer] = handle
-    exchange.outbox.drop(row)
+    outbox = exchange.outbox
+    passed_over_of(exchange.core).add(exchange.peer, outbox.handles[row])
+    outbox.drop(row)
 
 
 def is_oversize(core: "Core", peer: int, handle: int, frame_size: int) -> bool:
@@ -94,14 +182,13 @@ def _first_waiting(exchange: "Exchange", frame_size: int) -> int:
     """Move on to the first message that was passed over and still waits; 0: none does."""
     core = exchange.core
     peer = exchange.peer
-    handle = before = core.oversize[peer]
-    while handle and (handle < 0 or not is_oversize(core, peer, handle, frame_size)):
-        handle = core.store.next(~handle if handle < 0 else handle)
-        if handle > exchange.outbox.cursor:
-            handle = 0
-    if handle != before:
-        core.oversize[peer] = handle
-        core.is_dirty = True
+    passed_over = passed_over_of(core)
+    handle = passed_over.begin(peer)
+    while 0 < handle <= exchange.outbox.cursor and not is_oversize(core, peer, handle, frame_size):
+        handle = core.store.next(handle)
+    if handle > exchange.outbox.cursor:
+        handle = 0
+    passed_over.move(peer, handle)
     return handle
 
 
@@ -116,26 +203,22 @@ def _take_up(exchange: "Exchange", handle: int, reads: bool, frame_size: int) ->
 
 def wait_epochs(exchange: "Exchange") -> int:
     """Epochs until there may be something to do for what was passed over, at least 1; 0: never."""
-    rows = exchange.core.oversize
-    return max(_ask_wait(exchange), 1) if rows and rows[exchange.peer] else 0
-
-
-def _ask_wait(exchange: "Exchange") -> int:
-    """Epochs until the peer is to be asked whether it reads segments; 0 or less: now."""
-    rows = exchange.core.oversize
-    asked = rows[len(rows) // 2 + exchange.peer]
-    count = asked >> _SENDS_SHIFT
-    wait = interval_epochs(count, False, False) * exchange.pace.every if count > 0 else 0
-    return wait - epochs_since(exchange.epoch, asked & 0xFFFF) if wait else 0
+    passed_over = exchange.core.passed_over
+    if passed_over is None or not passed_over.firsts[exchange.peer]:
+        return 0
+    return max(passed_over.ask_wait(exchange.peer, exchange.epoch, exchange.pace.every), 1)
 
 
 def ask_into(exchange: "Exchange", frame: bytearray) -> int:
     """Write a SEGMENT of the last byte of the first message that waits; its size, 0: not due."""
     core = exchange.core
     peer = exchange.peer
-    rows = core.oversize
-    handle = rows[peer]
-    if reads_segments(core, peer) or _ask_wait(exchange) > 0 or core.store.load(handle) != OK:
+    passed_over = passed_over_of(core)
+    is_due = passed_over.ask_wait(peer, exchange.epoch, exchange.pace.every) <= 0
+    if passed_over.reads_segments(peer) or not is_due:
+        return 0
+    handle = passed_over.firsts[peer]
+    if core.store.load(handle) != OK:
         return 0
     size = core.store.size
     if core.store.read_into(handle, size - 1, frame, SEGMENT_HEADER_SIZE, 1) != 1:
@@ -144,7 +227,6 @@ def ask_into(exchange: "Exchange", frame: bytearray) -> int:
     copy(frame, 1, core.store.id, 0, ID_PREFIX_SIZE)
     put_u16(frame, 9, CONTENT_HEADER_SIZE + size)
     put_u16(frame, 11, CONTENT_HEADER_SIZE + size - 1)
-    row = len(rows) // 2 + peer
-    rows[row] = counted(rows[row] >> _SENDS_SHIFT) << _SENDS_SHIFT | exchange.epoch
+    passed_over.note_asked(peer, exchange.epoch)
     exchange.needs_barrier = True  # the peer may have the rest, and take the message in
     return SEGMENT_HEADER_SIZE + 1

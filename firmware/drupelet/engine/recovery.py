@@ -130,8 +130,8 @@ def _restore_rows(core: "Core", saved: bytearray, peers: int, row_size: int, siz
 def _restore_row(core: "Core", peer: int, kind: int, handle: int, group: int) -> None:
     """Take up what is known of one message and one peer."""
     if kind == ROW_PASSED_OVER:
-        if core.oversize:
-            core.oversize[peer] = handle
+        if core.passed_over is not None:
+            core.passed_over.firsts[peer] = handle
         return
     visibility = core.members.visibility(group, peer)
     outbox = core.outboxes[peer]

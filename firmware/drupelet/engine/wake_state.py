@@ -6,7 +6,6 @@ peer may lack, or the client has not taken.
 
 from drupelet.base.compat import const
 from drupelet.base.errors import OK
-from drupelet.base.limits import OVERSIZE_ASKS_MAX
 from drupelet.base.memory import fill, put_u16, put_u32
 from drupelet.engine.members import SHARED
 from drupelet.engine.states import EPHEMERAL, HOLD, REQUEST, WANTED
@@ -121,11 +120,9 @@ def _group_low(core: "Core", group: int, peer: int) -> int:
 
 def _keep_passed_over(core: "Core", peer: int) -> int:
     """Keep the first message that was passed over and that the peer may yet read; 0: none."""
-    rows = core.oversize
-    # Who was asked so often and never showed that it reads segments never will.
-    if not rows or rows[len(rows) // 2 + peer] >= OVERSIZE_ASKS_MAX << 16:
+    if core.passed_over is None:
         return 0
-    handle = rows[peer] if rows[peer] >= 0 else ~rows[peer]
+    handle = core.passed_over.needed_from(peer)
     settled = core.store.settled
     for row in range(len(settled) if handle else 0):
         settled[row] = min(settled[row], handle)
@@ -135,9 +132,8 @@ def _keep_passed_over(core: "Core", peer: int) -> int:
 def _pack_rows(core: "Core", state: bytearray, at: int, limit: int) -> int:
     """Write message rows, those first that count most; what has no room is left out: it costs
     bytes, never a message."""
-    for peer in range(len(core.oversize) // 2):
-        handle = core.oversize[peer]
-        handle = core.store.next(~handle) if handle < 0 else handle
+    for peer in range(core.members.peers if core.passed_over is not None else 0):
+        handle = core.passed_over.begin(peer)  # type: ignore[union-attr]
         if 0 < handle <= core.outboxes[peer].cursor:
             at = _pack_row(core, state, at, handle, peer, ROW_PASSED_OVER, limit)
     for peer in range(core.members.peers):

@@ -75,7 +75,9 @@ def bring_family(core: "Core", family: int) -> None:
         from drupelet.base.hashes_mvds import MvdsMessageHash
 
         core.use_family(family, MvdsMessageHash())
-        core.oversize = [0] * (2 * core.members.peers_max)
+        from drupelet.engine.oversize import PassedOver
+
+        core.passed_over = PassedOver(core)
         core.pending.marks = bytearray(core.pending.rows_max)
         return
     core.use_family(family, MessageHash())

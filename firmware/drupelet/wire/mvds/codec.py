@@ -129,11 +129,11 @@ class MvdsCodec(Payload):
                 exchange.count_record(True, _COUNT_MESSAGE, self.at - before)
             elif before > at:
                 break  # the next frame has room
-            elif self._limit < limit and not oversize.reads_segments(exchange.core, exchange.peer):
+            elif self._limit < limit and not oversize.reads_segments(exchange):
                 self._limit = limit  # it goes alone, in a frame as long as the carrier takes
             elif limit < len(frame):
                 break  # the next epoch has room
-            elif oversize.reads_segments(exchange.core, exchange.peer):
+            elif oversize.reads_segments(exchange):
                 exchange.too_long()
             else:
                 oversize.pass_over(exchange, exchange.message_row)
