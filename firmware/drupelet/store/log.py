@@ -129,8 +129,8 @@ class Log:
         scratch = self.scratch
         at = 0
         while whole and at < end:
-            size = min(SCRATCH_SIZE, end - at)
-            whole = self.read_into(handle, at, scratch, 0, size) == size
+            size = min(SCRATCH_SIZE if at else len(self._head), end - at)
+            whole = not at or self.read_into(handle, at, scratch, 0, size) == size
             crc32_into(self._crc, 0, scratch, 0, size, at == 0)
             at += size
         self._add_salt()
