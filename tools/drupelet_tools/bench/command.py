@@ -101,11 +101,7 @@ def rooms(as_json: AsJson = False) -> None:
     from drupelet_tools.bench.table import Table, show
 
     rows = core.rows()
-    totals = {
-        name: sum(int(str(row[name])) for row in rows) for name in ("micro", "small", "full")
-    }
     title = f"Rooms of the core; the longest chain of imports has {core.floors()} floors"
-    rows.append({"room": "all", "modules": 0, "may_import": "", **totals})
     show([Table(title, ROOMS, rows)], rows, as_json)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import drupelet
 from drupelet_tools.flash.build import is_host_only
-from drupelet_tools.flash.sets import Built, Choice, texts
+from drupelet_tools.flash.sets import Built, Choice, table, texts
 
 # A room, and the rooms that its modules may import beside their own.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -152,8 +152,15 @@ def floors() -> int:
     return max(depth[module] for module, path in modules().items() if not is_host_only(path))
 
 
+_LET_GO = "let go"
+
+
 def code_lines() -> dict[str, dict[str, int]]:
-    """Set -> room -> code lines, of the sets micro, small on a cable, and full."""
+    """Set -> room -> code lines, of the sets micro, small on a cable, and full.
+
+    Beside the rooms, "let go": how many of the set's lines are in modules that leave the heap
+    after the boot.
+    """
     choices = {
         "micro": Choice("micro"),
         "small": Choice("small", carriers=("serial",)),
@@ -161,11 +168,13 @@ def code_lines() -> dict[str, dict[str, int]]:
     }
     lines: dict[str, dict[str, int]] = {}
     for name, choice in choices.items():
-        lines[name] = {}
+        lines[name] = {_LET_GO: 0}
+        leaves = table()["sets"][name].get("leaves", ())
         for module, text in texts(choice, "armv7m").items():
             room = room_of(module) if module.startswith("drupelet.") else module.split(".")[0]
             count = Built({module: text}, 1).code_lines
             lines[name][room] = lines[name].get(room, 0) + count
+            lines[name][_LET_GO] += count if module in leaves else 0
     return lines
 
 
@@ -186,6 +195,12 @@ def rows() -> list[dict[str, object]]:
     outside: dict[str, object] = {
         "room": "boards and carriers", "modules": 0, "may_import": "all",
     }  # fmt: skip
+    whole: dict[str, object] = {"room": "all", "modules": 0, "may_import": ""}
+    let_go: dict[str, object] = {
+        "room": "of all, let go after the boot", "modules": 0, "may_import": "",
+    }  # fmt: skip
     for name, of_set in lines.items():
-        outside[name] = sum(of_set.values()) - sum(of_set.get(room, 0) for room in MAY_IMPORT)
-    return [*found, outside]
+        let_go[name] = of_set.pop(_LET_GO)
+        whole[name] = sum(of_set.values())
+        outside[name] = sum(lines for room, lines in of_set.items() if room not in MAY_IMPORT)
+    return [*found, outside, whole, let_go]
