@@ -30,12 +30,12 @@ class Transport:
     up = True  # whether a frame could leave now; one that is sent while it is not is lost
     poll_object: "object | None" = None
     pending_size = 0
-    last_wire_size = 0
-    damaged = 0
 
     def __init__(self, frame_size_max: int = FRAME_SIZE_MAX, duplex: bool = True) -> None:
         self.frame_size_max = frame_size_max
         self.duplex = duplex
+        self.last_wire_size = 0
+        self.damaged = 0
 
     def send(self, frame: bytearray, size: int) -> int:
         """Take the first `size` bytes (1..frame_size_max) as one frame: OK, or a code below 0.

@@ -143,6 +143,7 @@ class StreamTransport(Transport):
         self._tx_at = 0
         self._tx_end = 0
         self._begun = False
+        self.pending_size = 0  # of its own from the start: a new attribute allocates
 
     def _read(self) -> int:
         """Read into self._rx from its start: bytes read, 0 for none now, or E_CLOSED."""
