@@ -24,16 +24,11 @@ from boards.micro.board import Board
 # A UART keeps 256 bytes for us: 22 ms at 115,200 baud.
 _SLEEP_MS_MAX = 10
 
-
-def main() -> None:
-    """Run until the power goes."""
-    config = __import__("micro_config")
-    board = Board(config)
-    for number, baud, interactive in config.LINES:
-        uart = machine.UART(number, baudrate=baud, timeout=0, rxbuf=256)
-        board.add(uart, interactive)
-    while True:
-        time.sleep_ms(min(board.step(), _SLEEP_MS_MAX))
-
-
-main()
+# It runs until the power goes.
+config = __import__("micro_config")
+board = Board(config)
+for number, baud, interactive in config.LINES:
+    uart = machine.UART(number, baudrate=baud, timeout=0, rxbuf=256)
+    board.add(uart, interactive)
+while True:
+    time.sleep_ms(min(board.step(), _SLEEP_MS_MAX))

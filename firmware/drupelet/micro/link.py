@@ -107,8 +107,7 @@ class MicroLink:
             self._rest = 0
         if self._closed == epoch or epochs_since(epoch, self._from) < self._rest:
             return 0
-        size = bsp1.fill(self, frame, 1, FRAME_SIZE)  # type: ignore[arg-type]
-        if size > 1:
+        if (size := bsp1.fill(self, frame, 1, FRAME_SIZE)) > 1:  # type: ignore[arg-type]
             frame[0] = _KIND_RECORDS
             self._used = True
             return size
@@ -171,8 +170,7 @@ class MicroLink:
 
     def on_request(self, buf: bytearray, at: int) -> None:
         """The peer asks for this message: it is due at once."""
-        cell = self._step(self.core.find(buf, at), _GOT_REQUEST)
-        if cell >= 0:
+        if (cell := self._step(self.core.find(buf, at), _GOT_REQUEST)) >= 0:
             self.core.table[cell + 1] = 0
         elif self.core.gone(buf, at):
             self._note(buf, at, _OWED_TWICE)  # who waits for it waits no more
@@ -237,8 +235,7 @@ class MicroLink:
         pool = self._pool
         entry = find(pool, _ENTRY_SIZE, self.core.offers_each, id, at, ID_SIZE)
         if entry < 0 or not pool[entry * _ENTRY_SIZE + ID_SIZE]:
-            entry = self._victim(kind)
-            if entry < 0:
+            if (entry := self._victim(kind)) < 0:
                 return
             fill(pool, entry * _ENTRY_SIZE, _ENTRY_SIZE, 0)
             copy(pool, entry * _ENTRY_SIZE, id, at, ID_SIZE)

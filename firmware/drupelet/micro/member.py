@@ -103,8 +103,7 @@ class Micro:
         """Put a message of ours behind all that we know; its row, or E_CAPACITY."""
         head = 1 + self._parent_count * ID_SIZE
         size += head
-        at = self._room(size, _OWN_QUARTERS)
-        if at < 0:
+        if (at := self._room(size, _OWN_QUARTERS)) < 0:
             return E_CAPACITY
         self.bodies[at] = self._parent_count
         copy(self.bodies, at + 1, self._parents, 0, head - 1)
@@ -117,8 +116,7 @@ class Micro:
 
     def take(self, stamp: bytearray, stamp_at: int, body: bytearray, at: int, size: int) -> int:
         """Put the peer's message `id`, whose dependencies are here, into a row; it, or -1."""
-        start = self._room(size, _QUARTERS)
-        if start < 0:
+        if (start := self._room(size, _QUARTERS)) < 0:
             return -1
         copy(self.bodies, start, body, at, size)
         self.delivered += 1

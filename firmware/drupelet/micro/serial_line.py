@@ -51,14 +51,12 @@ class MicroSerial:
     def pump(self, now_ms: int) -> int:
         """Take in what has come, send what is due; milliseconds until the next call."""
         for _ in range(_READS_MAX):
-            got = self._stream.readinto(self._chunk)
-            if not got:
+            if not (got := self._stream.readinto(self._chunk)):
                 break
             for at in range(got):
                 self._take(self._chunk[at], now_ms)
         while self._flush():
-            size = self._link.poll_into(self._tx, now_ms)
-            if not size:
+            if not (size := self._link.poll_into(self._tx, now_ms)):
                 return self._link.wake_ms(now_ms)
             self._encode(size)
         return _BUSY_MS
