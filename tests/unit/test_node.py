@@ -102,19 +102,24 @@ def test_boots_are_numbered() -> None:
     assert numbers == [1, 2, 3]
 
 
+def receive(member: Member, count: int) -> None:
+    """Messages of B arrive."""
+    group = bytes(member.node.core.members.group_ids[:32])
+    member.peers.append("B")
+    member.add("B")
+    link = member.node.link(member.numbers["B"], 0, 0, 1000, 0)
+    for number in range(count):
+        content = group + stamp(number) + b"\x00theirs"
+        frame = bytearray(b"\x40\x01\x01" + len(content).to_bytes(2, "big") + content)
+        link.receive(frame, len(frame), 0)
+
+
 def test_an_author_follows_itself_and_what_it_saw() -> None:
     member = lone()
     first = member.publish(b"1")
     second = member.publish(b"2")
     assert member.dependencies()[second] == [first]
-    group = bytes(member.node.core.members.group_ids[:32])
-    member.peers.append("B")
-    member.add("B")
-    link = member.node.link(member.numbers["B"], 0, 0, 1000, 0)
-    for number in range(2):
-        content = group + stamp(number) + b"\x00theirs"
-        frame = bytearray(b"\x40\x01\x01" + len(content).to_bytes(2, "big") + content)
-        link.receive(frame, len(frame), 0)
+    receive(member, 2)
     member.consume()
     theirs = member.log()[-1]
     third = member.publish(b"3")
@@ -124,6 +129,23 @@ def test_an_author_follows_itself_and_what_it_saw() -> None:
     again = Author(member.node, member.group)
     again.recover()
     assert again.head() == 33 and bytes(again.body[1:33]) == fourth
+
+
+def test_an_author_names_what_it_saw_though_the_event_of_its_own_came_after() -> None:
+    member = lone()
+    member.publish(b"1")
+    receive(member, 1)
+    second = member.publish(b"2")  # theirs is in the log, and not seen yet
+    author = member.author
+    assert (author.own, author.logged) == (2, 0)
+    theirs = member.log()[1]
+    member.consume()
+    assert (author.own, author.logged) == (2, 3)
+    third = member.publish(b"3")
+    assert member.dependencies()[third] == [second, theirs]
+    for handle in range(1, author.seen + 1):
+        author.saw(handle)
+    assert (author.own, author.logged) == (3, 3), "once each"
 
 
 def test_an_author_refuses_what_does_not_fit_its_body() -> None:
