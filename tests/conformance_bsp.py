@@ -10,7 +10,7 @@ BSP = [
              "CODE_SENT and not self.family == FAMILY_MVDS):\n"
              "            # Nobody"),
     Mutation("B-1.1-01", CORE + "engine/members.py",
-             "            slot = self._row(0, self.peers, 0)  # one whose peer was removed",
+             "            row = self._peer_row(0)  # one whose peer was removed",
              "            pass"),
     Mutation("B-1.1-01", CORE + "node.py",
              "self.links.pop(at).close()", "self.links.pop(at)"),
@@ -25,15 +25,15 @@ BSP = [
              "if row < 0 or not self.sees(row):",
              "if row < 0:"),
     Mutation("B-1.1-06", CORE + "engine/members.py",
-             "        return self.peer_numbers[(group + 1) * self.peers_max + peer]\n",
+             "        return self._table[(group + 1) * self.peers_max + peer]\n",
              "        return SHARED\n"),
     Mutation("B-1.1-07", CORE + "node.py",
              "members.set_visibility(group_slot, peer_slot, visibility)",
              "members.set_visibility(group_slot, peer_slot, max(before, visibility))"),
     Mutation("B-1.1-08", CORE + "engine/members.py",
-             "        self.peer_numbers[(group + 1) * self.peers_max + peer] = visibility\n",
+             "        self._table[(group + 1) * self.peers_max + peer] = visibility\n",
              "        for row in range(self.peers):\n"
-             "            self.peer_numbers[(group + 1) * self.peers_max + row] = visibility\n"),
+             "            self._table[(group + 1) * self.peers_max + row] = visibility\n"),
     Mutation("B-1.1-09", CORE + "engine/control.py",
              "store.entomb(handle, edges, 1 + count * ID_SIZE, missing)",
              "store.entomb(handle, edges, 1, missing)"),
@@ -231,10 +231,10 @@ BSP = [
              "inbox.set_kind(entry, REQUESTED if self.family == FAMILY_MVDS else OFFERED)"),
     Mutation("B-4.2-10", CORE + "engine/exchange.py",
              "        else:\n"
-             "            group = self.core.members.group_slot(self.core.store.group)\n"
+             "            group = self.core.members.group_row(self.core.store.group)\n"
              "            row = self.outbox.row_of(handle)\n",
              "        elif self.outbox.row_of(handle) >= 0:\n"
-             "            group = self.core.members.group_slot(self.core.store.group)\n"
+             "            group = self.core.members.group_row(self.core.store.group)\n"
              "            row = self.outbox.row_of(handle)\n"),
     Mutation("B-4.2-11", CORE + "engine/exchange.py",
              "        outbox.make_due(row)\n"

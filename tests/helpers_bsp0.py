@@ -31,7 +31,7 @@ class Friend(Member):
             self.node.share(self.group, self.numbers[name], SHARED)
 
     def group_id(self) -> bytes:
-        row = self.node.core.members.group_slot(self.group)
+        row = self.node.core.members.group_row(self.group)
         return bytes(self.node.core.members.group_ids[32 * row : 32 * row + 32])
 
     def publish(self, payload: bytes, now_ms: int = 0) -> bytes | None:

@@ -79,7 +79,7 @@ class BoardTopics:
 
     def _make(self, setup: "Any", files: "Files", config: dict) -> KeyDistribution:  # noqa: ANN401
         members = setup.node.core.members
-        at = members.group_slot(setup.readings) * ID_SIZE
+        at = members.group_row(setup.readings) * ID_SIZE
         text = _LABEL + bytes(members.group_ids[at : at + ID_SIZE]) + config["name"].encode()
         topic = hashlib.sha256(text).digest()[:TOPIC_SIZE]
         peers = config["peers"]

@@ -114,14 +114,14 @@ class PeerState(NamedTuple):
 def group_id(node: "Node", group: int) -> bytes:
     """The 32-byte id of a group that the node is in."""
     members = node.core.members
-    at = members.group_slot(group) * ID_SIZE
+    at = members.group_row(group) * ID_SIZE
     return bytes(members.group_ids[at : at + ID_SIZE])
 
 
 def group_family(node: "Node", group: int) -> int:
     """FAMILY_BSP, FAMILY_MVDS, or that of another profile."""
     members = node.core.members
-    return members.family(members.group_slot(group))
+    return members.family(members.group_row(group))
 
 
 def keep_bsp_family(node: "Node", group: int) -> None:
@@ -142,9 +142,9 @@ def lacking_peers(node: "Node", handle: int) -> list[int]:
     core = node.core
     if core.store.load(handle) != OK:
         return []
-    group, source = core.members.group_slot(core.store.group), core.store.source
+    group, source = core.members.group_row(core.store.group), core.store.source
     return [
-        core.members.peer_numbers[peer]
+        core.members.peer_number(peer)
         for peer in range(core.members.peers)
         if core.members.visibility(group, peer) == SHARED and not core.holds(peer, handle)
         if not core.outboxes[peer].is_source(source, handle)
@@ -153,7 +153,7 @@ def lacking_peers(node: "Node", handle: int) -> list[int]:
 
 def peer_state(node: "Node", peer: int) -> PeerState:
     """How far the log has gone to a peer (number)."""
-    return _state_of(node.core, node.core.members.peer_slot(peer))
+    return _state_of(node.core, node.core.members.peer_row(peer))
 
 
 def _state_of(core: "Core", row: int) -> PeerState:
@@ -167,7 +167,7 @@ def _state_of(core: "Core", row: int) -> PeerState:
 
 def is_on_its_way(node: "Node", peer: int, handle: int) -> bool:
     """Whether a message has a row for a peer (number) that is not known to hold it."""
-    outbox = node.core.outboxes[node.core.members.peer_slot(peer)]
+    outbox = node.core.outboxes[node.core.members.peer_row(peer)]
     row = outbox.row_of(handle)
     return row >= 0 and outbox.is_open(row)
 
@@ -175,15 +175,13 @@ def is_on_its_way(node: "Node", peer: int, handle: int) -> bool:
 def is_too_long(node: "Node", peer: int, handle: int) -> bool:
     """Whether a peer (number) may lack a message since it fits no frame (docs/SPEC.md 3.4)."""
     core = node.core
-    return oversize.is_oversize(core, core.members.peer_slot(peer), handle, FRAME_SIZE_MAX)
+    return oversize.is_oversize(core, core.members.peer_row(peer), handle, FRAME_SIZE_MAX)
 
 
 def reads_segments(node: "Node", peer: int) -> bool:
     """Whether a peer (number) showed, in a node with groups of MVDS, that it reads segments."""
     passed_over = node.core.passed_over
-    return passed_over is not None and passed_over.reads_segments(
-        node.core.members.peer_slot(peer)
-    )
+    return passed_over is not None and passed_over.reads_segments(node.core.members.peer_row(peer))
 
 
 def fill_outboxes(node: "Node") -> None:

@@ -176,7 +176,7 @@ class Node(Publisher):
             keep_family(self.core, number, family)
         bring_family(self.core, family)
         check(members.add_group(number, id, family, flags), "groups_max reached")
-        self.core.regroup(members.group_slot(number), client)
+        self.core.regroup(members.group_row(number), client)
         if client is not None or family == FAMILY_MVDS:
             self._control()  # messages may be kept to ourselves, or deleted
         return number
@@ -185,7 +185,7 @@ class Node(Publisher):
         """Leave a group: its messages are dropped, and refused until it is joined again."""
         from drupelet.engine.control import leave
 
-        row = self.core.members.group_slot(group)
+        row = self.core.members.group_row(group)
         assert row >= 0, "not a member"
         check(leave(self.core, row), "the store did not take it")
 
@@ -193,7 +193,7 @@ class Node(Publisher):
         """Forget a peer; its links are dead, its row is free for another one."""
         from drupelet.engine.control import remove_peer
 
-        row = self.core.members.peer_slot(peer)
+        row = self.core.members.peer_row(peer)
         assert row >= 0, "removed a peer that is not known"
         check(remove_peer(self.core, row), "the store did not take it")
         for at in range(len(self.links) - 1, -1, -1):
@@ -205,19 +205,21 @@ class Node(Publisher):
         number = self.store.member(_MEMBER_PEER, id, 0, len(id))
         check(number, "no room for another peer")
         check(self.core.members.add_peer(number), "peers_max reached")
-        self.core.add_peer(self.core.members.peer_slot(number))
+        self.core.add_peer(self.core.members.peer_row(number))
         return number
 
     def share(self, group: int, peer: int, visibility: int) -> None:
         """Set what a peer sees of a group: INVISIBLE, VISIBLE (accept only) or SHARED."""
         members = self.core.members
-        group_slot = members.group_slot(group)
-        peer_slot = members.peer_slot(peer)
+        group_slot = members.group_row(group)
+        peer_slot = members.peer_row(peer)
         assert group_slot >= 0 and peer_slot >= 0
         before = members.visibility(group_slot, peer_slot)
         members.set_visibility(group_slot, peer_slot, visibility)
         if visibility > before:
             self.core.pending.ask_again()
+            # What was asked for meanwhile we may hold; what we do not is offered again.
+            self.core.inboxes[peer_slot].drop_offers()
         if visibility == SHARED and before != SHARED:
             self.core.restart(peer_slot, False)
             if self.core.boot:
@@ -252,7 +254,7 @@ class Node(Publisher):
         """Make a link to a peer. Its first epoch starts at a random phase: devices that boot
         together do not send together for ever. Live links to one peer count by one clock, that of
         the shortest; others are rounded up to its multiples. epoch_ms: 1..2^28, not of a stick."""
-        slot = self.core.members.peer_slot(peer)
+        slot = self.core.members.peer_row(peer)
         assert slot >= 0
         epoch_ms = epoch_ms or WAIT_MS_MAX
         others = [link for link in self.links if link.peer == slot and not link.visits]
@@ -308,7 +310,7 @@ class Node(Publisher):
                 break
             kept = store.load(handle) == OK and store.state != STATE_DELETED
             self._issued = handle  # not before: memory may run out while it is read
-            if kept and self.core.members.group_slot(store.group) >= 0:
+            if kept and self.core.members.group_row(store.group) >= 0:
                 self.event_handle = handle
                 self.event_again = handle <= self._before_boot
                 return EVENT_MESSAGE
@@ -357,7 +359,7 @@ class Node(Publisher):
     def _group_of(self, handle: int) -> int:
         """The row of a message's group, -1 when there is no such message."""
         known = self.store.load(handle) == OK
-        return self.core.members.group_slot(self.store.group) if known else -1
+        return self.core.members.group_row(self.store.group) if known else -1
 
     # --- black box ---
 
@@ -415,11 +417,11 @@ class Node(Publisher):
 
     def outstanding(self, peer: int) -> int:
         """Messages in rows that a peer (number) is not known to hold."""
-        return self.core.outboxes[self.core.members.peer_slot(peer)].open_count
+        return self.core.outboxes[self.core.members.peer_row(peer)].open_count
 
     def is_current(self, peer: int) -> bool:
         """True when a peer (number) is known to hold everything that the log has for it."""
-        row = self.core.members.peer_slot(peer)
+        row = self.core.members.peer_row(peer)
         outbox = self.core.outboxes[row]
         is_shown = outbox.cursor == self.core.graph.newest and not outbox.open_count
         return is_shown and not outbox.reserved_rows

@@ -110,7 +110,7 @@ def test_what_is_not_allowed_is_refused_by_every_member() -> None:
     made = Chat("ab", lambda: ChatClient((ANN,)))
     node = made.world.nodes["b"]
     # A member whose client looks away.
-    node.core.graph.use_client(node.core.members.group_slot(made.groups["b"]), None)
+    node.core.graph.use_client(node.core.members.group_row(made.groups["b"]), None)
     made.do("b", TEXT, BEN, b"sneaked in")
     made.do("b", TEXT, ANN, b"in a row, so this falls with it")
     made.run()

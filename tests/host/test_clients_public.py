@@ -82,7 +82,7 @@ def test_the_same_topic_is_the_same_group() -> None:
     for world in (one, two):
         for node in world.nodes.values():
             group = join_topic(node, "käse")
-            at = node.core.members.group_slot(group) * 32
+            at = node.core.members.group_row(group) * 32
             ids.append(bytes(node.core.members.group_ids[at : at + 32]))
     assert len(set(ids)) == 1
     assert topic_descriptor("käse") != topic_descriptor("kase")

@@ -144,9 +144,9 @@ def test_what_no_link_carries_does_not_wait_for_a_peer(family: str, tmp_path: Pa
     member = Member(settings)
     member.live_link(peer, CARRIER_SERIAL, 0)
     members = member.node.core.members
-    row = members.peer_slot(member.numbers[peer.id])
+    row = members.peer_row(member.numbers[peer.id])
     seen = {
-        group: members.visibility(members.group_slot(group), row)
+        group: members.visibility(members.group_row(group), row)
         for group in (member.readings, *member.clients.groups)
     }
     assert seen.pop(member.readings) == SHARED

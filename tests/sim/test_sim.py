@@ -78,6 +78,12 @@ def test_worlds_in_which_the_judge_was_wrong_hold(kind: str, seed: int) -> None:
     assert result.deliveries and not result.lost
 
 
+def test_what_was_asked_for_while_its_group_was_hidden_is_not_asked_for_when_it_is_held() -> None:
+    result = run_seed(4607385, "views")
+    assert not result.violation, result.violation
+    assert result.deliveries and not result.lost
+
+
 def test_the_oldest_of_many_long_messages_goes_although_all_others_are_asked_for() -> None:
     result = run_seed(3003010, "storm")
     assert not result.violation, result.violation

@@ -39,7 +39,7 @@ class FakeLink:
     def __init__(self, visits: bool = False) -> None:
         self.core: Any = SimpleNamespace(
             store=SimpleNamespace(size=0, timestamp=bytearray(stamp(7))),
-            members=SimpleNamespace(group_ids=bytearray(32) + GROUP, peer_numbers=b"\1"),
+            members=SimpleNamespace(group_ids=bytearray(32) + GROUP, peer_number=lambda _: 1),
         )
         self.message_group = 1
         self.peer = 0

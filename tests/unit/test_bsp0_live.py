@@ -576,7 +576,7 @@ def briars_friend(groups: set[bytes], seed: int, mode: int) -> tuple[Node, Any, 
         if known:
             descriptor = bytes.fromhex(known[0]["descriptor"])
             number = join(node, known[0]["client_id"], known[0]["major_version"], descriptor)
-            assert node.core.members.group_of(group, 0) == node.core.members.group_slot(number)
+            assert node.core.members.group_of(group, 0) == node.core.members.group_row(number)
         else:
             number = node.join_id(group, FAMILY_BSP_0, 0, PlainClient())
         node.share(number, peer, SHARED)

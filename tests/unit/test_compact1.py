@@ -415,7 +415,7 @@ def test_a_row_that_passes_to_another_peer_begins_a_new_generation() -> None:
     net.run(lambda: net.complete(1), 50)
     codec = codec_of(net).codec
     before = codec.generation()
-    number = net.members["A"].node.core.members.peer_numbers[0]
+    number = net.members["A"].node.core.members.peer_number(0)
     codec.meet(0, number)
     assert codec.generation() == before, "another link to the same peer"
     codec.meet(0, number + 1)
@@ -451,7 +451,7 @@ def test_an_index_never_means_the_group_that_took_the_row_of_another() -> None:
     b.node.leave(b.group)
     other = b.node.join(bytes(32), b"another")
     b.node.share(other, b.numbers["A"], SHARED)
-    assert b.node.core.members.group_slot(other) == 0 and not there.codec.knows(0)
+    assert b.node.core.members.group_row(other) == 0 and not there.codec.knows(0)
     unknown = b.node.core.unknown
     late = a.publish(b"2")
     net.run(lambda: b.node.core.unknown > unknown, 100)
@@ -569,7 +569,7 @@ def holds_are_true(net: Network, ever: dict[str, set[bytes]]) -> None:
     for member in net.members.values():
         core = member.node.core
         for name in member.peers:
-            peer = core.members.peer_slot(member.numbers[name])
+            peer = core.members.peer_row(member.numbers[name])
             for id in member.log():
                 is_held = core.holds(peer, member.store.find(id, 0))
                 assert not is_held or id in ever[name], "acknowledged what it never held"

@@ -152,7 +152,7 @@ def test_it_goes_on_when_the_one_whose_clock_it_went_by_leaves() -> None:
     gone = bus.members.pop(0)
     for member in bus.members:
         member.topic.remove(gone.id)
-        member.node.remove_peer(member.node.core.members.peer_numbers[0])
+        member.node.remove_peer(member.node.core.members.peer_number(0))
     for number in range(8):
         bus.members[number % 3].publish(b"after %d" % number, bus.now_ms)
     bus.run(9)
@@ -217,10 +217,10 @@ class Beside:
     def __init__(self) -> None:
         self.bus = Bus(3, 6, 0.0)
         self.first = first = self.bus.members[0]
-        numbers = first.node.core.members.peer_numbers
+        members = first.node.core.members
         self.own = []
         for link in first.links:
-            number = numbers[link.peer]
+            number = members.peer_number(link.peer)
             self.own.append(
                 first.node.link(number, PROFILE_BSP_1, CARRIER_SERIAL, EPOCH_MS, BATCH)
             )

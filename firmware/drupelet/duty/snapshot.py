@@ -157,7 +157,7 @@ class Snapshot:
                         age = epochs_since(epoch, outbox.epoch(row))
                     newest = outbox.handles[row]
         fill(buf, at, _ROW_SIZE, 255)
-        number = core.members.peer_numbers[peer]
+        number = core.members.peer_number(peer)
         struct.pack_into(_ROW, buf, at, number, sends, age, heard, newest, into_ms)
 
     # --- after sleep ---
@@ -216,7 +216,7 @@ class Snapshot:
             plan.restore_from(buf, _PLAN_AT, now_ms, slept_ms)
         for row in range(buf[1]):
             at = _ROWS_AT + row * _ROW_SIZE
-            peer = core.members.peer_slot(buf[at])
+            peer = core.members.peer_row(buf[at])
             if peer < 0:
                 continue
             if plan is not None:

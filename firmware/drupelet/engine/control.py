@@ -10,9 +10,9 @@ until it is joined again. A removed peer's row is free for another one.
 from drupelet.base.compat import const
 from drupelet.base.errors import E_STORAGE, OK
 from drupelet.base.limits import DEPENDENCIES_MAX, GONE_HANDLE, ID_SIZE
-from drupelet.base.memory import copy, fill
+from drupelet.base.memory import copy
 from drupelet.engine.body import BodyReader
-from drupelet.engine.members import FAMILY_MVDS, INVISIBLE
+from drupelet.engine.members import FAMILY_MVDS
 from drupelet.engine.wake_state import save
 from drupelet.store.states import STATE_PENDING
 
@@ -134,7 +134,7 @@ class Control:
         missing = 0
         for peer in range(members.peers):
             if members.visibility(group, peer) and not core.holds(peer, handle):
-                missing |= _bit(members, members.peer_numbers[peer])
+                missing |= _bit(members, members.peer_number(peer))
         return missing
 
 
@@ -147,13 +147,13 @@ def held(core: "Core", peer: int, handle: int) -> None:
     """A peer (row) turns out to have a deleted message: once all do, its id may be forgotten."""
     members = core.members
     store = core.store
-    number = members.peer_numbers[peer]  # 0: it was removed
+    number = members.peer_number(peer)  # 0: it was removed
     seen = 0
     if store.load(handle) == OK:
-        group = members.group_slot(store.group)
+        group = members.group_row(store.group)
         for row in range(members.peers):
             if row != peer and group >= 0 and members.visibility(group, row):
-                seen |= _bit(members, members.peer_numbers[row])
+                seen |= _bit(members, members.peer_number(row))
         # Whoever does not see the group any more is not waited for, nor who has the same bit.
         store.keep(handle, store.missing & seen & ~(_bit(members, number) if number else 0))
 
@@ -205,10 +205,7 @@ def leave(core: "Core", group: int) -> int:
     for row in range(pending.rows_max):
         if pending.handles[row] and pending.group(row) == group:
             pending.drop(row)
-    members.peer_numbers[members.groups_at + group] = 0
-    fill(members.group_ids, group * ID_SIZE, ID_SIZE, 0)
-    for peer in range(members.peers_max):
-        members.set_visibility(group, peer, INVISIBLE)
+    members.drop_group(group)
     core.regroup(group, None)
     # Nobody knows which offers and wishes were of this group; what matters comes again.
     for inbox in core.inboxes:
@@ -232,7 +229,7 @@ def _shorten(core: "Core") -> None:
 
 def remove_peer(core: "Core", peer: int) -> int:
     """Forget a peer (row) and all that is known about it; OK or a code: nothing has changed."""
-    code = core.store.dismiss(_MEMBER_PEER, core.members.peer_numbers[peer])
+    code = core.store.dismiss(_MEMBER_PEER, core.members.peer_number(peer))
     if code != OK:
         return code
     core.outboxes[peer].forget()
@@ -245,9 +242,7 @@ def remove_peer(core: "Core", peer: int) -> int:
             incoming.peer = -1
     # It may come back in another row, and must not take our numbers for those of this one.
     core.clocks.generation = (core.clocks.generation + 1) & 0xFFFF
-    core.members.peer_numbers[peer] = 0
-    for group in range(core.members.groups):
-        core.members.set_visibility(group, peer, INVISIBLE)
+    core.members.drop_peer(peer)
     _forget(core, peer)
     return _save_changed(core)
 

@@ -29,8 +29,7 @@ from drupelet.engine.pending import Pending
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import BoxPort, HashPort
-    from drupelet.engine.oversize import PassedOver
-    from drupelet.engine.ports import ClientPort, CodecPort, LongPort
+    from drupelet.engine.ports import ClientPort, CodecPort, LongPort, PassedOverPort
     from drupelet.store.ports import StorePort
 
 
@@ -59,7 +58,7 @@ class Core:
     long: "LongPort"  # long bodies; the node brings them
     bsp0_codecs: "object | None" = None  # of a host, made by its first link in bsp-0
     # Of a node with groups of MVDS: what was passed over since it is too long for a frame.
-    passed_over: "PassedOver | None" = None
+    passed_over: "PassedOverPort | None" = None
 
     def __init__(
         self, store: "StorePort", peers_max: int, groups_max: int, messages_max: int,
@@ -280,7 +279,7 @@ class Core:
         store = self.store
         while self.graph.promote():
             if store.load(self.graph.handle) == OK:
-                group = self.members.group_slot(store.group)
+                group = self.members.group_row(store.group)
                 self._note_delivered(now_ms, group, store.source, store.id)
 
     def _note_delivered(self, now_ms: int, group: int, source: int, id: bytearray) -> None:

@@ -140,7 +140,7 @@ class Exchange:
     @property
     def peer_number(self) -> int:
         """The peer's number in the store."""
-        return self.core.members.peer_numbers[self.peer]
+        return self.core.members.peer_number(self.peer)
 
     # --- what the peer sees ---
 
@@ -162,7 +162,7 @@ class Exchange:
         handle = store.find(id, at)
         if handle <= 0 or store.load(handle) != OK:
             return 0
-        group = self.core.members.group_slot(store.group)
+        group = self.core.members.group_row(store.group)
         return handle if group >= 0 and self.sees(group) != INVISIBLE else 0
 
     def _is_carried(self, group: int, row: int) -> bool:
@@ -212,7 +212,7 @@ class Exchange:
         """The peer has what the store has loaded, which may have been deleted here: once all have
         it, its id may go. Overwrites what the store has loaded."""
         core = self.core
-        group = core.members.group_slot(core.store.group)
+        group = core.members.group_row(core.store.group)
         row = self.outbox.note_held(handle, group, event)
         core.note_long_held(self.peer, handle, event == GOT_ACK)
         if core.store.missing:
@@ -249,7 +249,7 @@ class Exchange:
             if entry >= 0 and not self.inbox.is_whole(entry):
                 self.inbox.set_kind(entry, OFFERED)  # an ACK needs more than a prefix: ask for it
         else:
-            group = self.core.members.group_slot(self.core.store.group)
+            group = self.core.members.group_row(self.core.store.group)
             row = self.outbox.row_of(handle)
             has_crossed = row >= 0 and self.outbox.sends(row) > 0
             self.inbox.owe(
@@ -390,7 +390,7 @@ class Exchange:
         handle = store.find(key, at, ID_PREFIX_SIZE)
         if handle <= 0 or handle >= GONE_HANDLE or store.load(handle) != OK or store.private:
             return False
-        group = self.core.members.group_slot(store.group)
+        group = self.core.members.group_row(store.group)
         if group >= 0 and self.sees(group):
             self.is_telemetry = self.core.is_box(group)
             self.inbox.owe(handle, group, 0, BY_ROW)
@@ -468,7 +468,7 @@ class Exchange:
             handle = inbox.owed_from
             inbox.owed_from = store.next(handle)
             if store.load(handle) == OK and store.source == self.peer_number:
-                group = self.core.members.group_slot(store.group)
+                group = self.core.members.group_row(store.group)
                 if group < 0:
                     continue
                 if self.sees(group) and not self._is_carried(group, -1):
@@ -565,7 +565,7 @@ class Exchange:
         group = pending.group(row)
         if not self.sees(group):
             return False
-        source = members.peer_slot(pending.source(row))
+        source = members.peer_row(pending.source(row))
         return source == self.peer or source < 0 or not members.visibility(group, source)
 
     def _note_new(self, id: bytearray) -> bool:
@@ -612,7 +612,7 @@ class Exchange:
     @property
     def message_group(self) -> int:
         """The group's row of the message that `next_message` found."""
-        return self.core.members.group_slot(self.core.store.group)
+        return self.core.members.group_row(self.core.store.group)
 
     def body_into(self, buf: bytearray, at: int, offset: int, size: int) -> bool:
         """Copy bytes of the stored body of the message that `next_message` found."""

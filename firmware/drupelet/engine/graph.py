@@ -235,7 +235,7 @@ class Graph:
 
     def _ask_once(self, group: int, source: int) -> None:
         """Who sends what depends on a message that others have no more may have that, too."""
-        peer = self.members.peer_slot(source)
+        peer = self.members.peer_row(source)
         client = self.finder(group, self.reader)
         for row in range(client.dependencies(self.reader) if peer >= 0 else 0):
             if not client.dependency_into(self.reader, row, self.ids):
@@ -310,7 +310,7 @@ class Graph:
         self.must_look_again = False
         handle = store.next_pending(0)
         while handle:
-            group = self.members.group_slot(store.group) if store.load(handle) == OK else -1
+            group = self.members.group_row(store.group) if store.load(handle) == OK else -1
             if group >= 0 and self.pending.row_of(handle) < 0:
                 for inbox in self.inboxes:
                     inbox.drop(store.id, 0)
@@ -360,7 +360,7 @@ class Graph:
             self.pending.drop(row)
         if self.must_look_again:
             self.may_promote = True
-        peer = self.members.peer_slot(source)
+        peer = self.members.peer_row(source)
         if peer >= 0:
             self.inboxes[peer].rename(before, self.handle)
             outbox = self.outboxes[peer]

@@ -23,7 +23,7 @@ assert len(_NO_CLIENT) == ID_SIZE - 1
 def keep_family(core: "Core", number: int, family: int) -> None:
     """Note the family of a group. Raises CapacityError when it is of another one."""
     store = core.store
-    row = core.members.group_slot(number)
+    row = core.members.group_row(number)
     if store.spool.descriptor_size(number) >= 0:
         noted = _noted(store, number)
     elif row >= 0:

@@ -222,13 +222,13 @@ class Outbox:
         store = self._store
         if store.load(handle) != OK or store.state != STATE_DELIVERED:
             return -1
-        group = self._members.group_slot(store.group)
+        group = self._members.group_row(store.group)
         shared = group >= 0 and self._members.visibility(group, self.peer) == SHARED
         return group if shared else -1
 
     def is_source(self, source: int, handle: int) -> bool:
         """True if a message came from the peer (`source`: number), which has not lost it since."""
-        return source == self._members.peer_numbers[self.peer] and handle > self.lost_until
+        return source == self._members.peer_number(self.peer) and handle > self.lost_until
 
     def enter(self, before: int, handle: int, id: bytearray, group: int, source: int) -> None:
         """A shared message entered the log after the handle `before`: if the cursor was there, it

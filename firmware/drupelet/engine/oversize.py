@@ -124,7 +124,7 @@ class PassedOver:
 def passed_over_of(core: "Core") -> PassedOver:
     """The table of a node, which has one from its first group of MVDS on."""
     assert core.passed_over is not None
-    return core.passed_over
+    return core.passed_over  # type: ignore[return-value] # no other class is one
 
 
 def reads_segments(exchange: "Exchange") -> bool:
@@ -138,9 +138,9 @@ def prepare(exchange: "Exchange", frame_size: int) -> bool:
     core = exchange.core
     peer = exchange.peer
     outbox = exchange.outbox
-    passed_over = core.passed_over
-    if passed_over is None:
+    if core.passed_over is None:
         return False  # there is no group of MVDS
+    passed_over = passed_over_of(core)
     if exchange.visits:
         passed_over.note_reads_segments(peer)  # bundles are read by our own nodes only
     reads = passed_over.reads_segments(peer)
@@ -203,9 +203,10 @@ def _take_up(exchange: "Exchange", handle: int, reads: bool, frame_size: int) ->
 
 def wait_epochs(exchange: "Exchange") -> int:
     """Epochs until there may be something to do for what was passed over, at least 1; 0: never."""
-    passed_over = exchange.core.passed_over
-    if passed_over is None or not passed_over.firsts[exchange.peer]:
+    core = exchange.core
+    if core.passed_over is None or not core.passed_over.firsts[exchange.peer]:
         return 0
+    passed_over = passed_over_of(core)
     return max(passed_over.ask_wait(exchange.peer, exchange.epoch, exchange.pace.every), 1)
 
 

@@ -84,7 +84,7 @@ class Publisher:
 
     def _slot(self, group: int, timestamp: "bytes | bytearray" = b"\0") -> int:
         members = self.core.members
-        slot = members.group_slot(group)
+        slot = members.group_row(group)
         assert slot >= 0, "published into a group that was not joined"
         signed = timestamp[0] >= 0x80 and members.family(slot) == FAMILY_BSP
         assert not signed, "a timestamp is below 2^63: every peer would refuse it"

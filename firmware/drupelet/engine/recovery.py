@@ -58,7 +58,7 @@ def _restore(core: "Core") -> None:
         core.consumed = get_u32(saved, 4)
     for row in range(peers):
         at = STATE_HEAD_SIZE + row * row_size
-        peer = core.members.peer_slot(saved[at])
+        peer = core.members.peer_row(saved[at])
         if peer >= 0:
             _restore_peer(core, peer, saved, at, row_size)
     _walk(core)
@@ -119,9 +119,9 @@ def _restore_rows(core: "Core", saved: bytearray, peers: int, row_size: int, siz
         saved[at] -= kind
         handle = get_u32(saved, at)
         at += 4
-        group = members.group_slot(store.group) if store.load(handle) == OK else -1
+        group = members.group_row(store.group) if store.load(handle) == OK else -1
         for row in range(peers if group >= 0 or kind == ROW_PASSED_OVER else 0):
-            peer = members.peer_slot(saved[STATE_HEAD_SIZE + row * row_size])
+            peer = members.peer_row(saved[STATE_HEAD_SIZE + row * row_size])
             if peer >= 0 and saved[at + row // 8] & 1 << row % 8:
                 _restore_row(core, peer, kind, handle, group)
         at += (peers + 7) // 8

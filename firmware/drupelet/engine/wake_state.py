@@ -78,7 +78,7 @@ def pack(core: "Core", limit: int) -> int:
         outbox = core.outboxes[peer]
         inbox = core.inboxes[peer]
         low = _low(core, peer)
-        state[at] = members.peer_numbers[peer]
+        state[at] = members.peer_number(peer)
         put_u32(state, at + 1, low)
         lost = outbox.lost_until
         if lost and (lost >= low or 0 < core.store.next_pending(0) <= lost):

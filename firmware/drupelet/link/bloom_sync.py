@@ -44,7 +44,7 @@ class BloomSync:
         self, node: "NodePort", group: int, link: "Link", draw: "Callable[[int], int]"
     ) -> None:
         self._core = node.core
-        self._group = node.core.members.group_slot(group)
+        self._group = node.core.members.group_row(group)
         self._link = link
         self._draw = draw  # draw(n): random, 0 .. n - 1
         at = self._group * 32

@@ -65,7 +65,7 @@ class Topic:
         self.core = core
         self.links = links
         self.attention = True
-        self.group = core.members.group_slot(group)
+        self.group = core.members.group_row(group)
         for link in links:
             link.exchange.group_only = self.group
         self.ignored = 0  # frames of strangers, and our own that came back

@@ -49,6 +49,7 @@ LATE = {
     ("drupelet.store.flash_store", "drupelet.store.recovery"),
     ("drupelet.store.recovery", "drupelet.store.migration"),
     ("drupelet.wire.registry", "drupelet.base.hashes_mvds"),
+    ("drupelet.wire.registry", "drupelet.engine.oversize"),
     ("drupelet.wire.registry", "drupelet.wire.bsp0.codec"),
     ("drupelet.wire.registry", "drupelet.wire.bsp0.hash"),
     ("drupelet.wire.registry", "drupelet.wire.bsp1"),

@@ -238,7 +238,7 @@ class Machine:
         outbox = link.exchange.outbox
         held = 0
         for handle, row in content[0]:
-            group = core.members.group_slot(row[1])
+            group = core.members.group_row(row[1])
             is_sent = row[3] == STATE_DELIVERED and link.exchange.sees(group) == SHARED
             is_known = is_sent or outbox.row_of(handle) >= 0
             if outbox.is_source(row[2], handle) or (is_known and core.holds(link.peer, handle)):

@@ -189,7 +189,7 @@ class FrameCodec(Records):
         """A nonce that differs from that of our other links, and the same in every replay."""
         codecs = self._codecs
         codecs.made += 1
-        words = (core.boot, core.members.peer_numbers[peer], codecs.made)
+        words = (core.boot, core.members.peer_number(peer), codecs.made)
         seed = b"".join(word.to_bytes(4, "big") for word in words)
         return blake2b(seed, digest_size=NONCE_SIZE).digest()
 

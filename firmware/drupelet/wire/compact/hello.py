@@ -78,7 +78,7 @@ class Contact(Numbering):
         fill(self._slab, self._contact, _ROW_SIZE, 0)
         exchange.codec_row = (self._contact - first) // _ROW_SIZE
         core = exchange.core
-        self.meet(exchange.peer, core.members.peer_numbers[exchange.peer])
+        self.meet(exchange.peer, core.members.peer_number(exchange.peer))
         self.greet(exchange)
 
     def end(self, exchange: "Exchange") -> None:

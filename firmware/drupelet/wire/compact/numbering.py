@@ -229,7 +229,7 @@ class Numbering:
         copy(self._slab, 0, frame, at, size)
         handle = store.find(frame, at, ID_PREFIX_SIZE) if size == ID_PREFIX_SIZE else 0
         if 0 < handle < GONE_HANDLE and store.load(handle) == OK:
-            group = exchange.core.members.group_slot(store.group)
+            group = exchange.core.members.group_row(store.group)
             if group >= 0 and exchange.sees(group):
                 copy(self._slab, 0, store.id, 0, ID_SIZE)
         elif handle >= GONE_HANDLE:

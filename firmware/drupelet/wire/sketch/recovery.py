@@ -36,7 +36,7 @@ def shared_ids(exchange: "Exchange") -> "list[bytes]":
     handle = store.next(0)
     while handle:
         if store.load(handle) == OK and store.state == STATE_DELIVERED:
-            group = core.members.group_slot(store.group)
+            group = core.members.group_row(store.group)
             if group >= 0 and exchange.sees(group) == SHARED:
                 ids.append(bytes(store.id))
         handle = store.next(handle)

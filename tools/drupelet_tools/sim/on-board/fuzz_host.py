@@ -57,7 +57,7 @@ class Bsp0Fuzz:
         self.rivals = []
         self.session = None
         self.now_ms = 0
-        row = self.node.core.members.group_slot(group)
+        row = self.node.core.members.group_row(group)
         id = bytes(self.node.core.members.group_ids[32 * row : 32 * row + 32])
         ids = [bytes((n,)) * 32 for n in range(1, 5)]
         message = id + bytes(7) + b"\x05" + b"body"
