@@ -108,7 +108,7 @@ def test_a_sketch_waits_until_what_it_tells_of_is_durable() -> None:
     store = pair.b.store
     barrier = store.barrier
     store.barrier = lambda: E_STORAGE
-    pair.recoveries[1].begin(pair.link(pair.b).exchange)
+    pair.recoveries[1].begin()
     pair.run(20)
     assert not sketches
     store.barrier = barrier
