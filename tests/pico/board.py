@@ -42,7 +42,9 @@ def flash_image(out: Path, *options: str) -> Path:
 def check_memory(pico_status: dict[str, int]) -> None:
     """No life's stack grew into the heap, and its fullest heap left what it should."""
     assert 0 < pico_status["stack_peak"] <= STACK_SIZE_MAX, pico_status
-    assert pico_status["heap"] - pico_status["heap_peak"] >= HEAP_FREE_MIN, pico_status
+    free = pico_status["heap"] - pico_status["heap_peak"]
+    print(f"\na Pico with set small: at least {free:,} bytes free")
+    assert free >= HEAP_FREE_MIN, pico_status
 
 
 def ask(pico: Pico, expression: str) -> Any:

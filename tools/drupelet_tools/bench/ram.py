@@ -28,7 +28,7 @@ _WARM_UP = 12
 # Messages that each end publishes in one round: both logs stay in their first segment.
 _ROUND_MESSAGES = 180
 # Modules of a board that are not there once it runs, or that are picked by those that need them.
-_NOT_LOADED = ("boards.unix.main", "boards.setup", "boards.micro.main")
+_NOT_LOADED = ("boards.unix.main", "boards.setup", "boards.sealing", "boards.micro.main")
 # What the scripts call of a set that has only what its own program calls.
 _CALLED = ("pending_max", "join_id", "share", "wake_ms")
 _STATE = (
