@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
-from drupelet.base.limits import GONE_HANDLE, KEPT_MAX
+from drupelet.base.limits import GONE_HANDLE, KEPT_MAX, MEMBERS_MAX
 from drupelet.store.files import RamFiles
 from drupelet.store.flash_store import FlashStore
 from drupelet.store.states import (
@@ -372,14 +372,14 @@ def test_what_is_needed_again_makes_no_room(by: str) -> None:
     store = reboot(RamFiles(), **SMALL)
     store.quotas[1] = 6
     first = put(store, 0, state=STATE_PRIVATE)
-    store.settled_handle = SETTLED
+    store.settled_handle = store.settled[1] = SETTLED
     for number in range(1, 20):
         assert put(store, number) > 0
     assert not store.erases and not store.space._needed(0)
     store.quotas[1] = 0
     if by == "opened":
         assert store.open_up(first) == OK
-        store.settled_handle = first
+        store.settled_handle = store.settled[1] = first
     else:
         store.unsettle()
     taken = [put(store, number) for number in range(1000, 1100)]
@@ -409,6 +409,75 @@ def test_what_is_about_a_message_does_not_go_before_it() -> None:
     assert store.load(deleted) == OK and store.state == STATE_DELETED
     assert store.next_pending(0) == 0 and store.find(message_id(3), 0) == entered
     assert store.load(stays) == OK and store.state == STATE_DELIVERED
+
+
+def test_a_segment_goes_when_its_last_message_is_below_the_mark() -> None:
+    store = reboot(RamFiles(), **SMALL)
+    handles = []
+    while (handle := put(store, len(handles), group=1)) > 0:
+        handles.append(handle)
+    last = max(handle for handle in handles if handle // 1024 == handles[0] // 1024)
+    store.settled[1] = last
+    assert put(store, 5000, group=1) == E_CAPACITY and not store.erases
+    store.settled[1] = last + 1
+    assert put(store, 5000, group=1) > 0 and store.erases == 1
+
+
+@pytest.mark.parametrize("distance", [1, 7, 8, 9, 12])
+def test_what_is_about_a_message_far_back_does_not_go_before_it(distance: int) -> None:
+    files = RamFiles()
+    options = {"segment_size": 512, "segments_max": 20}
+    store = reboot(files, **options)
+    put(store, 1, group=2)  # nobody comes for it
+    deleted = put(store, 2, group=1)
+    number = 10
+    while store.log.number(store.log.count - 1) < 1 + distance:
+        number += put(store, number, group=1) > 0
+    assert store.entomb(deleted, b"", 0) == OK
+    for _ in range(2):
+        store.settled[1] = SETTLED
+        for _ in range(200):
+            number += put(store, number, group=1) > 0
+        assert store.erases > 10
+        assert store.load(deleted) == OK and store.state == STATE_DELETED
+        store.barrier()
+        store = reboot(files, **options)
+    assert store.load(deleted) == OK and store.state == STATE_DELETED
+
+
+@pytest.mark.parametrize("what", ["pending", "kept"])
+def test_what_is_written_again_holds_no_segment(what: str) -> None:
+    """Not even while its group's settled handle is below it."""
+    store = reboot(RamFiles(), **SMALL)
+    handle = put(store, 1, state=STATE_PENDING if what == "pending" else 1, group=1)
+    store.settled[2] = SETTLED
+    if what == "kept":
+        number = 10
+        while store.log.count == 1:
+            number += put(store, number, group=2) > 0
+        store.settled[1] = 1024 * store.log.number(1)
+        assert store.entomb(handle, b"", 0, 0b11) == OK
+    first = store.log.number(0)
+    for number in range(100, 250):
+        assert put(store, number, group=2) > 0
+    assert store.log.number(0) > first + 6
+    assert store.find(message_id(1), 0) == handle and store.load(handle) == OK
+    assert store.state == (STATE_PENDING if what == "pending" else STATE_DELETED)
+
+
+def test_a_number_is_not_given_again_while_departed_ids_have_it() -> None:
+    files = RamFiles()
+    store = reboot(files, **SMALL)
+    groups = [store.member(1, message_id(1000 + row), 0, 32) for row in range(MEMBERS_MAX)]
+    assert put(store, 1, group=groups[0]) > 0
+    store.settled_handle = SETTLED
+    number = 100
+    while store.log.number(0) == 1:
+        number += put(store, number, group=groups[1]) > 0
+    assert store.dismiss(1, groups[0]) == OK
+    assert store.member(1, message_id(2000), 0, 32) == E_CAPACITY, "its id is kept"
+    assert store.dismiss(1, groups[5]) == OK
+    assert store.member(1, message_id(2000), 0, 32) == groups[5], "nothing carries this one"
 
 
 def test_a_deletion_is_kept_until_all_are_known_to_have_the_message() -> None:
