@@ -400,13 +400,13 @@ class FlashStore:
 
     def is_id(self, handle: int, id: "Buffer", at: int, size: int) -> bool:
         """True when the id of a message begins with these bytes; what `load` set stays."""
-        return self.index.look(handle) and equal(self.log.scratch, AT_ID, id, at, size)
+        return self.index.look(handle) and equal(self.log.head, AT_ID, id, at, size)
 
     def id_into(self, handle: int, buf: bytearray, at: int) -> bool:
         """Copy the id of a message; False when it is not there. What `load` set stays."""
         there = self.index.look(handle)
         if there:
-            copy(buf, at, self.log.scratch, AT_ID, ID_SIZE)
+            copy(buf, at, self.log.head, AT_ID, ID_SIZE)
         return there
 
     def load(self, handle: int) -> int:
@@ -424,7 +424,7 @@ class FlashStore:
         if not index.look(handle):
             return E_STORAGE
         log = self.log
-        head = log.scratch
+        head = log.head
         kind = log.kind
         copy(self.timestamp, 0, head, AT_TIMESTAMP, TIMESTAMP_SIZE)
         copy(self.id, 0, head, AT_ID, ID_SIZE)
@@ -461,7 +461,7 @@ class FlashStore:
         if not self.index.look(handle):
             return E_STORAGE
         log = self.log
-        head = log.scratch
+        head = log.head
         place = log.at
         total = get_u16_le(head, AT_SIZE)
         body = get_u32_le(head, AT_BODY) if has_file(log.kind) else 0

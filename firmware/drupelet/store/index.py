@@ -101,14 +101,14 @@ class Index:
             if log.kind >= KIND_MESSAGE:
                 # A member whose record is lost: nobody else gets its number.
                 numbers[MEMBER_GROUP] = max(numbers[MEMBER_GROUP], log.tag)
-                numbers[MEMBER_PEER] = max(numbers[MEMBER_PEER], log.scratch[AT_SOURCE])
+                numbers[MEMBER_PEER] = max(numbers[MEMBER_PEER], log.head[AT_SOURCE])
             handle = log.step(handle)
 
     def apply(self, place: int) -> None:
         """Note what the record changes that was looked at last."""
         log = self._log
         kind = log.kind
-        head = log.scratch
+        head = log.head
         if kind < KIND_MESSAGE or kind > KIND_OPENED:
             return
         if self._meta.is_left(log.tag):
@@ -225,7 +225,7 @@ class Index:
         """True if the record that was looked at is a message's with this id."""
         log = self._log
         is_message = log.kind >= KIND_MESSAGE and not self._meta.is_left(log.tag)
-        return is_message and equal(log.scratch, AT_ID, id, at, size)
+        return is_message and equal(log.head, AT_ID, id, at, size)
 
     def look(self, handle: int) -> bool:
         """Look at the record that a handle stands for; False when there is none.
@@ -242,7 +242,7 @@ class Index:
         """Handle of the message that a record belongs to."""
         log = self._log
         log.look(place)
-        ref = get_u32_le(log.scratch, AT_REF)
+        ref = get_u32_le(log.head, AT_REF)
         if is_pending(log.kind):
             return ref or place
         return ref if log.kind >= KIND_TOMBSTONE and self.look(ref) else place
@@ -261,7 +261,7 @@ class Index:
         if self.filter.has(id, at, _TWIST):
             place = log.step(handle)
             while place:
-                if log.kind == kind and get_u32_le(log.scratch, AT_REF) == handle:
+                if log.kind == kind and get_u32_le(log.head, AT_REF) == handle:
                     return place
                 place = log.step(place)
         return 0
@@ -275,7 +275,7 @@ class Index:
         first = self._first
         if not log.look(place):
             return E_STORAGE
-        copy(first, 0, log.scratch, AT_SOURCE, 4)
+        copy(first, 0, log.head, AT_SOURCE, 4)
         first[1] |= flags
         if missing >= 0:
             put_u16_le(first, 2, missing)

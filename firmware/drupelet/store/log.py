@@ -92,8 +92,8 @@ class Log:
     def __init__(
         self, store: "Owner", ending: str, segment_size: int, segments_max: int, head_size: int
     ) -> None:
-        """`head_size`: so many first bytes of a record are read when it is looked at, and kept of
-        the record that was written last.
+        """`head_size`: so many first bytes are kept of the record that was looked at (`head`), and of
+        the one that was written last.
         """
         assert 64 <= segment_size <= 65535
         self._store = store
@@ -107,9 +107,9 @@ class Log:
         self._reader_key = 0
         self.is_torn = True  # nothing may be put behind what is there
         self.is_scanned = False  # until then, each record is checked when it is looked at
-        # The record that was looked at last, of which the first bytes are in the scratch; flushed:
-        # all before it was.
+        # The record that was looked at last, and its first bytes; flushed: all before it was.
         self.at = self.kind = self.tag = self.length = self._flushed = 0
+        self.head = bytearray(head_size)
         self.failed = OK  # first failure of the record that is being written
         # The record that was written last. Looking it up must not seek: LittleFS would have to
         # write first what was appended.
@@ -123,15 +123,18 @@ class Log:
     # --- reading ---
 
     def verify(self, handle: int, size_max: int) -> bool:
-        """Look at a record and check its CRC; the scratch has the end of it then."""
+        """Look at a record on flash and check its CRC."""
+        self.at = 0
         whole = self._look(handle) and self.length <= size_max
         end = self.length - 4
         scratch = self.scratch
-        at = 0
+        at = min(len(self.head), end)
+        if whole:
+            crc32_into(self._crc, 0, self.head, 0, at, True)
         while whole and at < end:
-            size = min(SCRATCH_SIZE if at else len(self._head), end - at)
-            whole = not at or self.read_into(handle, at, scratch, 0, size) == size
-            crc32_into(self._crc, 0, scratch, 0, size, at == 0)
+            size = min(SCRATCH_SIZE, end - at)
+            whole = self.read_into(handle, at, scratch, 0, size) == size
+            crc32_into(self._crc, 0, scratch, 0, size, False)
             at += size
         self._add_salt()
         whole = whole and self.read_into(handle, end, scratch, 0, 4) == 4
@@ -240,7 +243,9 @@ class Log:
         return max(index, -1)
 
     def _look(self, handle: int) -> bool:
-        head = self.scratch
+        if handle == self.at:
+            return True
+        head = self.head
         self.at = 0
         size = self._head_size if handle == self.newest else len(self._head)
         if self.read_into(handle, 0, head, 0, size) < 4:
@@ -355,7 +360,8 @@ class Log:
         head = self._head
         self.length = size + RECORD_EXTRA
         put_u16_le(head, 0, self.length)
-        head[2] = kind if self.dirty else kind | FLUSHED
+        self._flushed = 0 if self.dirty else FLUSHED
+        head[2] = kind | self._flushed
         head[3] = tag
         self._head_size = 4
         self.at = self._newest * self.segment_size + self.end_of(self.count - 1)
@@ -389,7 +395,7 @@ class Log:
         self.set_end(self.count - 1, self.end_of(self.count - 1) + self.length)
         self.dirty = True
         self.newest = self.at
-        copy(self.scratch, 0, self._head, 0, self._head_size)
+        copy(self.head, 0, self._head, 0, self._head_size)
         return self.at
 
     def append_copy(self, place: int, kind: int, first: "Buffer", size: int) -> int:

@@ -64,7 +64,7 @@ class Meta:
             self.wake = place
         if log.kind != KIND_MEMBER:
             return
-        number = log.scratch[4]
+        number = log.head[4]
         kind = log.tag
         dismissed = log.length == RECORD_EXTRA + _MEMBER_HEAD
         row = self.row(kind, number)
@@ -106,7 +106,7 @@ class Meta:
             place = get_u32_le(self.rows, row)
             known = place and self.rows[row + 4] == kind and log.look(place)
             known = known and log.length == RECORD_EXTRA + _MEMBER_HEAD + size
-            if known and equal(log.scratch, _AT_KEY, key, at, size):
+            if known and equal(log.head, _AT_KEY, key, at, size):
                 return self.rows[row + 5]
         return 0
 
@@ -126,7 +126,7 @@ class Meta:
         if not self.look(MEMBER_GROUP, group):
             return OK
         size = log.length - RECORD_EXTRA - _MEMBER_HEAD
-        copy(self._key, 0, log.scratch, _AT_KEY, size)
+        copy(self._key, 0, log.head, _AT_KEY, size)
         return self.put(MEMBER_GROUP, group, self._key, 0, size, gone, segment)
 
     # --- writing ---

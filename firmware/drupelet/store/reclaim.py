@@ -9,8 +9,8 @@ long its messages wait for a peer that never comes.
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_CAPACITY, OK
-from drupelet.base.limits import GONE_BATCH, ID_PREFIX_SIZE
-from drupelet.base.memory import copy, get_u16_le, get_u32_le, put_u32_le
+from drupelet.base.limits import GONE_BATCH
+from drupelet.base.memory import get_u16_le, get_u32_le, put_u32_le
 from drupelet.store.departed_ids import DepartedIds
 from drupelet.store.index import Index, is_pending
 from drupelet.store.log import (
@@ -52,7 +52,6 @@ class Reclaim:
         self._index = index
         self._meta = meta
         self._departed = departed
-        self._head = bytearray(AT_ID + ID_PREFIX_SIZE)  # scratches are read into meanwhile
 
     def make_room(self, size: int, segments: int, group: int) -> int:
         """Have room for a payload in at most `segments`, at the cost of what is settled.
@@ -96,7 +95,7 @@ class Reclaim:
     def _note_ids(self, index: int) -> None:
         """Note the ids of a segment, once, for when it is not there any more."""
         log = self._log
-        head = self._head
+        head = log.head
         flags = index * SEGMENT_ROW + ROW_FLAGS
         there = True  # noted before a reboot: the first that is not ends them
         handle = 0 if log.rows[flags] & NOTED else log.step_in(index, 0)
@@ -104,7 +103,6 @@ class Reclaim:
         while handle:
             entered = log.kind >= KIND_MESSAGE and not is_pending(log.kind)
             if entered and not self._meta.is_left(log.tag):
-                copy(head, 0, log.scratch, 0, len(head))
                 there = there and self._departed.find(head, AT_ID, self._meta.left) != 0
                 if not there:
                     self._departed.note(head, AT_ID, log.tag, head[AT_FLAGS] & FLAG_INVALID)
@@ -227,8 +225,8 @@ class Reclaim:
         meta = self._meta
         if not meta.look(MEMBER_GROUP, group):
             return 0
-        gone = get_u32_le(meta.log.scratch, AT_COUNT)
-        index = self._log.index_of(get_u32_le(meta.log.scratch, AT_COUNT + 4))
+        gone = get_u32_le(meta.log.head, AT_COUNT)
+        index = self._log.index_of(get_u32_le(meta.log.head, AT_COUNT + 4))
         # A segment that is still there: the power went before it did.
         return gone - (self._own(group, index) if gone and index >= 0 else 0)
 
@@ -239,7 +237,7 @@ class Reclaim:
         handle = log.step_in(index, 0)
         while handle:
             if KIND_MESSAGE <= log.kind <= KIND_MESSAGE_FILE and log.tag == group:
-                count += not log.scratch[AT_SOURCE]
+                count += not log.head[AT_SOURCE]
             handle = log.step_in(index, handle)
         return count
 

@@ -184,7 +184,7 @@ def _is_carried(kind: int, number: int, log: Log, departed: DepartedIds) -> bool
     """True if a message that is here, or one that went, carries the number of a member."""
     place = log.step(0)
     while place:
-        carried = log.tag if kind == MEMBER_GROUP else log.scratch[AT_SOURCE]
+        carried = log.tag if kind == MEMBER_GROUP else log.head[AT_SOURCE]
         if log.kind >= KIND_MESSAGE and carried == number:
             return True
         place = log.step(place)
