@@ -431,7 +431,7 @@ def test_what_is_about_a_message_far_back_does_not_go_before_it(distance: int) -
     put(store, 1, group=2)  # nobody comes for it
     deleted = put(store, 2, group=1)
     number = 10
-    while store.log.number(store.log.count - 1) < 1 + distance:
+    while store.log.numbers[store.log.count - 1] < 1 + distance:
         number += put(store, number, group=1) > 0
     assert store.entomb(deleted, b"", 0) == OK
     for _ in range(2):
@@ -455,12 +455,12 @@ def test_what_is_written_again_holds_no_segment(what: str) -> None:
         number = 10
         while store.log.count == 1:
             number += put(store, number, group=2) > 0
-        store.settled[1] = 1024 * store.log.number(1)
+        store.settled[1] = 1024 * store.log.numbers[1]
         assert store.entomb(handle, b"", 0, 0b11) == OK
-    first = store.log.number(0)
+    first = store.log.numbers[0]
     for number in range(100, 250):
         assert put(store, number, group=2) > 0
-    assert store.log.number(0) > first + 6
+    assert store.log.numbers[0] > first + 6
     assert store.find(message_id(1), 0) == handle and store.load(handle) == OK
     assert store.state == (STATE_PENDING if what == "pending" else STATE_DELETED)
 
@@ -472,7 +472,7 @@ def test_a_number_is_not_given_again_while_departed_ids_have_it() -> None:
     assert put(store, 1, group=groups[0]) > 0
     store.settled_handle = SETTLED
     number = 100
-    while store.log.number(0) == 1:
+    while store.log.numbers[0] == 1:
         number += put(store, number, group=groups[1]) > 0
     assert store.dismiss(1, groups[0]) == OK
     assert store.member(1, message_id(2000), 0, 32) == E_CAPACITY, "its id is kept"

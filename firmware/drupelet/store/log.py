@@ -27,9 +27,7 @@ from drupelet.base.memory import (
     equal,
     fill,
     get_u16_le,
-    get_u32_le,
     put_u16_le,
-    put_u32_le,
 )
 
 KIND_HEAD = const(1)
@@ -66,14 +64,14 @@ HEAD_SIZE = const(16)  # the HEAD record: magic, segment number u16, length u16 
 # messages, 1 no flags and no OPENED.
 VERSION = const(4)
 MAGIC = b"DRPL"
-# A row of a segment: number u32, end u16, flags u8; then, of the message log, what `Index.apply`
+# A row of a segment: end u16, flags u8; then, of the message log, what `Index.apply`
 # found in it: groups u8 (a bit each), place of the last message u16, and a bit for each segment
 # that it has something about (bit 0: the one before it; bit 7: the eighth or an older one).
-SEGMENT_ROW = const(11)
-ROW_FLAGS = const(6)
-ROW_GROUPS = const(7)
-ROW_LAST = const(8)
-ROW_ABOUT = const(10)
+SEGMENT_ROW = const(7)
+ROW_FLAGS = const(2)
+ROW_GROUPS = const(3)
+ROW_LAST = const(4)
+ROW_ABOUT = const(6)
 DAMAGED = const(1)  # each record is checked again when it is read
 CLOSED = const(2)  # the end is known, and all before it was flushed
 CUT = const(4)  # the file goes on behind the end
@@ -92,8 +90,8 @@ class Log:
     def __init__(
         self, store: "Owner", ending: str, segment_size: int, segments_max: int, head_size: int
     ) -> None:
-        """`head_size`: so many first bytes are kept of the record that was looked at (`head`), and of
-        the one that was written last.
+        """`head_size`: so many first bytes are kept of the record that was looked at (`head`), and
+        of the one that was written last.
         """
         assert 64 <= segment_size <= 65535
         self._store = store
@@ -101,6 +99,8 @@ class Log:
         self.ending = ending
         self.segment_size = segment_size
         self.segments_max = segments_max
+        # By segment, the oldest first: its number, and its row.
+        self.numbers = [0] * segments_max
         self.rows = bytearray(SEGMENT_ROW * segments_max)
         self.count = self._newest = 0  # segments on flash, and the number of the newest
         self.fd = self._reader = -1  # the newest one, if it is written, and another to read
@@ -151,10 +151,6 @@ class Log:
         """Name of a segment's file."""
         return "S%07d" % number + self.ending
 
-    def number(self, index: int) -> int:
-        """Number of a segment; index 0 is the oldest."""
-        return get_u32_le(self.rows, index * SEGMENT_ROW)
-
     def look(self, handle: int) -> bool:
         """Set kind, tag and length from a record, and read its head; False when there is none."""
         index = self.index_of(handle // self.segment_size)
@@ -166,7 +162,7 @@ class Log:
         """Look at the record after `handle` (0: at the first); its handle, 0 at the end."""
         number = handle // self.segment_size
         index = self._index(number)
-        if index < 0 or self.number(index) != number:
+        if index < 0 or self.numbers[index] != number:
             return self._look_from(index + 1, HEAD_SIZE)
         offset = handle % self.segment_size
         known = handle == self.at or self.look(handle)
@@ -174,7 +170,7 @@ class Log:
 
     def step_in(self, index: int, handle: int) -> int:
         """Look at the record after `handle` in a segment (0: at its first); 0 at its end."""
-        first = self.number(index) * self.segment_size
+        first = self.numbers[index] * self.segment_size
         handle = self.step(handle or first)
         return handle if handle < first + self.segment_size else 0
 
@@ -213,7 +209,7 @@ class Log:
         """Note a segment, the newest one."""
         row = self.count * SEGMENT_ROW
         fill(self.rows, row, SEGMENT_ROW, 0)
-        put_u32_le(self.rows, row, number)
+        self.numbers[self.count] = number
         self._newest = number
         self.count += 1
 
@@ -224,21 +220,21 @@ class Log:
 
     def set_end(self, index: int, end: int) -> None:
         """Let a segment end at an offset."""
-        put_u16_le(self.rows, index * SEGMENT_ROW + 4, end)
+        put_u16_le(self.rows, index * SEGMENT_ROW, end)
 
     def end_of(self, index: int) -> int:
         """The offset at which a segment ends."""
-        return get_u16_le(self.rows, index * SEGMENT_ROW + 4)
+        return get_u16_le(self.rows, index * SEGMENT_ROW)
 
     def index_of(self, number: int) -> int:
         """Index of a segment; -1 for one that is not there."""
         index = self._index(number)
-        return index if index >= 0 and self.number(index) == number else -1
+        return index if index >= 0 and self.numbers[index] == number else -1
 
     def _index(self, number: int) -> int:
         """Index of the newest segment that is not newer than `number`; -1 for none."""
-        index = min(number - self.number(0), self.count - 1)
-        while index >= 0 and self.number(index) > number:
+        index = min(number - self.numbers[0], self.count - 1)
+        while index >= 0 and self.numbers[index] > number:
             index -= 1
         return max(index, -1)
 
@@ -261,7 +257,7 @@ class Log:
 
     def _is_sound(self, index: int, offset: int) -> bool:
         """Look at a record, and check it in a segment that is damaged or not scanned."""
-        handle = self.number(index) * self.segment_size + offset
+        handle = self.numbers[index] * self.segment_size + offset
         if not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
             return self.verify(handle, self.end_of(index) - offset) and self._look(handle)
         return self._look(handle)
@@ -278,7 +274,7 @@ class Log:
                 else:
                     self.set_end(index, begin)
             if offset < self.end_of(index):
-                return self.number(index) * self.segment_size + offset
+                return self.numbers[index] * self.segment_size + offset
             index += 1
             offset = HEAD_SIZE
         return 0
@@ -438,7 +434,7 @@ class Log:
 
     def remove(self, index: int) -> int:
         """Remove a segment that is not being written."""
-        number = self.number(index)
+        number = self.numbers[index]
         self.release(number)
         code = self.files.remove(self.name(number))
         if code != OK:
@@ -448,6 +444,8 @@ class Log:
         self.at = self.newest = 0
         row = index * SEGMENT_ROW
         copy(self.rows, row, self.rows, row + SEGMENT_ROW, self.count * SEGMENT_ROW - row)
+        for later in range(index, self.count):
+            self.numbers[later] = self.numbers[later + 1]
         return OK
 
 

@@ -52,7 +52,7 @@ class Meta:
     def apply_from(self, index: int) -> None:
         """Note what all records say, from those of a segment on."""
         log = self.log
-        handle = log.step(log.number(index) * log.segment_size)
+        handle = log.step(log.numbers[index] * log.segment_size)
         while handle:
             self._apply(handle)
             handle = log.step(handle)

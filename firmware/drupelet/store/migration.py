@@ -50,16 +50,16 @@ def migrate(store: "Owner", log: Log, meta: Meta) -> int:
 
 def _close(log: Log, index: int) -> int:
     """Cut the last record off the segment before this one, if that came again."""
-    place = log.number(index) * log.segment_size
+    place = log.numbers[index] * log.segment_size
     scratch = log.scratch
-    adjacent = log.number(index - 1) == log.number(index) - 1
+    adjacent = log.numbers[index - 1] == log.numbers[index] - 1
     if not adjacent or log.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
         return OK
     if log.read_into(place, 0, scratch, 0, HEAD_SIZE) != HEAD_SIZE or not scratch[3] & _GIVEN_UP:
         return OK
     last = 0
     id = bytearray(ID_SIZE)
-    handle = log.step(log.number(index - 1) * log.segment_size)
+    handle = log.step(log.numbers[index - 1] * log.segment_size)
     while handle:
         entered = KIND_MESSAGE <= log.kind < KIND_TOMBSTONE
         if handle < place:
@@ -74,8 +74,8 @@ def _close(log: Log, index: int) -> int:
 
 
 def _cut(log: Log, index: int, size: int) -> int:
-    name = log.name(log.number(index))
-    log.release(log.number(index))
+    name = log.name(log.numbers[index])
+    log.release(log.numbers[index])
     code = cut_file(log.files, name, size, log.scratch)
     if code == OK:
         log.set_end(index, size)

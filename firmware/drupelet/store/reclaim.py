@@ -127,7 +127,7 @@ class Reclaim:
         log = self._log
         about = log.rows[index * SEGMENT_ROW + ROW_ABOUT]
         for older in range(index):
-            distance = min(log.number(index) - log.number(older), 8)
+            distance = min(log.numbers[index] - log.numbers[older], 8)
             if about & 1 << distance >> 1:
                 return False
         return not log.is_held(index) and not self._needed(index)
@@ -136,7 +136,7 @@ class Reclaim:
         """The groups (a bit each) of which somebody may need a message in a segment."""
         log = self._log
         row = index * SEGMENT_ROW
-        last = log.number(index) * log.segment_size + get_u16_le(log.rows, row + ROW_LAST)
+        last = log.numbers[index] * log.segment_size + get_u16_le(log.rows, row + ROW_LAST)
         needed = log.rows[row + ROW_GROUPS]
         for group in range(len(self._store.settled)):
             if last < max(self._store.settled_handle, self._store.settled[group]):
@@ -251,5 +251,5 @@ class Reclaim:
             own = self._own(group, index) if here else 0
             if own:
                 own += self.dropped(group)
-                code = code or meta.set_count(group, own, self._log.number(index))
+                code = code or meta.set_count(group, own, self._log.numbers[index])
         return code

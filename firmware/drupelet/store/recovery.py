@@ -91,7 +91,7 @@ def _recover_meta(store: "Owner", meta: Meta) -> None:
     log = meta.log
     meta.apply_from(0)
     last = log.count - 1
-    if last >= META_SEGMENTS and meta.wake // log.segment_size != log.number(last):
+    if last >= META_SEGMENTS and meta.wake // log.segment_size != log.numbers[last]:
         # A cut ended the copy, so what is current is in the segments before it.
         log.abandon()
         meta.apply_from(0)
@@ -125,7 +125,7 @@ def _read_head(log: Log, index: int) -> bool:
 
     False when the flash does not say how long this one is: what is there is not to go.
     """
-    number = log.number(index)
+    number = log.numbers[index]
     scratch = log.scratch
     flags = index * SEGMENT_ROW + ROW_FLAGS
     size = log.files.size(log.name(number))
@@ -148,7 +148,7 @@ def _read_head(log: Log, index: int) -> bool:
     log.is_old = log.is_old or version < VERSION
     length = get_u16_le(scratch, 6) if version == VERSION else 0
     closes = length or log.tag & FLUSHED  # version 3: it was flushed to its end
-    if closes and index and log.number(index - 1) == number - 1:
+    if closes and index and log.numbers[index - 1] == number - 1:
         log.rows[flags - SEGMENT_ROW] |= CLOSED
         log.set_end(index - 1, length)
     if index == log.count - 1:
@@ -162,8 +162,8 @@ def _resume(log: Log) -> None:
     index = log.count - 1
     if index >= 0:
         log.is_torn = log.is_torn or log.rows[index * SEGMENT_ROW + ROW_FLAGS] != 0
-        log.release(log.number(index))
-        log.fd = log.files.open(log.name(log.number(index)), True)
+        log.release(log.numbers[index])
+        log.fd = log.files.open(log.name(log.numbers[index]), True)
         log.dirty = log.fd >= 0  # it may never have been flushed
 
 
