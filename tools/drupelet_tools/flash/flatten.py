@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.flash.nodes import parsed, walk
 
 JOINED = "drupelet_set"
 # What a build leaves beside its modules for who reads a traceback (`trace.py`).
@@ -68,7 +69,7 @@ def _stub(text: str, module: str, names: "_Names") -> str:
     """A joined module under its own name, for whoever asks for it from outside of the set: at the
     prompt, or in a program of the owner's. It has what the module defines, and what it imports."""
     exported = dict(names.final[module])
-    for node in ast.parse(text).body:
+    for node in parsed(text).body:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 own = alias.asname or alias.name
@@ -104,7 +105,7 @@ def is_machine_code(text: str) -> bool:
 def top_imports(text: str, known: Collection[str]) -> list[str]:
     """The modules of the set that a module imports when it is loaded, in order."""
     imported = []
-    for node in ast.parse(text).body:
+    for node in parsed(text).body:
         if isinstance(node, ast.ImportFrom):
             whole = [f"{node.module}.{alias.name}" for alias in node.names]
             imported += [name for name in whole if name in known]
@@ -144,9 +145,9 @@ def _used_as_objects(texts: Mapping[str, str], joined: Collection[str]) -> set[s
     """Those of `joined` that some module hands on as a module: nothing can stand for them."""
     objects = set()
     for text in texts.values():
-        tree = ast.parse(text)
+        tree = parsed(text)
         names = dict(_module_names(tree, joined))
-        for node in ast.walk(tree):
+        for node in walk(tree):
             for child in ast.iter_child_nodes(node):
                 if (
                     isinstance(child, ast.Name)
@@ -159,7 +160,7 @@ def _used_as_objects(texts: Mapping[str, str], joined: Collection[str]) -> set[s
 
 def _module_names(tree: ast.AST, joined: Collection[str]) -> Iterator[tuple[str, str]]:
     """Local name -> module, of each `from package import module`."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if f"{node.module}.{alias.name}" in joined:
@@ -178,7 +179,7 @@ class _Names:
         self._origins: dict[str, dict[str, tuple[str, str]]] = {
             module: {
                 alias.asname or alias.name: (node.module or "", alias.name)
-                for node in ast.parse(text).body
+                for node in parsed(text).body
                 if isinstance(node, ast.ImportFrom) and node.module in texts
                 for alias in node.names
             }
@@ -190,7 +191,7 @@ class _Names:
         taken: set[str] = set()
         for module, text in texts.items():
             of_module = {}
-            for name in _defined(ast.parse(text)):
+            for name in _defined(parsed(text)):
                 now = name
                 number = 2
                 while now in taken or now in kept or (now != name and now in words):
@@ -213,7 +214,7 @@ def _defined(tree: ast.Module) -> list[str]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names[node.name] = None
         elif not isinstance(node, ast.Import | ast.ImportFrom):
-            for part in ast.walk(node):
+            for part in walk(node):
                 if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                     names[part.id] = None
     return list(names)
@@ -223,7 +224,7 @@ def _imported(texts: Mapping[str, str]) -> dict[str, str]:
     """What joined modules import at their top from others, by the name that they have for it."""
     origins: dict[str, str] = {}
     for module, text in texts.items():
-        for node in ast.parse(text).body:
+        for node in parsed(text).body:
             if not isinstance(node, ast.Import | ast.ImportFrom):
                 continue
             if _imports_joined(node, texts) or getattr(node, "module", None) in texts:
@@ -270,7 +271,7 @@ def _rename(module: str, text: str, names: Mapping[str, str]) -> str:
     if not names:
         return text
     lines = text.split("\n")
-    spots = sorted(_spots(module, ast.parse(text), names), reverse=True)
+    spots = sorted(_spots(module, parsed(text), names), reverse=True)
     for row, start, name in spots:
         line = lines[row - 1].encode()  # columns are counted in bytes
         at = line.index(name.encode(), start)
@@ -309,9 +310,9 @@ def _bound(node: ast.AST) -> set[str]:
     if isinstance(node, ast.Global):
         return set(node.names)
     if isinstance(node, ast.JoinedStr):
-        return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        return {part.id for part in walk(node) if isinstance(part, ast.Name)}
     if isinstance(node, ast.FunctionDef | ast.Lambda):
-        parameters = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+        parameters = {part.arg for part in walk(node.args) if isinstance(part, ast.arg)}
         return parameters | (_stored(node.body) if isinstance(node.body, list) else set())
     if isinstance(node, ast.ClassDef):
         methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
@@ -324,7 +325,7 @@ def _stored(nodes: Iterable[ast.AST]) -> set[str]:
     return {
         part.id
         for node in nodes
-        for part in ast.walk(node)
+        for part in walk(node)
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     }
 
@@ -335,11 +336,11 @@ def _stored(nodes: Iterable[ast.AST]) -> set[str]:
 def _joined_text(module: str, text: str, names: _Names, seen: set[str]) -> str:
     """A module as part of the joined one: without imports of others of its kind, and of what was
     imported before."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     lines = text.split("\n")
     renames = dict(names.final[module])
     objects = dict(_module_names(tree, names.final))
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             continue
         at_top = node in tree.body
@@ -363,11 +364,11 @@ def _imports_joined(node: ast.Import | ast.ImportFrom, joined: Collection[str]) 
 
 def _apart_text(module: str, text: str, names: _Names) -> str:
     """A module that stays one, importing from the joined module."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     lines = text.split("\n")
     objects = dict(_module_names(tree, names.final))
     wanted: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module in names.final:
             imported = [
                 (names.of(node.module, alias.name), alias.asname or alias.name)
@@ -376,7 +377,7 @@ def _apart_text(module: str, text: str, names: _Names) -> str:
             shown = ", ".join(now if now == own else f"{now} as {own}" for now, own in imported)
             put_instead(lines, node, [f"from {JOINED} import {shown}"])
         elif isinstance(node, ast.ImportFrom) and _imports_joined(node, names.final):
-            for part in ast.walk(tree):
+            for part in walk(tree):
                 if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
                     target = objects.get(part.value.id)
                     if target:
@@ -396,7 +397,7 @@ def _without_objects(text: str, objects: Mapping[str, str], names: _Names) -> st
     lines = text.split("\n")
     spots = [
         node
-        for node in ast.walk(ast.parse(text))
+        for node in walk(parsed(text))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id in objects
@@ -412,7 +413,7 @@ def _without_objects(text: str, objects: Mapping[str, str], names: _Names) -> st
 
 def _loads_joined(text: str, joined: Collection[str]) -> str:
     """Have `__import__("a joined module")`, which loads it early, load the joined one."""
-    for node in ast.walk(ast.parse(text)):
+    for node in walk(parsed(text)):
         if (
             isinstance(node, ast.Call)
             and ast.unparse(node.func) == "__import__"

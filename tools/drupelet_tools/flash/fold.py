@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from drupelet_tools.flash.errors import BuildError
+from drupelet_tools.flash.nodes import walk
 
 # Arithmetic that a constant's definition may use.
 _ALLOWED = (
@@ -26,17 +27,23 @@ _TYPES_ONLY = "TYPE_CHECKING"
 Constants = dict[str, dict[str, int]]
 
 
-def collect(modules: Iterable[tuple[str, Path]]) -> Constants:
-    """Module name -> its constants: those written `NAME = const(...)` or `NAME = OTHER`."""
+def collect(
+    modules: Iterable[tuple[str, Path]], others: Mapping[str, dict[str, int]] | None = None
+) -> Constants:
+    """Module name -> its constants: those written `NAME = const(...)` or `NAME = OTHER`.
+
+    others: those of modules that the given ones may import, which the result has, too.
+    """
     trees = {name: ast.parse(path.read_text("utf-8")) for name, path in modules}
-    found: Constants = {name: {} for name in trees}
+    definitions = {name: list(_definitions(tree)) for name, tree in trees.items()}
+    found: Constants = {**(others or {}), **{name: {} for name in trees}}
     # A constant may be made of an imported one, whose module comes later: until nothing changes.
     changed = True
     while changed:
         changed = False
         for name, tree in trees.items():
             known = visible(tree, found) | found[name]
-            for target, value in _definitions(tree):
+            for target, value in definitions[name]:
                 if target not in found[name] and (number := _number(value, known)) is not None:
                     found[name][target] = number
                     known[target] = number
@@ -47,7 +54,7 @@ def collect(modules: Iterable[tuple[str, Path]]) -> Constants:
 def _definitions(tree: ast.Module) -> Iterable[tuple[str, ast.expr]]:
     """Each NAME that is bound once in the whole module, at its top level, and its value."""
     bound: dict[str, int] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         for name in _bindings(node):
             bound[name] = bound.get(name, 0) + 1
     for node in tree.body:
@@ -77,7 +84,7 @@ def _bindings(node: ast.AST) -> Iterator[str]:
 
 def _number(value: ast.expr, known: Mapping[str, int]) -> int | None:
     whole = ast.Expression(value)
-    for node in ast.walk(whole):
+    for node in walk(whole):
         if not isinstance(node, _ALLOWED):
             return None
         if isinstance(node, ast.Name) and node.id not in known:
@@ -150,8 +157,8 @@ def _const_stays(tree: ast.Module, folded: Mapping[str, int]) -> bool:
         if not (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in folded)
     ]
     return any(
-        isinstance(node, ast.Name) and node.id == "const" for top in rest for node in ast.walk(top)
-    ) or any("const" in _bindings(node) for node in ast.walk(tree))
+        isinstance(node, ast.Name) and node.id == "const" for top in rest for node in walk(top)
+    ) or any("const" in _bindings(node) for node in walk(tree))
 
 
 class _Refusal(ast.NodeVisitor):
@@ -170,7 +177,7 @@ class _Refusal(ast.NodeVisitor):
 
     def visit_Module(self, node: ast.Module) -> None:
         """Learn what names stand for modules, then look at everything."""
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Import):
                 for alias in inner.names:
                     if alias.asname:
@@ -206,7 +213,7 @@ class _Refusal(ast.NodeVisitor):
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Strings stay as they are, so an f-string cannot hold a constant."""
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Name) and inner.id in {*self._imported, *self._own}:
                 self._refuse(node, f"{inner.id} in an f-string is not folded; use %")
         self.generic_visit(node)
@@ -225,7 +232,7 @@ def _blank(lines: list[str], node: ast.stmt, text: str) -> None:
 def _replace(tree: ast.Module, lines: list[str], numbers: Mapping[str, int]) -> None:
     spots = [
         node
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in numbers
     ]
     for node in sorted(spots, key=lambda node: (node.lineno, node.col_offset), reverse=True):

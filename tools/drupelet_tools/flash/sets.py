@@ -25,11 +25,12 @@ from drupelet_tools.flash.build import (
     clear_folder,
     compile_module,
     dotted,
+    folded,
     holds_machine_code,
 )
 from drupelet_tools.flash.errors import BuildError
 from drupelet_tools.flash.flatten import JOINED, TRACE, Flat, flatten, put_instead, top_imports
-from drupelet_tools.flash.fold import collect, fold
+from drupelet_tools.flash.nodes import parsed, walk
 from drupelet_tools.flash.shake import shake
 from drupelet_tools.flash.shorten import shorten, shorten_parameters
 
@@ -176,8 +177,8 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
     if unknown := roots.keys() - sources.keys():
         raise BuildError(f"no module {', '.join(sorted(unknown))} for board {choice.board}")
     row = table()["sets"][choice.name]
-    folded = _folded(choice.board, choice.lacks, frozenset(skipped))
-    found = _closure(folded, roots, skipped)
+    of_board = _folded(choice.board, choice.lacks, frozenset(skipped))
+    found = _closure(of_board, roots, skipped)
     while not row.get("everything"):
         shaken = shake(found, (*choice.keep, *table()["boards"][choice.board].get("keep", ())))
         smaller = _closure(shaken, roots, skipped)
@@ -192,13 +193,9 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
 def _folded(
     board: str, lacks: tuple[str, ...] = (), skipped: frozenset[str] = frozenset()
 ) -> dict[str, str]:
-    """Every module of a board, once a process: the sources do not change meanwhile."""
-    sources = {dotted(path): source for source, path in board_sources(board)}
-    constants = collect(sources.items())
-    return {
-        name: _of_port(fold(name, source.read_text("utf-8"), constants), lacks, skipped)
-        for name, source in sources.items()
-    }
+    """Every module of a board, as a port has it that lacks these modules, and a set that skips
+    those."""
+    return {name: _of_port(text, lacks, skipped) for name, text in folded(board).items()}
 
 
 def _of_port(text: str, lacks: Collection[str], skipped: Collection[str]) -> str:
@@ -252,7 +249,7 @@ def _closure(folded: Mapping[str, str], roots: Iterable[str], skipped: set[str])
         if name in found or name not in folded or name in skipped:
             continue
         found[name] = folded[name]
-        queue += _imports(ast.parse(folded[name]).body, folded, skipped)
+        queue += _imports(parsed(folded[name]).body, folded, skipped)
         queue += [name.rpartition(".")[0]] if "." in name else []
     return dict(sorted(found.items()))
 
@@ -312,7 +309,7 @@ def _check_lazy(choice: Choice, found: Mapping[str, str], row: Mapping[str, Any]
     own = table()["boards"][choice.board]
     decided.update(own["modules"], own.get("without", ()), *own.get("carriers", {}).values())
     for name, text in found.items():
-        for node in ast.walk(ast.parse(text)):
+        for node in walk(parsed(text)):
             wanted: list[str] = []
             if isinstance(node, ast.ImportFrom):
                 wanted = list(_imported(node, known))
@@ -334,7 +331,7 @@ def _other_way(name: str) -> bool:
 def count_lines(text: str) -> int:
     """Code lines: not blank, not a comment, not a docstring."""
     docstrings: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in walk(parsed(text)):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             continue
         if ast.get_docstring(node, clean=False) is not None:

@@ -11,6 +11,8 @@ Lines stay where they are, as in `fold`.
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
+from drupelet_tools.flash.nodes import parsed, walk
+
 # The interpreter itself calls these: streams, block devices.
 _CALLED_FROM_C = frozenset(
     ("readinto", "read", "readline", "write", "ioctl", "close", "readblocks", "writeblocks")
@@ -21,7 +23,7 @@ _METHOD = "."  # before the name of what was read as an attribute
 
 def shake(texts: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
     """Module name -> its text without what nothing mentions; as many lines as before."""
-    trees = {name: ast.parse(text) for name, text in texts.items()}
+    trees = {name: parsed(text) for name, text in texts.items()}
     live = {mark + name for name in (*keep, *_CALLED_FROM_C) for mark in ("", _METHOD)}
     waiting: list[Definition] = []
     for tree in trees.values():
@@ -58,7 +60,7 @@ def _may_go(node: Definition) -> bool:
         return False
     if isinstance(node, ast.Assign):
         # A table or number: making it has no effect but itself.
-        calls = [part for part in ast.walk(node.value) if isinstance(part, ast.Call)]
+        calls = [part for part in walk(node.value) if isinstance(part, ast.Call)]
         pure = all(ast.unparse(call.func) in ("bytes", "bytearray") for call in calls)
         return pure and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
     return True
@@ -66,7 +68,7 @@ def _may_go(node: Definition) -> bool:
 
 def _parts_of_classes(tree: ast.Module) -> Iterator[ast.stmt]:
     """What is reached through an instance or a class, not by its name alone."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ClassDef):
             yield from node.body
 

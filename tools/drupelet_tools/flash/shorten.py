@@ -13,6 +13,8 @@ import re
 import tokenize
 from collections.abc import Collection, Iterator, Mapping
 
+from drupelet_tools.flash.nodes import parsed, walk
+
 _PRIVATE = re.compile(r"_[a-z][a-z0-9_]+$")
 # Private names of MicroPython's own: attributes of `sys.implementation`.
 _FOREIGN = ("_machine", "_mpy", "_build")
@@ -27,7 +29,7 @@ def shorten(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """
     modules = {part for name in texts for part in name.split(".")}.union(_FOREIGN)
     names = {module: _names(text) for module, text in texts.items()}
-    trees = {module: ast.parse(text) for module, text in texts.items()}
+    trees = {module: parsed(text) for module, text in texts.items()}
     families = _families(trees)
     counts: dict[str, int] = {}
     homes: dict[str, set[str]] = {}
@@ -64,7 +66,7 @@ def shorten(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 def _families(trees: Mapping[str, ast.AST]) -> dict[str, str]:
     """Module -> the first of those with which it shares objects by inheritance."""
     classes = {
-        module: [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        module: [node for node in walk(tree) if isinstance(node, ast.ClassDef)]
         for module, tree in trees.items()
     }
     families = {module: module for module in trees}
@@ -83,7 +85,7 @@ def _families(trees: Mapping[str, ast.AST]) -> dict[str, str]:
 
 def _of_others(tree: ast.AST) -> Iterator[str]:
     """Names of attributes that a module uses of more than its own `self`."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute):
             is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
             if not is_own:
@@ -131,7 +133,7 @@ def shorten_parameters(texts: Mapping[str, str], keep: Collection[str] = ()) -> 
     MicroPython keeps the name of each parameter for calls that name it. Those in `keep` stay: a
     program outside of the set names them. Lines stay where they are.
     """
-    trees = {module: ast.parse(text) for module, text in texts.items()}
+    trees = {module: parsed(text) for module, text in texts.items()}
     needed = {name for tree in trees.values() for name in _needed(tree)}.union(keep)
     return {
         module: _with_short_parameters(text, trees[module], needed)
@@ -141,7 +143,7 @@ def shorten_parameters(texts: Mapping[str, str], keep: Collection[str] = ()) -> 
 
 def _needed(tree: ast.AST) -> Iterator[str]:
     """Names that a module needs as they are, beside those of parameters and local variables."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Attribute):
             yield node.attr
         elif isinstance(node, ast.keyword) and node.arg:
@@ -156,7 +158,7 @@ def _needed(tree: ast.AST) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
         yield from (
             name.id
-            for name in ast.walk(node)
+            for name in walk(node)
             if isinstance(name, ast.Name)
             and isinstance(name.ctx, ast.Store)
             and not isinstance(node, ast.FunctionDef)
@@ -172,14 +174,14 @@ _SCOPES = (
 
 def _with_short_parameters(text: str, tree: ast.AST, needed: set[str]) -> str:
     places: list[tuple[int, int, str, str]] = []
-    for function in ast.walk(tree):
+    for function in walk(tree):
         if not isinstance(function, ast.FunctionDef):
             continue
-        inner = [node for statement in function.body for node in ast.walk(statement)]
+        inner = [node for statement in function.body for node in walk(statement)]
         if any(isinstance(node, _SCOPES) for node in inner):
             continue
         names = [node for node in inner if isinstance(node, ast.Name)]
-        taken = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+        taken = {node.id for node in walk(function) if isinstance(node, ast.Name)}
         taken |= {parameter.arg for parameter in function.args.args}
         number = 0
         for parameter in function.args.args:
