@@ -1,5 +1,7 @@
 """Fixtures for every room: compiled firmware, both interpreters, loopback as the only network."""
 
+import gc
+import signal
 import socket
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -18,6 +20,19 @@ settings.register_profile("drupelet", deadline=None, print_blob=True, derandomiz
 settings.load_profile("drupelet")
 
 ARCHES = ("x64", "x86")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C counts for what tests start, too: a shell without job control has what it starts in
+    the background ignore it, and a process leaves that to its children."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays: the garbage collector need not look at it time and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_local(address: object) -> bool:

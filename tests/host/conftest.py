@@ -23,6 +23,7 @@ from drupelet_host.status import last_status
 from drupelet_tools.telemetry import job
 from drupelet_tools.telemetry.lake import open_lake
 from drupelet_tools.terminal import Terminal
+from host import forked
 
 COMMAND = [sys.executable, "-m", "drupelet_host"]
 # Two cores that others use too; nothing here waits for a time to pass, only for facts.
@@ -75,11 +76,13 @@ class Home:
         self.path = folder
         self.name = name
         self.id = id
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forked.Command | None = None
         config.create(Config(folder, name, id, "orchard", 50, None, peers))
 
     def run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run one command to its end."""
+        """Run one command to its end; with options of subprocess.run, from the interpreter on."""
+        if not options:
+            return forked.run(placed(words, self.path), WAIT_S)
         return subprocess.run(
             [*COMMAND, *placed(words, self.path)],
             capture_output=True, text=True, timeout=WAIT_S, check=False, **options,
@@ -126,18 +129,17 @@ class Home:
 
         wait_for(settled, f"acknowledgements of what {self.name} has")
 
-    def start(self, *words: str) -> None:
+    def start(self, *words: str, **constants: object) -> None:
         """Start the agent and wait for what it first says of itself.
 
         Without `--wait` all its carriers are up by then, and what an agent before it said is gone.
+        constants: as a forked.Command has them.
         """
         assert self.process is None
         begun_ms = time.time_ns() // 1_000_000
         with (self.path / "out.txt").open("ab") as out, (self.path / "err.txt").open("ab") as err:
-            self.process = subprocess.Popen(
-                [*COMMAND, "agent", "--home", str(self.path), "--json", *words],
-                stdout=out, stderr=err,
-            )  # fmt: skip
+            agent = ["agent", "--home", str(self.path), "--json", *words]
+            self.process = forked.Command(agent, out, err, constants)
         said = self.path / "status.json"
         wait_for(
             lambda: last_status(said).get("said_ms", 0) > begun_ms or self.check_alive(), "agent"

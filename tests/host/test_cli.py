@@ -20,13 +20,17 @@ from drupelet_host.cli import _show_log, app
 from drupelet_host.commands import table
 from drupelet_host.config import Peer
 from drupelet_host.log_view import LogView, author_of
-from host.conftest import COMMAND, Home, share_keys, wait_for
+from host import forked
+from host.conftest import COMMAND, WAIT_S, Home, share_keys, wait_for
 
 MakeHome = Callable[..., Home]
 A, B = 0xA0000001, b"\xb0\0\0\2"
 
 
 def run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """With options of subprocess.run the command begins with the interpreter."""
+    if not options:
+        return forked.run(list(words), WAIT_S)
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
         [*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False, **options
     )

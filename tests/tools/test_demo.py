@@ -230,14 +230,10 @@ def test_an_input_that_is_no_use(tmp_path: Path) -> None:
 
 @contextmanager
 def started(out: Path, mark: str) -> Iterator[subprocess.Popen[str]]:
-    # A shell without job control has what it starts in the background ignore Ctrl-C; what is
-    # handled here is not ignored there.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [*COMMAND, "--json", "--out", str(out)], start_new_session=True, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {MARK: mark},
     )  # fmt: skip
-    signal.signal(signal.SIGINT, before)
     try:
         yield process
     finally:
