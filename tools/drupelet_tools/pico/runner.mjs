@@ -94,6 +94,8 @@ const bootrom = (() => {
 const uarts = new Uarts();
 const meter = options.symbols ? new Meter(options.symbols, () => counts.instructions) : null;
 let sim, mcu, cdc, powered = false, resetDue = false, cut = null;
+let connected = false; // whether the chip's USB console is there for a host
+let readySize = 0; // of the packet that the chip is ready for, while the host has none to send
 
 function powerOn(before = null) {
   sim = new Simulator();
@@ -113,8 +115,17 @@ function powerOn(before = null) {
   mcu.adc.channelValues.fill(ADC_HALF);
   mcu.adc.channelValues[4] = ADC_ROOM;
   cdc = new USBCDC(mcu.usbCtrl);
-  cdc.onDeviceConnected = () => say('usb', status());
+  connected = false;
+  cdc.onDeviceConnected = () => { connected = true; say('usb', status()); };
   cdc.onSerialData = (bytes) => consoleOut(Buffer.from(bytes));
+  // A host sends nothing while it has nothing. That of the emulator would send an empty packet each
+  // time that the chip is ready for one, which interrupts the chip without end.
+  const receive = mcu.usbCtrl.onEndpointRead;
+  readySize = 0;
+  mcu.usbCtrl.onEndpointRead = (endpoint, size) => {
+    if (endpoint === cdc.outEndpoint && !cdc.txFIFO.itemCount) readySize = size;
+    else receive(endpoint, size);
+  };
   uarts.attach(mcu, sim.clock);
   if (meter) meter.attach(mcu);
   powered = true;
@@ -204,7 +215,11 @@ function listen(onConnect) {
 
 const consolePort = await listen((socket) => {
   consoleSocket = socket;
-  socket.on('data', (bytes) => { if (powered) for (const byte of bytes) fromHost.push(byte); });
+  socket.on('data', (bytes) => {
+    // A host has no device to write to before the chip has answered it.
+    if (powered && connected) for (const byte of bytes) fromHost.push(byte);
+    wake();
+  });
   socket.on('close', () => { if (consoleSocket === socket) consoleSocket = null; });
 });
 const uartPorts = [await listen((s) => uarts.connect(0, s)), await listen((s) => uarts.connect(1, s))];
@@ -239,6 +254,9 @@ function feedUsb() {
   for (let room = USB_QUEUE - cdc.txFIFO.itemCount; room > 0 && fromHost.length; room--) {
     cdc.sendSerialByte(fromHost.shift());
   }
+  const size = readySize;
+  readySize = 0;
+  if (size) mcu.usbCtrl.onEndpointRead(cdc.outEndpoint, size);
 }
 
 function chunk() {
@@ -262,6 +280,7 @@ function chunk() {
 function run() {
   const end = performance.now() + SLICE_MS;
   let ahead = 0;
+  pause = null;
   while (powered && performance.now() < end) {
     const idle = chunk();
     if (resetDue && powered) reset();
@@ -271,8 +290,17 @@ function run() {
     ahead = idle ? aheadMs() : 0;
     if (ahead > AHEAD_MS) break;
   }
-  if (!powered || ahead > AHEAD_MS) setTimeout(run, powered ? Math.min(ahead, 20) : 10);
+  if (!powered || ahead > AHEAD_MS) pause = setTimeout(run, powered ? Math.min(ahead, 20) : 10);
   else setImmediate(run);
+}
+
+// Something came for a chip that waits.
+let pause = null;
+function wake() {
+  if (!pause) return;
+  clearTimeout(pause);
+  setImmediate(run);
+  pause = null;
 }
 
 if (options.uf2) dropUf2(options.uf2);
