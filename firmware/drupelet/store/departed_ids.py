@@ -27,7 +27,7 @@ _TRIES = const(3)  # the ring is full, the flash is, and once more
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import Buffer
-    from drupelet.store.ports import Owner
+    from drupelet.store.ports import StoreParts
 
 
 class IdFilter:
@@ -71,7 +71,7 @@ class IdFilter:
 class DepartedIds:
     """The ring. Its oldest segment makes room, and the ids in that are forgotten and counted."""
 
-    def __init__(self, store: "Owner", messages: Log, filter_size: int) -> None:
+    def __init__(self, store: "StoreParts", messages: Log, filter_size: int) -> None:
         self._store = store
         segments = messages.segments_max // GONE_SHARE + GONE_SPARE
         self.log = Log(store, ".IDS", messages.segment_size, segments, _LOOK_SIZE)

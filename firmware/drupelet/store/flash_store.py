@@ -122,10 +122,10 @@ class FlashStore:
         # Flushes that made something durable; segments removed; damaged places that `open`
         # skipped; ids of messages that made room which are not known any more.
         self.programs = self.erases = self.damaged = self.forgotten = 0
-        # The owner's: every message before it may go; and by group number modulo 8.
+        # Set by the engine: every message before it may go; and by group number modulo 8.
         self.settled_handle = 0
         self.settled = [0] * _GROUPS
-        # The owner's: how many segments a group may hold, by its number modulo 8; 0 for no bound.
+        # Set by who made it: how many segments a group may hold, by its number modulo 8; 0: any.
         self.quotas = bytearray(_GROUPS)
         # The black box's part is one of a ring of files: how many, and which it is now.
         self.box_slots = BOX_SLOTS
@@ -176,7 +176,7 @@ class FlashStore:
         counted and keeps its handle; a pending one that comes again as delivered is promoted.
         """
         assert size <= INLINE_SIZE_MAX
-        handle = self._known(id, id_at, state)
+        handle = self._promote_or_refuse(id, id_at, state)
         if handle:
             return handle
         kind = KIND_PENDING if state == STATE_PENDING else KIND_MESSAGE
@@ -193,7 +193,7 @@ class FlashStore:
         E_CAPACITY leaves the part as it is; after E_STORAGE it may be gone.
         """
         size = self.spool.part_size(part) - CONTENT_HEADER_SIZE
-        handle = self._known(id, id_at, state)
+        handle = self._promote_or_refuse(id, id_at, state)
         if handle > 0:
             self.spool.part_drop(part)
         if handle:
@@ -221,7 +221,7 @@ class FlashStore:
             index.sweep()
         return handle
 
-    def _known(self, id: "Buffer", at: int, state: int) -> int:
+    def _promote_or_refuse(self, id: "Buffer", at: int, state: int) -> int:
         """Handle of a message that is here already, promoted unless it is to be pending.
 
         0 for a new one, or a code if that would be one pending too many.
@@ -560,7 +560,7 @@ class FlashStore:
         return self.barrier() or self.spool.finish(part, descriptor_name(number))
 
     def save(self, state: "Buffer", size: int) -> int:
-        """Write the owner's state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""
+        """Write the wake state, at most WAKE_STATE_SIZE_MAX bytes; the newest one counts."""
         assert size <= WAKE_STATE_SIZE_MAX
         code = self.log.flush() or self._put_meta(0, 0, state, 0, size)
         if code != OK:
@@ -570,7 +570,7 @@ class FlashStore:
         return OK
 
     def unsettle(self) -> None:
-        """Nothing is settled until the owner says so again: somebody needs what nobody did."""
+        """Nothing is settled until the engine says so again: somebody needs what nobody did."""
         self.settled_handle = 0
         for group in range(_GROUPS):
             self.settled[group] = 0

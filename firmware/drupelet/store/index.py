@@ -57,14 +57,14 @@ _TWIST = const(0x5A)  # makes the filter's key of an id that has a later record 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import Buffer
-    from drupelet.store.ports import Owner
+    from drupelet.store.ports import StoreParts
 
 
 class Index:
     """The tables that lead into the message log, and the search in it."""
 
     def __init__(
-        self, store: "Owner", log: Log, meta: Meta, pending_max: int, body_files_max: int,
+        self, store: "StoreParts", log: Log, meta: Meta, pending_max: int, body_files_max: int,
         filter_size: int,
     ) -> None:  # fmt: skip
         self._store = store

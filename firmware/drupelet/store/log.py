@@ -5,7 +5,8 @@ A record, little-endian; a segment begins with a HEAD record:
     byte  0..1     2      3     4 ..            length-4 ..
           length   kind   tag   payload         crc32 of everything before
 
-A handle is segment number * segment size + offset: rising in log order, the same after a reboot.
+A place is segment number * segment size + offset: rising in log order, the same after a reboot. A
+message's handle is the place where it was first written (`Index`).
 Nothing is truncated or written over. A segment that is full, or whose last append failed, is
 closed: the HEAD of the next one says how long it is, so what lies behind that does not count.
 
@@ -30,6 +31,7 @@ from drupelet.base.memory import (
     put_u16_le,
 )
 
+# The order matters: 4 to 9 are about messages; of 4 to 7 the odd ones have a body file.
 KIND_HEAD = const(1)
 KIND_WAKE = const(2)
 KIND_MEMBER = const(3)
@@ -40,7 +42,7 @@ KIND_PENDING_FILE = const(7)
 KIND_TOMBSTONE = const(8)
 KIND_OPENED = const(9)  # a private message that is shared from here on
 KIND_GONE = const(10)  # ids of messages that went; in files of their own
-_KIND_MAX = const(15)  # so much of noise is no record before anything is read
+_KIND_MAX = const(15)  # a byte above it is damage, which is seen before a CRC is read
 FLUSHED = const(0x80)  # in a kind: all before this record was flushed
 
 # Where the fields of a message record are (docs/SPEC.md).
@@ -81,15 +83,16 @@ NOTED = const(8)  # the ids in it are noted as departed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import Buffer
-    from drupelet.store.ports import Owner
+    from drupelet.store.ports import StoreParts
 
 
 class Log:
     """Segments with one name ending: one is written, beside it one is open for reading."""
 
     def __init__(
-        self, store: "Owner", ending: str, segment_size: int, segments_max: int, head_size: int
-    ) -> None:
+        self, store: "StoreParts", ending: str, segment_size: int, segments_max: int,
+        head_size: int,
+    ) -> None:  # fmt: skip
         """`head_size`: so many first bytes are kept of the record that was looked at (`head`), and
         of the one that was written last.
         """
@@ -102,7 +105,7 @@ class Log:
         # By segment, the oldest first: its number, and its row.
         self.numbers = [0] * segments_max
         self.rows = bytearray(SEGMENT_ROW * segments_max)
-        self.count = self._newest = 0  # segments on flash, and the number of the newest
+        self.count = self._newest_number = 0  # segments on flash, and the number of the newest
         self.fd = self._reader = -1  # the newest one, if it is written, and another to read
         self._reader_key = 0
         self.is_torn = True  # nothing may be put behind what is there
@@ -113,7 +116,7 @@ class Log:
         self.failed = OK  # first failure of the record that is being written
         # The record that was written last. Looking it up must not seek: LittleFS would have to
         # write first what was appended.
-        self.newest = self._head_size = 0
+        self.last_written = self._head_size = 0
         self._head = bytearray(head_size)
         self._crc = store.crc
         self.scratch = store.scratch
@@ -122,10 +125,10 @@ class Log:
 
     # --- reading ---
 
-    def verify(self, handle: int, size_max: int) -> bool:
+    def verify(self, place: int, size_max: int) -> bool:
         """Look at a record on flash and check its CRC."""
         self.at = 0
-        whole = self._look(handle) and self.length <= size_max
+        whole = self._look(place) and self.length <= size_max
         end = self.length - 4
         scratch = self.scratch
         at = min(len(self.head), end)
@@ -133,11 +136,11 @@ class Log:
             crc32_into(self._crc, 0, self.head, 0, at, True)
         while whole and at < end:
             size = min(SCRATCH_SIZE, end - at)
-            whole = self.read_into(handle, at, scratch, 0, size) == size
+            whole = self.read_into(place, at, scratch, 0, size) == size
             crc32_into(self._crc, 0, scratch, 0, size, False)
             at += size
         self._add_salt()
-        whole = whole and self.read_into(handle, end, scratch, 0, 4) == 4
+        whole = whole and self.read_into(place, end, scratch, 0, 4) == 4
         whole = whole and equal(scratch, 0, self._crc, 0, 4)
         if not whole:
             self.at = 0
@@ -151,42 +154,42 @@ class Log:
         """Name of a segment's file."""
         return "S%07d" % number + self.ending
 
-    def look(self, handle: int) -> bool:
+    def look(self, place: int) -> bool:
         """Set kind, tag and length from a record, and read its head; False when there is none."""
-        index = self.index_of(handle // self.segment_size)
-        offset = handle % self.segment_size
+        index = self.index_of(place // self.segment_size)
+        offset = place % self.segment_size
         there = index >= 0 and HEAD_SIZE <= offset < self.end_of(index)
         return there and self._is_sound(index, offset)
 
-    def step(self, handle: int) -> int:
-        """Look at the record after `handle` (0: at the first); its handle, 0 at the end."""
-        number = handle // self.segment_size
+    def step(self, place: int) -> int:
+        """Look at the record after `place` (0: at the first); its place, 0 at the end."""
+        number = place // self.segment_size
         index = self._index(number)
         if index < 0 or self.numbers[index] != number:
             return self._look_from(index + 1, HEAD_SIZE)
-        offset = handle % self.segment_size
-        known = handle == self.at or self.look(handle)
+        offset = place % self.segment_size
+        known = place == self.at or self.look(place)
         return self._look_from(index, offset + self.length if known else max(offset, HEAD_SIZE))
 
-    def step_in(self, index: int, handle: int) -> int:
-        """Look at the record after `handle` in a segment (0: at its first); 0 at its end."""
+    def step_in(self, index: int, place: int) -> int:
+        """Look at the record after `place` in a segment (0: at its first); 0 at its end."""
         first = self.numbers[index] * self.segment_size
-        handle = self.step(handle or first)
-        return handle if handle < first + self.segment_size else 0
+        place = self.step(place or first)
+        return place if place < first + self.segment_size else 0
 
-    def read_into(self, handle: int, offset: int, buf: bytearray, at: int, size: int) -> int:
-        """Read bytes of the record at `handle`, `offset` from its beginning; the count."""
-        if handle == self.newest and offset + size <= self._head_size:
+    def read_into(self, place: int, offset: int, buf: bytearray, at: int, size: int) -> int:
+        """Read bytes of the record at `place`, `offset` from its beginning; the count."""
+        if place == self.last_written and offset + size <= self._head_size:
             copy(buf, at, self._head, offset, size)
             return size
-        fd = self.descriptor(handle // self.segment_size)
+        fd = self.descriptor(place // self.segment_size)
         if fd < 0:
             return fd
-        return self.files.read_into(fd, handle % self.segment_size + offset, buf, at, size)
+        return self.files.read_into(fd, place % self.segment_size + offset, buf, at, size)
 
     def descriptor(self, key: int) -> int:
         """The open file of segment `key` or of body file `-key`; allocates when it changes."""
-        if key == self._newest and self.fd >= 0:
+        if key == self._newest_number and self.fd >= 0:
             return self.fd
         if key != self._reader_key:
             self.release(self._reader_key)
@@ -210,7 +213,7 @@ class Log:
         row = self.count * SEGMENT_ROW
         fill(self.rows, row, SEGMENT_ROW, 0)
         self.numbers[self.count] = number
-        self._newest = number
+        self._newest_number = number
         self.count += 1
 
     def note_damage(self, index: int) -> None:
@@ -238,13 +241,13 @@ class Log:
             index -= 1
         return max(index, -1)
 
-    def _look(self, handle: int) -> bool:
-        if handle == self.at:
+    def _look(self, place: int) -> bool:
+        if place == self.at:
             return True
         head = self.head
         self.at = 0
-        size = self._head_size if handle == self.newest else len(self._head)
-        if self.read_into(handle, 0, head, 0, size) < 4:
+        size = self._head_size if place == self.last_written else len(self._head)
+        if self.read_into(place, 0, head, 0, size) < 4:
             return False
         self.length = get_u16_le(head, 0)
         self._flushed = head[2] & FLUSHED
@@ -252,18 +255,18 @@ class Log:
         self.tag = head[3]
         if self.length < RECORD_EXTRA or not 0 < self.kind <= _KIND_MAX:
             return False
-        self.at = handle
+        self.at = place
         return True
 
     def _is_sound(self, index: int, offset: int) -> bool:
         """Look at a record, and check it in a segment that is damaged or not scanned."""
-        handle = self.numbers[index] * self.segment_size + offset
+        place = self.numbers[index] * self.segment_size + offset
         if not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
-            return self.verify(handle, self.end_of(index) - offset) and self._look(handle)
-        return self._look(handle)
+            return self.verify(place, self.end_of(index) - offset) and self._look(place)
+        return self._look(place)
 
     def _look_from(self, index: int, offset: int) -> int:
-        """Look at the first record at or behind `offset`; its handle, 0 at the end."""
+        """Look at the first record at or behind `offset`; its place, 0 at the end."""
         while index < self.count:
             begin = offset
             offset = self._next_sound(index, begin)
@@ -306,26 +309,26 @@ class Log:
 
     def rotate(self, segments: int) -> int:
         """Begin a segment, of which there are at most `segments` then; OK or a code."""
-        if self.count >= segments or (self._newest + 2) * self.segment_size > GONE_HANDLE:
+        if self.count >= segments or (self._newest_number + 2) * self.segment_size > GONE_HANDLE:
             return E_CAPACITY
         code = self.flush()
         if code != OK:
             return code
         self.release(self._reader_key)
-        fd = self.files.open(self.name(self._newest + 1), True)
+        fd = self.files.open(self.name(self._newest_number + 1), True)
         if fd < 0:
             return fd
-        index = self.index_of(self._newest)
+        index = self.index_of(self._newest_number)
         length = self.end_of(index) if index >= 0 else 0
         if self.fd >= 0:
             if self.is_torn:
                 self.rows[index * SEGMENT_ROW + ROW_FLAGS] |= CUT
             # What was written last is read next.
             self._reader = self.fd
-            self._reader_key = self._newest
-        self.add_row(self._newest + 1)
+            self._reader_key = self._newest_number
+        self.add_row(self._newest_number + 1)
         self.fd = fd
-        put_u16_le(self.scratch, 0, self._newest & 0xFFFF)
+        put_u16_le(self.scratch, 0, self._newest_number & 0xFFFF)
         put_u16_le(self.scratch, 2, length)
         return min(self.append(KIND_HEAD, VERSION, MAGIC, 4, self.scratch, 0, 4), OK)
 
@@ -337,7 +340,7 @@ class Log:
         self.is_torn = True
         self.dirty = False
         if self.remove(self.count - 1) == OK:
-            self._newest -= 1
+            self._newest_number -= 1
 
     def append(
         self, kind: int, tag: int, first: "Buffer", first_size: int, buf: "Buffer", at: int,
@@ -352,7 +355,7 @@ class Log:
     def _begin(self, kind: int, tag: int, size: int) -> None:
         # Until it is finished: whatever comes between, nothing is put behind half a record.
         self.is_torn = True
-        self.newest = 0
+        self.last_written = 0
         head = self._head
         self.length = size + RECORD_EXTRA
         put_u16_le(head, 0, self.length)
@@ -360,7 +363,7 @@ class Log:
         head[2] = kind | self._flushed
         head[3] = tag
         self._head_size = 4
-        self.at = self._newest * self.segment_size + self.end_of(self.count - 1)
+        self.at = self._newest_number * self.segment_size + self.end_of(self.count - 1)
         self.kind = kind
         self.tag = tag
         crc32_into(self._crc, 0, head, 0, 4, True)
@@ -390,12 +393,12 @@ class Log:
         self.is_torn = False
         self.set_end(self.count - 1, self.end_of(self.count - 1) + self.length)
         self.dirty = True
-        self.newest = self.at
+        self.last_written = self.at
         copy(self.head, 0, self._head, 0, self._head_size)
         return self.at
 
     def append_copy(self, place: int, kind: int, first: "Buffer", size: int) -> int:
-        """Append a record again as one of `kind` with other first bytes; its handle or a code.
+        """Append a record again as one of `kind` with other first bytes; its place or a code.
 
         E_STORAGE if it has rotted: it must not get a fresh CRC.
         """
@@ -441,7 +444,7 @@ class Log:
             return code
         self.count -= 1
         self._store.erases += 1
-        self.at = self.newest = 0
+        self.at = self.last_written = 0
         row = index * SEGMENT_ROW
         copy(self.rows, row, self.rows, row + SEGMENT_ROW, self.count * SEGMENT_ROW - row)
         for later in range(index, self.count):

@@ -33,13 +33,13 @@ _MEMBER_HEAD = const(9)  # of the payload: number, count, segment
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import Buffer
-    from drupelet.store.ports import Owner
+    from drupelet.store.ports import StoreParts
 
 
 class Meta:
     """Members by number, how many of our messages are gone in each group, and the wake state."""
 
-    def __init__(self, store: "Owner", segment_size: int) -> None:
+    def __init__(self, store: "StoreParts", segment_size: int) -> None:
         self._store = store
         # One more while the next one is begun, and one that the flash did not remove.
         self.log = Log(store, ".MET", segment_size, META_SEGMENTS + 2, _AT_KEY + ID_SIZE)

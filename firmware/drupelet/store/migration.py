@@ -34,10 +34,10 @@ _COUNTED = const(3)  # the tag of a group's MEMBER with a count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.store.ports import Owner
+    from drupelet.store.ports import StoreParts
 
 
-def migrate(store: "Owner", log: Log, meta: Meta) -> int:
+def migrate(store: "StoreParts", log: Log, meta: Meta) -> int:
     """Close what had failed, then make the meta log; OK, or a code: the next boot tries again."""
     damaged = store.damaged  # the scan that follows counts it
     code = OK
@@ -82,7 +82,7 @@ def _cut(log: Log, index: int, size: int) -> int:
     return code
 
 
-def _copy_members(store: "Owner", log: Log, meta: Meta) -> int:
+def _copy_members(store: "StoreParts", log: Log, meta: Meta) -> int:
     """Write the newest record of each member, and then of the wake state, into a new meta log."""
     for _ in range(meta.log.count):
         meta.log.abandon()  # a power cut ended it

@@ -10,7 +10,7 @@ from drupelet.base.ports import Buffer
 from drupelet.store.files import Files
 
 
-class Owner(Protocol):
+class StoreParts(Protocol):
     """What the mechanisms of a store on flash have in common: `FlashStore` has it."""
 
     files: Files
@@ -50,7 +50,7 @@ class StorePort(Protocol):
     """Where messages survive a power cut (docs/DESIGN.md 10). Codes: `drupelet.base.errors`.
 
     `saved`: WAKE_STATE_SIZE_MAX bytes, `saved_size` of them the wake state that `open` found or
-    that was saved last. The owner makes the next one there.
+    that was saved last. The engine makes the next one there.
     """
 
     id: bytearray

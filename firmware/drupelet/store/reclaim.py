@@ -1,10 +1,10 @@
 """Giving room back: what may go from a store when its log or its body files are full.
 
-A segment goes, the oldest first, if nobody needs a message in it: each is settled, which the owner
-says for all groups or for one, or of a group that was left. Pending messages, and deletions that
-somebody may not know of, are written again first. A group may not hold more segments than its
-quota; with quotas that add up to less than the log, no group takes another one's room, however
-long its messages wait for a peer that never comes.
+A segment goes, the oldest first, if nobody needs a message in it: each is settled, which the
+engine says for all groups or for one, or of a group that was left. Pending messages, and
+deletions that somebody may not know of, are written again first. A group may not hold more
+segments than its quota; with quotas that add up to less than the log, no group takes another
+one's room, however long its messages wait for a peer that never comes.
 """
 
 from drupelet.base.compat import const
@@ -38,14 +38,14 @@ _TRIES = const(8)
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.store.ports import Owner
+    from drupelet.store.ports import StoreParts
 
 
 class Reclaim:
     """Removes segments of the message log that nobody needs, and keeps ids of what was there."""
 
     def __init__(
-        self, store: "Owner", log: Log, index: Index, meta: Meta, departed: DepartedIds
+        self, store: "StoreParts", log: Log, index: Index, meta: Meta, departed: DepartedIds
     ) -> None:
         self._store = store
         self._log = log

@@ -29,11 +29,11 @@ from drupelet.store.meta import MEMBER_GROUP, Meta
 # The port is only a type here: importing it would load RamFiles into a board's heap.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drupelet.store.ports import Owner
+    from drupelet.store.ports import StoreParts
 
 
 def recover(
-    store: "Owner", log: Log, index: Index, meta: Meta, departed: DepartedIds, salt: int
+    store: "StoreParts", log: Log, index: Index, meta: Meta, departed: DepartedIds, salt: int
 ) -> int:
     """OK, E_CAPACITY for too many files, or E_STORAGE when the flash does not say what it has.
 
@@ -67,7 +67,7 @@ def recover(
     return OK
 
 
-def _begin(store: "Owner", new_salt: int) -> "list[str]":
+def _begin(store: "StoreParts", new_salt: int) -> "list[str]":
     """Take the salt from the name of its file, or begin a log with a new one; the files."""
     files = store.files
     names = files.names()
@@ -87,7 +87,7 @@ def _begin(store: "Owner", new_salt: int) -> "list[str]":
     return files.names()
 
 
-def _recover_meta(store: "Owner", meta: Meta) -> None:
+def _recover_meta(store: "StoreParts", meta: Meta) -> None:
     log = meta.log
     meta.apply_from(0)
     last = log.count - 1

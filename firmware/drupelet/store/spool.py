@@ -33,13 +33,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.base.ports import Buffer
     from drupelet.store.files import Files
-    from drupelet.store.ports import Owner
+    from drupelet.store.ports import StoreParts
 
 
 class Spool:
     """Part files 0..PARTS_MAX+1: the incoming ones, one being composed, one of the black box."""
 
-    def __init__(self, store: "Owner") -> None:
+    def __init__(self, store: "StoreParts") -> None:
         self._store = store
         self._files = store.files
         self._fds = [-1] * (PARTS_MAX + 2)
