@@ -72,7 +72,7 @@ def test_a_pair_finds_what_both_speak(
     homes[1].put("while the other was away")
     homes[0].start()
     wait_for_logs(homes, 9)
-    assert spoken in homes[0].run("status").stdout
+    wait_for(lambda: spoken in homes[0].run("status").stdout, f"{spoken} in its status")
 
 
 def test_compact_frames_behind_a_broker(make_home: MakeHome) -> None:

@@ -132,6 +132,15 @@ class Exchange:
         for scan in range(_ASKED_TAGS):
             self._scan[scan] = 0
 
+    def rewind_inbox(self) -> None:
+        """Begin those of acknowledgements and requests anew: more may be due by what came in.
+
+        Messages that are asked for wait for the next payload: else a peer that asks for one again
+        and again would get it as often.
+        """
+        for scan in range(_MESSAGE_ROW):
+            self._scan[scan] = 0
+
     @property
     def epoch(self) -> int:
         """The epoch of the peer's clock."""

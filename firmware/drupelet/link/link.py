@@ -180,7 +180,7 @@ class Link:
             return E_PEER
         exchange = self.exchange
         exchange.link_number = 0
-        exchange.rewind()  # what comes in may be due before where the scans of a payload are
+        exchange.rewind_inbox()
         self.core.now_ms = now_ms
         exchange.count(_IN + _FRAMES, 1)
         code = E_PEER
