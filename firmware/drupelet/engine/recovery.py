@@ -10,6 +10,12 @@ from drupelet.base.memory import get_u16, get_u32
 from drupelet.engine.members import SHARED
 from drupelet.engine.states import HOLD, REQUEST
 from drupelet.engine.wake_state import (
+    AT_BUNDLE_IN,
+    AT_BUNDLE_OUT,
+    AT_LOW,
+    AT_SHARES,
+    AT_TAKEN,
+    AT_VOID,
     ROW_HELD,
     ROW_OWED,
     ROW_PASSED_OVER,
@@ -72,17 +78,17 @@ def _restore(core: "Core") -> None:
 def _restore_peer(core: "Core", peer: int, saved: bytearray, at: int, row_size: int) -> None:
     outbox = core.outboxes[peer]
     inbox = core.inboxes[peer]
-    if get_u32(saved, at + 5) or get_u32(saved, at + 9):
-        inbox.bundle_number = get_u32(saved, at + 5)
-        outbox.bundle_number = outbox.void_until = get_u32(saved, at + 9)
+    if get_u32(saved, at + AT_BUNDLE_IN) or get_u32(saved, at + AT_BUNDLE_OUT):
+        inbox.bundle_number = get_u32(saved, at + AT_BUNDLE_IN)
+        outbox.bundle_number = outbox.void_until = get_u32(saved, at + AT_BUNDLE_OUT)
         if row_size > _PEER_SIZE_2:
-            inbox.taken_until = get_u32(saved, at + 14)
-    lost = saved[at + 1] & STATE_LOST
-    saved[at + 1] -= lost
-    if not core.members.shares(peer) & ~saved[at + 13]:
-        outbox.cursor = get_u32(saved, at + 1)
+            inbox.taken_until = get_u32(saved, at + AT_TAKEN)
+    lost = saved[at + AT_LOW] & STATE_LOST
+    saved[at + AT_LOW] -= lost
+    if not core.members.shares(peer) & ~saved[at + AT_SHARES]:
+        outbox.cursor = get_u32(saved, at + AT_LOW)
         if row_size > _PEER_SIZE_2 and outbox.bundle_number:
-            outbox.void_until = get_u32(saved, at + 18)
+            outbox.void_until = get_u32(saved, at + AT_VOID)
     if lost:
         outbox.lost_until = GONE_HANDLE
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from drupelet.engine.core import Core
 
 # While another peer may have a parent, it is not given up before so many requests.
-_SENDS = const(8)
+_ASKS_MAX = const(8)
 
 
 def give_up(core: "Core", peer: int, id: bytearray, at: int) -> None:
@@ -29,7 +29,7 @@ def give_up(core: "Core", peer: int, id: bytearray, at: int) -> None:
     sends = _waiting_sends(core, id, at)
     if entry >= 0 and inbox.kind(entry) == REQUESTED:
         sends = max(sends, inbox.sends(entry))
-    if sends > 0 and sends < _SENDS and _may_come(core, peer, id, at):
+    if sends > 0 and sends < _ASKS_MAX and _may_come(core, peer, id, at):
         return
     if entry >= 0:
         inbox.set_kind(entry, 0)

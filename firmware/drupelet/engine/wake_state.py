@@ -18,6 +18,15 @@ STATE_FORM = const(3)
 STATE_HEAD_SIZE = const(8)
 STATE_LOST = const(0x80)  # of the first byte of `low`: the peer may lack even what came from it
 STATE_PEER_SIZE = const(22)
+# A peer's row, which begins with its number: from which handle on it may lack something, the last
+# bundle of its that was read and of ours that was made, which groups it shares (a bit each), up to
+# which of its handles bundles were taken whole, and up to which of ours answers count for nothing.
+AT_LOW = const(1)
+AT_BUNDLE_IN = const(5)
+AT_BUNDLE_OUT = const(9)
+AT_SHARES = const(13)
+AT_TAKEN = const(14)
+AT_VOID = const(18)
 # What a message row says of its peers, above the handle: for whom it is the first one that was
 # passed over, who is owed acknowledgements from it on, who asked for it, who holds it.
 ROW_PASSED_OVER = const(0xC0)
@@ -79,15 +88,15 @@ def pack(core: "Core", limit: int) -> int:
         inbox = core.inboxes[peer]
         low = _low(core, peer)
         state[at] = members.peer_number(peer)
-        put_u32(state, at + 1, low)
+        put_u32(state, at + AT_LOW, low)
         lost = outbox.lost_until
         if lost and (lost >= low or 0 < core.store.next_pending(0) <= lost):
-            state[at + 1] |= STATE_LOST
-        put_u32(state, at + 5, inbox.bundle_number)
-        put_u32(state, at + 9, outbox.bundle_number)
-        state[at + 13] = members.shares(peer)
-        put_u32(state, at + 14, inbox.taken_until)
-        put_u32(state, at + 18, outbox.void_until)
+            state[at + AT_LOW] |= STATE_LOST
+        put_u32(state, at + AT_BUNDLE_IN, inbox.bundle_number)
+        put_u32(state, at + AT_BUNDLE_OUT, outbox.bundle_number)
+        state[at + AT_SHARES] = members.shares(peer)
+        put_u32(state, at + AT_TAKEN, inbox.taken_until)
+        put_u32(state, at + AT_VOID, outbox.void_until)
         at += STATE_PEER_SIZE
     return _pack_rows(core, state, at, limit)
 

@@ -144,7 +144,7 @@ class Micro:
         space = len(self.bodies) - len(self.bodies) // _QUARTERS * (_QUARTERS - quarters)
         row = 0
         while self.rows >= rows or self._used + size > space or size > BODY_SIZE:
-            while row < self.rows and not self._settled(row):
+            while row < self.rows and not self._may_go(row):
                 row += 1
             if row == self.rows or size > BODY_SIZE:
                 self.refused += 1
@@ -152,7 +152,7 @@ class Micro:
             self._free(row)
         return self._used
 
-    def _settled(self, row: int) -> bool:
+    def _may_go(self, row: int) -> bool:
         """True when the client has taken it and every peer holds it and knows that we do."""
         at = row * self.stride
         for peer in range(self.peers):
@@ -191,6 +191,6 @@ class Micro:
         """Rows that some peer is not known to hold, or that the client has not taken."""
         count = 0
         for row in range(self.rows):
-            if not self._settled(row):
+            if not self._may_go(row):
                 count += 1
         return count
