@@ -203,6 +203,7 @@ class _Walk:
             f" at {event['at']:#x}, {event['part']} of {event['size']} bytes"
         )
         self.pico.power_on()
+        self.pico.wait("usb")  # before that it hears nothing: all may be delivered already
 
     def _finish(self) -> None:
         def settled() -> bool:
