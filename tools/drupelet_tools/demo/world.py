@@ -239,8 +239,8 @@ class World:
     def pull(self, name: str, timeout_s: float = 30.0) -> bool:
         """Plug in and pull while a bundle is being written; False when it was too quick for us.
 
-        What is on the stick at that instant is all that it keeps: a copy of it goes on, and the
-        member's writes go to a folder that is thrown away.
+        The folder is not there any more from that instant on, so no file gets its final name. A
+        copy of it goes on; what the member still writes is thrown away.
         """
         before = self.visits[name]
         self.plug(name)
@@ -249,14 +249,15 @@ class World:
         while time.monotonic() < end:
             half = [path for path in mount.rglob("*.TMP") if _size(path)]
             if half:
-                shutil.copytree(mount, self.folders.hand, dirs_exist_ok=True)
                 lost = mount.with_name("pulled")
                 os.rename(mount, lost)
                 self.stick_at = ""
-                self.pulls += 1
+                shutil.copytree(lost, self.folders.hand, dirs_exist_ok=True)
+                is_torn = any(self.folders.hand.rglob("*.TMP"))
+                self.pulls += is_torn
                 self.wait_for(f"{name} notices", lambda: self.visits[name] > before, timeout_s)
                 shutil.rmtree(lost)
-                return True
+                return is_torn
             self._drain()
             if self.visits[name] > before:
                 self.unplug()
