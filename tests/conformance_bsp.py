@@ -28,8 +28,8 @@ BSP = [
              "        return self._table[(group + 1) * self.peers_max + peer]\n",
              "        return SHARED\n"),
     Mutation("B-1.1-07", CORE + "node.py",
-             "members.set_visibility(group_slot, peer_slot, visibility)",
-             "members.set_visibility(group_slot, peer_slot, max(before, visibility))"),
+             "members.set_visibility(group_row, peer_row, visibility)",
+             "members.set_visibility(group_row, peer_row, max(before, visibility))"),
     Mutation("B-1.1-08", CORE + "engine/members.py",
              "        self._table[(group + 1) * self.peers_max + peer] = visibility\n",
              "        for row in range(self.peers):\n"

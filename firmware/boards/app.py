@@ -165,7 +165,7 @@ class App:
         if hung:
             device.due_ms = (self._port.now_ms() + rest_ms) & 0x3FFFFFFF
         if self._delivered is not None:
-            device.acts.append(self._deliver)
+            device.acts[self._group] = self._deliver
             device.hold(rest_ms)
 
     def _deliver(self, handle: int) -> int:
@@ -190,10 +190,10 @@ class App:
         return self._node.save(self._port.now_ms())
 
     def _message(self, handle: int) -> "Message | None":
-        """The message of an event; None: our own, or not one of readings."""
+        """The message of an event; None: our own, or one that cannot be read."""
         node = self._node
         store = node.store
-        if store.load(handle) != OK or store.group != self._group or not store.source:
+        if store.load(handle) != OK or not store.source:
             return None
         size = store.size
         head = bytearray(1)

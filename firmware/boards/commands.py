@@ -70,7 +70,7 @@ class BoardCommands:
         self._board = CommandBoard(self._client, self._id, actions)
         self._board.recover(self._node, self.group)
         self._author.recover()
-        device.acts.append(self._obey)
+        device.acts[self.group] = self._obey
 
     def _obey(self, handle: int) -> int:
         """Do what a command says; done once more in the next epoch if its answer has no room."""

@@ -81,8 +81,8 @@ class Device:
         self.seals: "list[tuple[Seal, Link]]" = []
         self.sleeper: "SleeperPort | None" = None  # of a device that sleeps deeply
         self.battery: "BatteryPort | None" = None  # of a device that can measure it
-        # What looks at an event before it is done with.
-        self.acts: "list[Act]" = []
+        # By group (number): what looks at its events before they are done with.
+        self.acts: "dict[int, Act]" = {}
         self.due_ms = self._held_ms = port.now_ms()
         self._hold_ms = 0
         self._is_held = False  # the event that the node gave last
@@ -328,10 +328,8 @@ class Device:
             self._is_held = True
             handle = node.event_handle
             self.author.saw(handle)
-            code = OK
-            for act in self.acts:
-                code = act(handle) or code
-            if code != OK:
+            act = self.acts.get(node.store.group) if node.store.load(handle) == OK else None
+            if act is not None and act(handle) != OK:
                 self.hold(self.epoch_ms)
                 return False
             self._is_held = False

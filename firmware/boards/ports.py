@@ -173,8 +173,8 @@ class DevicePort(Protocol):
     seals: list[tuple[Seal, Link]]
     brokers: list[Any]
     """Connections to brokers."""
-    acts: list[Act]
-    """What looks at an event before it is done with."""
+    acts: dict[int, Act]
+    """By group (number): what looks at its events before they are done with."""
     sleeper: SleeperPort | None
     battery: BatteryPort | None
     epoch_ms: int

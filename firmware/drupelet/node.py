@@ -211,25 +211,25 @@ class Node(Publisher):
     def share(self, group: int, peer: int, visibility: int) -> None:
         """Set what a peer sees of a group: INVISIBLE, VISIBLE (accept only) or SHARED."""
         members = self.core.members
-        group_slot = members.group_row(group)
-        peer_slot = members.peer_row(peer)
-        assert group_slot >= 0 and peer_slot >= 0
-        before = members.visibility(group_slot, peer_slot)
-        members.set_visibility(group_slot, peer_slot, visibility)
+        group_row = members.group_row(group)
+        peer_row = members.peer_row(peer)
+        assert group_row >= 0 and peer_row >= 0
+        before = members.visibility(group_row, peer_row)
+        members.set_visibility(group_row, peer_row, visibility)
         if visibility > before:
             self.core.pending.ask_again()
             # What was asked for meanwhile we may hold; what we do not is offered again.
-            self.core.inboxes[peer_slot].drop_offers()
+            self.core.inboxes[peer_row].drop_offers()
         if visibility == SHARED and before != SHARED:
-            self.core.restart(peer_slot, False)
+            self.core.restart(peer_row, False)
             if self.core.boot:
                 from drupelet.engine.control import shown
 
-                shown(self.core, group, peer)
+                shown(self.core, group_row, peer_row)
         elif visibility < before:
             from drupelet.engine.control import hidden
 
-            hidden(self.core, group_slot, peer_slot, visibility)
+            hidden(self.core, group_row, peer_row, visibility)
 
     def boot(self, now_ms: int, generation: int = -1) -> int:
         """Take up where the store left off; returns the number of this boot (1..65535).
@@ -386,7 +386,7 @@ class Node(Publisher):
 
     def save(self, now_ms: int) -> int:  # noqa: ARG002 - the schedule's, once it is saved too
         """Write what a reboot must not forget, as before sleep; OK: it survives a power cut."""
-        return wake_state.save(self.core)
+        return wake_state.save(self.core) or self.store.barrier()
 
     # --- for status ---
 

@@ -194,8 +194,8 @@ class LogWriter:
         self._resumed = True
 
     def _entered(self, id: bytes) -> bool:
-        found = host_api.find(self._node.store, id)
-        return found is not None and found.state != STATE_PENDING
+        message = host_api.find(self._node.store, id)
+        return message is not None and message.state != STATE_PENDING
 
     def _new_pairs(self) -> tuple[list[Pair], int]:
         """What the feed lacks, and the handle up to which that is all."""

@@ -145,7 +145,7 @@ def test_an_event_is_handed_in_again_until_it_was_acted_on(device: Device, senso
         raise outcome
 
     sensor.failing = None
-    device.acts.append(act)
+    device.acts[device.author.group] = act
     calls, events = [], []
     for ms in (0, 100, 200, 1000, 1200, 2000):
         device.port.ms = ms

@@ -84,8 +84,10 @@ def test_what_was_asked_for_while_its_group_was_hidden_is_not_asked_for_when_it_
     assert result.deliveries and not result.lost
 
 
-def test_the_oldest_of_many_long_messages_goes_although_all_others_are_asked_for() -> None:
-    result = run_seed(3003010, "storm")
+@pytest.mark.parametrize("seed", [3003010, 4613711])
+def test_the_oldest_of_many_long_messages_goes_although_others_are_asked_for(seed: int) -> None:
+    """In the second one turn in a dozen is too few for it."""
+    result = run_seed(seed, "storm")
     assert not result.violation, result.violation
     assert result.deliveries and not result.lost
 

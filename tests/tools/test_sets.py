@@ -170,18 +170,18 @@ def test_an_import_that_nobody_decided_on_is_refused(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("name", ["micro", "small", "full"])
 @pytest.mark.parametrize("arch", ["armv7m", "bytecode"])
 def test_a_set_has_only_the_ways_that_its_port_takes(name: str, arch: str) -> None:
-    found = texts(Choice(name), arch)
-    for module, text in found.items():
+    modules = texts(Choice(name), arch)
+    for module, text in modules.items():
         assert "ON_BOARD" not in text or module == "drupelet.base.compat"
         for node in ast.walk(ast.parse(text)):
             asked = isinstance(node, ast.Try) and isinstance(node.body[0], ast.ImportFrom)
             assert not asked, f"{module} tries one of two modules"
-    ways = {other for other in found if other.startswith("drupelet.base._")}
+    ways = {other for other in modules if other.startswith("drupelet.base._")}
     assert not {way for way in ways if way.endswith(("_slices", "_hashlib"))}
     assert any(way.endswith("_viper") for way in ways) == (arch == "armv7m")
     assert any(way.endswith(("_plain", "_halves")) for way in ways) == (arch == "bytecode")
     # In `full` an owner's program may import it.
-    assert ("drupelet.base.compat" in found) == (name == "full")
+    assert ("drupelet.base.compat" in modules) == (name == "full")
 
 
 def shaken(*keep: str, **modules: str) -> dict[str, str]:

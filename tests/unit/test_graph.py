@@ -93,6 +93,14 @@ class Pair:
         assert self.receiver.node.pending_count() == rows and self.asked()["requests"] == parents
         return parents
 
+    def give_two_that_wait(self) -> tuple[bytes, bytes, bytes]:
+        """Publish three messages, each behind the one before, and give all but the first."""
+        first, second, third = (self.sender.publish(b"%d" % number) for number in range(3))
+        assert first and second and third
+        self.give(third)
+        self.give(second)
+        return first, second, third
+
     def message(self, body: bytes, timestamp: int = 1) -> None:
         group = bytes(self.receiver.node.core.members.group_ids[:32])
         content = group + timestamp.to_bytes(8, "big") + body
@@ -201,10 +209,7 @@ def test_what_comes_too_early_asks_for_what_its_pending_parents_wait_for() -> No
 def test_a_body_that_the_flash_does_not_give_is_not_taken_for_a_malformed_one() -> None:
     """It waits, and enters when it can be read."""
     pair = Pair()
-    first, second, third = (pair.sender.publish(b"%d" % number) for number in range(3))
-    assert first and second and third
-    pair.give(third)
-    pair.give(second)
+    first, second, third = pair.give_two_that_wait()
     store = pair.receiver.store
     read_into = store.read_into
     store.read_into = lambda *_: -3  # type: ignore[method-assign]
@@ -360,10 +365,7 @@ def test_children_of_a_deleted_message_are_delivered() -> None:
 
 def test_pending_survives_a_reboot_and_its_parent_is_asked_for_again() -> None:
     pair = Pair()
-    first, second, third = (pair.sender.publish(b"%d" % n) for n in range(3))
-    assert first and second and third
-    pair.give(third)
-    pair.give(second)
+    first, second, third = pair.give_two_that_wait()
     assert pair.asked()["acks"] == [third, second]
     for pool in (8, 2, 1):
         receiver = pair.receiver

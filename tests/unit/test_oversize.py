@@ -2,6 +2,7 @@
 
 import pytest
 
+from drupelet import host_api
 from drupelet.base.limits import FRAME_SIZE_MAX
 from drupelet.clients.default import READINGS_CLIENT_ID
 from drupelet.engine.oversize import OVERHEAD_MAX, is_oversize, passed_over_of
@@ -206,6 +207,23 @@ def test_what_fits_no_frame_holds_no_row(mode: int, pool: int) -> None:
     assert pair.sizes[before:] == [14] * len(pair.sizes[before:]) and pair.unknown
     assert 3 <= len(pair.sizes) - before <= 6
     assert passed_over(pair.ours, "N") == 20
+
+
+@modes
+def test_a_peer_is_not_taken_to_hold_what_was_passed_over(mode: int) -> None:
+    """Else its deletion would be forgotten while a copy can still come from the peer."""
+    pair = Pair(mode, 1024, 4)
+    for number in range(6):
+        assert pair.ours.publish(b"%02d" % number * (600 if number % 2 else 10), pair.now_ms)
+    for _ in range(1_000):
+        pair.round()
+        if len(pair.bodies_there()) == 3 and pair.is_idle():
+            break
+    lacking = [
+        (message.size > FRAME_SIZE_MAX, host_api.lacking_peers(pair.ours.node, message.handle))
+        for message in host_api.messages(pair.ours.store)
+    ]
+    assert lacking == [(False, []), (True, [pair.ours.numbers["N"]])] * 3
 
 
 @modes

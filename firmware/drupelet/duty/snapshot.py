@@ -113,7 +113,7 @@ class Snapshot:
     def write_short(
         self, buf: bytearray, core: "Core", plan: "WakePlan | None", now_ms: int
     ) -> int:
-        """Write the short form; its size. `wake_state.save` has returned OK before."""
+        """Write the short form; its size. `Node.save` has returned OK before."""
         self._head(buf, _SHORT, 0, core, plan, now_ms)
         crc32_into(buf, _OLD_AT, buf, 0, _OLD_AT, True)
         return SNAPSHOT_SHORT_SIZE

@@ -158,17 +158,19 @@ def held(core: "Core", peer: int, handle: int) -> None:
         store.keep(handle, store.missing & seen & ~(_bit(members, number) if number else 0))
 
 
-def shown(core: "Core", group_number: int, peer_number: int) -> None:
-    """A peer is shared a group from now on: nothing that it lacks is settled.
+def shown(core: "Core", group: int, peer: int) -> None:
+    """A peer is shared a group (rows) from now on: nothing that it lacks is settled.
 
     Of what was deleted it may be offered copies by others: that stays until it has them, too.
     """
     store = core.store
+    members = core.members
+    group_number = members.group_number(group)
     _save_changed(core)
     handle = store.next_kept(0)
     while handle:
         if store.load(handle) == OK and store.group == group_number:
-            store.keep(handle, store.missing | _bit(core.members, peer_number))
+            store.keep(handle, store.missing | _bit(members, members.peer_number(peer)))
         handle = store.next_kept(handle)
 
 

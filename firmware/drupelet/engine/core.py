@@ -212,8 +212,8 @@ class Core:
     def read_head(self, group: int, first: int, size: int, stamp: int = 0) -> int:
         """Bytes of a stored body that are not hashed, or E_PEER; sets `graph.is_ephemeral`.
 
-        `first` is its first byte.
-        `stamp` is the timestamp's: below zero is none (BSP v1 3), though segments may bring it.
+        `first` is the body's first byte. `stamp` is the timestamp's: below zero is none (BSP v1
+        3), though segments may bring it.
         Dependencies are not hashed in the MVDS family: they stand in front (docs/SPEC.md 4.3).
         """
         self.graph.is_ephemeral = False

@@ -641,11 +641,17 @@ class Exchange:
     def too_long(self) -> None:
         """The message that `next_message` found fits no frame: it goes out in pieces."""
         self.pass_message()
-        # Of several, in the log's order, the one behind that which left last: the peer may refuse
-        # each one but the oldest, and ask for all.
+        # Of several the oldest has every other turn, for the peer can take it whatever it lacks;
+        # in between goes the one that left longest ago, whichever the peer asks for.
+        outbox = self.outbox
         handle = self.long_handle
-        if self.outbox.row_of(handle) < 0 or handle <= self.long_last < self.message_handle:
+        row = outbox.row_of(handle)
+        if row < 0 or handle == self.long_last:
             self.long_handle = self.message_handle
+        elif handle > self.long_last:
+            age = epochs_since(self.epoch, outbox.epoch(row))
+            if epochs_since(self.epoch, outbox.epoch(self.message_row)) > age:
+                self.long_handle = self.message_handle
 
     def message_due(self, row: int) -> bool:
         """True when the message itself is to be sent now, offered first or not."""

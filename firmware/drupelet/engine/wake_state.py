@@ -36,12 +36,13 @@ ROW_HELD = const(0)
 
 
 def save(core: "Core") -> int:
-    """Write the wake state if it changed; OK: it survives a power cut; or a code."""
+    """Write the wake state if it changed; OK, or a code. It is durable with the next barrier, and
+    before all that is written to the message log after it."""
     if not is_dirty(core):
         return OK
     settle(core)
     store = core.store
-    code = store.save(store.saved, pack(core, len(store.saved))) or store.barrier()
+    code = store.save(store.saved, pack(core, len(store.saved)))
     if code == OK:
         core.is_dirty = False
         for peer in range(len(core.outboxes)):

@@ -384,8 +384,6 @@ class Topic:
             waits = waits or (self._is_there(link) and link.pace.next_due_epochs() > 0)
         if not fresh and not waits:
             return WAIT_MS_MAX
-        return (
-            0
-            if fresh and self._frames_left
-            else self.core.clocks.until_ms(self._leader, now_ms, 1)
-        )
+        if fresh and self._frames_left:
+            return 0
+        return self.core.clocks.until_ms(self._leader, now_ms, 1)

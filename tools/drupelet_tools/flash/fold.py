@@ -36,19 +36,19 @@ def collect(
     """
     trees = {name: ast.parse(path.read_text("utf-8")) for name, path in modules}
     definitions = {name: list(_definitions(tree)) for name, tree in trees.items()}
-    found: Constants = {**(others or {}), **{name: {} for name in trees}}
+    constants: Constants = {**(others or {}), **{name: {} for name in trees}}
     # A constant may be made of an imported one, whose module comes later: until nothing changes.
     changed = True
     while changed:
         changed = False
         for name, tree in trees.items():
-            known = visible(tree, found) | found[name]
+            known = visible(tree, constants) | constants[name]
             for target, value in definitions[name]:
-                if target not in found[name] and (number := _number(value, known)) is not None:
-                    found[name][target] = number
+                if target not in constants[name] and (number := _number(value, known)) is not None:
+                    constants[name][target] = number
                     known[target] = number
                     changed = True
-    return found
+    return constants
 
 
 def _definitions(tree: ast.Module) -> Iterable[tuple[str, ast.expr]]:

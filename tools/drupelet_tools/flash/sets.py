@@ -178,15 +178,15 @@ def texts(choice: Choice, arch: str) -> dict[str, str]:
         raise BuildError(f"no module {', '.join(sorted(unknown))} for board {choice.board}")
     row = table()["sets"][choice.name]
     of_board = _folded(choice.board, choice.lacks, frozenset(skipped))
-    found = _closure(of_board, roots, skipped)
+    chosen = _closure(of_board, roots, skipped)
     while not row.get("everything"):
-        shaken = shake(found, (*choice.keep, *table()["boards"][choice.board].get("keep", ())))
+        shaken = shake(chosen, (*choice.keep, *table()["boards"][choice.board].get("keep", ())))
         smaller = _closure(shaken, roots, skipped)
-        if smaller == found:
+        if smaller == chosen:
             break
-        found = smaller
-    _check_lazy(choice, found, row)
-    return found
+        chosen = smaller
+    _check_lazy(choice, chosen, row)
+    return chosen
 
 
 @cache
