@@ -236,6 +236,7 @@ class Node(Publisher):
 
         Call it after all groups, peers and shares of the configuration: what was saved of others
         is lost.
+
         `generation`: that of a snapshot of a deep sleep (docs/SPEC.md 10.3), so this boot goes on
         and the flash is not written.
         """

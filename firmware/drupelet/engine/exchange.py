@@ -204,11 +204,10 @@ class Exchange:
         outbox.step(row, GOT_ACK)
         if not was_open:
             return
-        pace = self.pace
-        pace.stalled = -1
+        self.pace.stalled = -1
         if sends:
             then = outbox.epoch(row)
-            note_answer(pace.answers, ACKS, self.epoch, then, sends == 1)
+            note_answer(self.pace.answers, ACKS, self.epoch, then, sends == 1)
             if self.policy is not None:
                 self.policy.on_acked(epochs_since(self.epoch, then) if sends == 1 else -1)
         core = self.core

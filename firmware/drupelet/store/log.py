@@ -262,7 +262,7 @@ class Log:
         """Look at a record, and check it in a segment that is damaged or not scanned."""
         place = self.numbers[index] * self.segment_size + offset
         if not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED:
-            return self.verify(place, self.end_of(index) - offset) and self._look(place)
+            return self.verify(place, self.end_of(index) - offset)
         return self._look(place)
 
     def _look_from(self, index: int, offset: int) -> int:
