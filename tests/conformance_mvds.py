@@ -209,7 +209,7 @@ MVDS = [
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    0, 1, 2, 1, 0, 0,    # -\n"),
     Mutation("M5-4.2-16", CORE + "engine/pace.py",
-             "        self._room = self.left\n",
+             "        self._left_first = self.left\n",
              "        self._room = self.left = 1\n"),
     Mutation("M5-4.2-17", CORE + "engine/exchange.py",
              "            inbox.owe(core.graph.handle, group, self.link_number, 0)\n",

@@ -224,13 +224,13 @@ class Node(Publisher):
         if visibility == SHARED and before != SHARED:
             self.core.restart(peer_row, False)
             if self.core.boot:
-                from drupelet.engine.control import shown
+                from drupelet.engine.control import on_shown
 
-                shown(self.core, group_row, peer_row)
+                on_shown(self.core, group_row, peer_row)
         elif visibility < before:
-            from drupelet.engine.control import hidden
+            from drupelet.engine.control import on_hidden
 
-            hidden(self.core, group_row, peer_row, visibility)
+            on_hidden(self.core, group_row, peer_row, visibility)
 
     def boot(self, now_ms: int, generation: int = -1) -> int:
         """Restore the state from the store; return the number of this boot (1 to 65535).
@@ -279,10 +279,10 @@ class Node(Publisher):
 
             link = BundleLink(self.core, slot, profile)
         if live and others:
-            from drupelet.link.arbiter import Sharing
+            from drupelet.link.arbiter import Arbiter
 
-            clocks.shared = clocks.shared or Sharing(clocks)
-            clocks.shared.begin(slot)
+            clocks.arbiter = clocks.arbiter or Arbiter(clocks)
+            clocks.arbiter.begin(slot)
             for other in others:
                 other.count_anew()
         self.links.append(link)

@@ -88,9 +88,9 @@ COMPACT_GROUPS_MAX = const(16)
 COMPACT_COVER_SIZE = const(32)
 # A HELLO without an answer is repeated after 2, 4 ... 64 epochs, then the peer counts as away.
 HELLO_SENDS_MAX = const(6)
-# A peer that answers nothing for so many epochs, two rounds of resends, is sent bsp-1.
+# A peer that has not answered for this many epochs, two rounds of resends, is sent bsp-1.
 COMPACT_SILENT_EPOCHS = const(8)
-# It is asked for compact-1 again after so many epochs, then after twice as many ...
+# It is asked for compact-1 again after this many epochs, then after twice as many ...
 COMPACT_PROBE_EPOCHS = const(64)
 # ... up to this: less than half the range of epoch numbers.
 COMPACT_PROBE_EPOCHS_MAX = const(8192)
@@ -171,7 +171,7 @@ NOW_MODULUS_MS = const(1 << 30)
 WAIT_MS_MAX = const(1 << 28)
 # The longest back-off (BSP: exponential and capped): resend after 2, 4, 8 ... 64 epochs.
 BACKOFF_EPOCHS_MAX = const(64)
-# A peer that was heard within so many epochs is there. On a line that loses 3 of 10 frames, eight
+# A peer that was heard within this many epochs is there. If a line loses 3 of 10 frames, eight
 # questions in a row stay without an answer in 1 of 200 cases. On a topic, that is two of the
 # longest waits for an acknowledgement, and for its repetition.
 HEARD_EPOCHS_MAX = const(16)
@@ -234,10 +234,10 @@ SEAL_STEPS_HOST_MAX = const(65536)
 SEAL_SKIP_FREE = const(2)
 # ... and there is one per this time at most: forged frames can cost us no more.
 SEAL_SKIP_MS = const(10000)
-# After so many epochs that the peer has not confirmed, a sender may have been restored from an
+# After this many epochs that the peer has not confirmed, a sender may have been restored from an
 # older copy of itself. It then steps ahead of all epochs that it may have used ...
 SEAL_JUMP_AFTER = const(8)
-# ... by so many.
+# ... by this many.
 SEAL_JUMP = const(256)
 # Frames with a wrong tag that are tried per 64 ms; in the rest of that time, no frame is. A board
 # tries 62 per second, about a millisecond each on an ESP32: 6 % of its time. A fourth of that is

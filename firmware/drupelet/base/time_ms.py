@@ -6,7 +6,7 @@ Compare two times with `elapsed_ms` only, and two epochs with `epochs_since` onl
 from drupelet.base.compat import const
 from drupelet.base.limits import WAIT_MS_MAX
 
-# A peer counts as silent after so many epochs: later, its epoch number, modulo 2^16, looks new.
+# A peer counts as silent after this many epochs: later, epoch numbers, modulo 2^16, look new.
 SILENT_EPOCHS = const(1 << 14)
 # A longer time between two calls means that the clock was set back.
 CLOCK_BACK_MS = const(1 << 29)

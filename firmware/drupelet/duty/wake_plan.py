@@ -281,7 +281,7 @@ class WakePlan:
         """Move our anchor to that of the leader with the lowest id, if that was just heard.
 
         For some periods, the windows at the old anchor are kept, so that peers that know it meet
-        us there and are told the new one. There may be a peer that we do not know to have met: its
+        us there and learn the new one. There may be a peer that met us without our knowing it: its
         answer to our last frame was lost.
         """
         if not self._visits(leader):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Clocks:
     """The epoch numbers, modulo 2^16, of each peer's live links."""
 
-    # The arbiter; made with the first peer that has more than one live link.
-    shared: "ArbiterPort | None" = None
+    # Made with the first peer that has more than one live link.
+    arbiter: "ArbiterPort | None" = None
 
     def __init__(self, peers_max: int) -> None:
         # While a generation lasts, a link number means one message (wire/compact/numbering.py).
@@ -41,8 +41,8 @@ class Clocks:
         self.epochs[peer] = 1
         self.epochs[len(self.epochs) // 3 + peer] = epoch_ms
         self.set_start(peer, later_ms(now_ms, phase_ms - epoch_ms))
-        if self.shared is not None:
-            self.shared.end(peer)
+        if self.arbiter is not None:
+            self.arbiter.end(peer)
 
     def advance(self, peer: int, now_ms: int) -> int:
         """Advance to the epoch that contains `now_ms` and return it; ignore a step back."""

@@ -143,7 +143,7 @@ def _bit(members: "Members", number: int) -> int:
     return 1 << number % max(16, members.peers_max)
 
 
-def held(core: "Core", peer: int, handle: int) -> None:
+def on_held(core: "Core", peer: int, handle: int) -> None:
     """Record that a peer (row) has a deleted message; once all peers have it, its id may go."""
     members = core.members
     store = core.store
@@ -158,7 +158,7 @@ def held(core: "Core", peer: int, handle: int) -> None:
         store.keep(handle, store.missing & seen & ~(_bit(members, number) if number else 0))
 
 
-def shown(core: "Core", group: int, peer: int) -> None:
+def on_shown(core: "Core", group: int, peer: int) -> None:
     """Follow a group that is shared with a peer (rows) from now on.
 
     Others may offer it copies of deleted messages: their ids stay until it has them, too.
@@ -174,7 +174,7 @@ def shown(core: "Core", group: int, peer: int) -> None:
         handle = store.next_kept(handle)
 
 
-def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
+def on_hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
     """Follow a peer that sees less of a group (rows) now: drop what was on its way to it."""
     _drop_rows(core, group, peer)
     if not visibility:
@@ -253,7 +253,7 @@ def _forget(core: "Core", peer: int) -> None:
     core.pending.ask_again()
     handle = core.store.next_kept(0)
     while handle:
-        held(core, peer, handle)
+        on_held(core, peer, handle)
         handle = core.store.next_kept(handle)
 
 

@@ -178,7 +178,7 @@ class Core:
             return False
         return self.passed_over is None or not self.passed_over.lacks(peer, handle)
 
-    def remove_passing(self, handle: int, group: int, is_ephemeral: bool) -> None:
+    def remove_transient(self, handle: int, group: int, is_ephemeral: bool) -> None:
         """Delete a black box, or an ephemeral message, once client and peers have it."""
         if not is_ephemeral and not self.is_box(group):
             return

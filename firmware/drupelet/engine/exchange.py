@@ -130,7 +130,7 @@ class Exchange:
         self._scan = [0] * (_ASKED_TAGS + ASKED_TAGS_MAX)
 
     def rewind(self) -> None:
-        """Reset all scans, at the begin of a payload."""
+        """Reset all scans, at the start of a payload."""
         for scan in range(_ASKED_TAGS):
             self._scan[scan] = 0
 
@@ -138,7 +138,7 @@ class Exchange:
         """Reset the scans for acknowledgements and requests, since received records may add some.
 
         The scan for messages goes on: otherwise a peer that repeats a REQUEST would get the
-        message each time, within one payload.
+        message several times in one payload.
         """
         for scan in range(_MESSAGE_ROW):
             self._scan[scan] = 0
@@ -167,7 +167,7 @@ class Exchange:
         group = self.core.members.group_of(id, at)
         return group >= 0 and self.sees(group) != INVISIBLE
 
-    def _known(self, id: bytearray, at: int) -> int:
+    def _find_visible(self, id: bytearray, at: int) -> int:
         """Return the handle of a message that is or was in the store and load it; 0 if there is
         none, or if the peer does not see its group."""
         store = self.core.store
@@ -195,7 +195,7 @@ class Exchange:
         if row >= 0:
             self.acked(row)
         else:
-            handle = self._known(buf, at)
+            handle = self._find_visible(buf, at)
             if handle:
                 self._note_held(handle, GOT_ACK)
 
@@ -220,7 +220,7 @@ class Exchange:
         self._trace(CODE_ACKED, 0, group, outbox.rows, row * ROW_SIZE)
         handle = outbox.handles[row]
         core.note_long_held(self.peer, handle, True)
-        core.remove_passing(handle, group, outbox.state(row) & EPHEMERAL != 0)
+        core.remove_transient(handle, group, outbox.state(row) & EPHEMERAL != 0)
 
     def _note_held(self, handle: int, event: int) -> None:
         """Record that the peer holds the message that the store has loaded. It may have been
@@ -230,15 +230,15 @@ class Exchange:
         row = self.outbox.note_held(handle, group, event)
         core.note_long_held(self.peer, handle, event == GOT_ACK)
         if core.store.missing:
-            from drupelet.engine.control import held
+            from drupelet.engine.control import on_held
 
-            held(core, self.peer, handle)
+            on_held(core, self.peer, handle)
         if row >= 0:
-            core.remove_passing(handle, group, self.outbox.state(row) & EPHEMERAL != 0)
+            core.remove_transient(handle, group, self.outbox.state(row) & EPHEMERAL != 0)
 
     def on_gone(self, buf: bytearray, at: int) -> None:
-        """Handle two ACKs in a row, the answer to our REQUEST of a message that no longer exists
-        at the peer (docs/SPEC.md 4.2)."""
+        """Handle two ACKs in a row, the answer to our REQUEST for a message that no longer
+        exists at the peer (docs/SPEC.md 4.2)."""
         from drupelet.engine.unavailable import give_up
 
         give_up(self.core, self.peer, buf, at)
@@ -248,7 +248,7 @@ class Exchange:
     def on_offer(self, buf: bytearray, at: int) -> None:
         """Handle an OFFER: acknowledge the message if we have it, else request it."""
         self.attention = True
-        handle = self._known(buf, at)
+        handle = self._find_visible(buf, at)
         if handle:
             self._owe_reply(handle, buf, at)
             self._note_held(handle, GOT_OFFER)
@@ -288,7 +288,7 @@ class Exchange:
         if row < 0 and core.refill(self.peer):
             row = self.outbox.find(buf, at)
         if row < 0 or not self._revive_or_drop(row):
-            handle = self._known(buf, at)
+            handle = self._find_visible(buf, at)
             row = self.outbox.want(handle) if handle else -1
             is_gone = not handle and core.members.shares(self.peer) != 0 and store.noted(buf, at)
             if row == NOT_SHARED and not store.edges_size:
@@ -300,7 +300,7 @@ class Exchange:
             self.requested(row)
 
     def requested(self, row: int) -> None:
-        """Handle a REQUEST of the message in an outbox row: it may go at once."""
+        """Handle a REQUEST for the message in an outbox row: it may go at once."""
         outbox = self.outbox
         if self.sees(outbox.group(row)) != SHARED or not self._revive_or_drop(row):
             return
@@ -312,8 +312,8 @@ class Exchange:
         self.attention = True
 
     def _revive_or_drop(self, row: int) -> bool:
-        """Return True if the message in a row can be sent, again if the peer held it before; else
-        drop the row."""
+        """Return True if the message in a row can be sent. If the peer held it before, and the log
+        does not have it any more, drop the row."""
         outbox = self.outbox
         if outbox.state(row) & HOLD and self.sees(outbox.group(row)) == SHARED:
             if outbox.look(outbox.handles[row]) < 0:
@@ -678,7 +678,7 @@ class Exchange:
                 self.long_handle = self.message_handle
 
     def message_due(self, row: int) -> bool:
-        """Return True if the message in a row is to be sent now, in whole."""
+        """Return True if the message in a row is to be sent now, not just offered."""
         outbox = self.outbox
         state = outbox.state(row)
         if state & HOLD:
@@ -719,7 +719,7 @@ class Exchange:
         return False
 
     def note_sent(self, row: int) -> None:
-        """Record that the message in a row was sent in whole."""
+        """Record that the message in a row was sent completely."""
         self._note_sent(row, DO_SEND, CODE_SENT)
 
     def _note_sent(self, row: int, event: int, code: int) -> None:
@@ -745,7 +745,7 @@ class Exchange:
         if outbox.state(row) & EPHEMERAL:
             # It is neither acknowledged nor sent again.
             outbox.set_state(row, outbox.state(row) | HOLD)
-            core.remove_passing(outbox.handles[row], group, True)
+            core.remove_transient(outbox.handles[row], group, True)
 
     def forget_sends(self) -> None:
         """Make everything unanswered due again: a lossless connection begins or ends."""

@@ -50,7 +50,7 @@ class Inbox:
     # Defaults of the class: few peers need these, and an attribute takes RAM only once it is set.
     _bundling_from = 0  # `owed_from` before the bundle that is being made
     # Of the bundles from the peer: the highest one that was read to its end, and the peer's handle
-    # up to which they were all taken in whole; 0: some were not.
+    # up to which all of them were taken in completely; 0: some were not.
     bundle_number = taken_until = 0
 
     def __init__(self) -> None:

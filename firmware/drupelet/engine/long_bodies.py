@@ -169,7 +169,7 @@ class LongBodies:
         self._resume(at, exchange.long_handle, 0)
         turns[at + _ROOM] = room or turns[at + _ROOM]
         if total > PART_FLUSH_SIZE and exchange.outbox.sends(row):
-            # It was sent in whole, but not acknowledged: the last byte asks what arrived.
+            # It was sent completely, but not acknowledged: the last byte asks what arrived.
             turns[at + _NEXT] = total
             turns[at + _ROOM] = 0
 
@@ -268,12 +268,12 @@ class LongBodies:
         """Return the number of a part file that is free or may be evicted; -1: there is none."""
         for part in range(len(self._core.incoming)):
             incoming = self._core.incoming[part]
-            if incoming.peer < 0 or self._gives_way(exchange, part):
+            if incoming.peer < 0 or self._may_evict(exchange, part):
                 incoming.peer = -1
                 return PART_INCOMING + part
         return -1
 
-    def _gives_way(self, exchange: "Exchange", part: int) -> bool:
+    def _may_evict(self, exchange: "Exchange", part: int) -> bool:
         """Return True if a part is empty, made no progress, or its content came another way."""
         core = self._core
         incoming = core.incoming[part]
@@ -386,7 +386,7 @@ class LongBodies:
         is_same = incoming.size == total and equal(incoming.key, 0, frame, 1, ID_PREFIX_SIZE)
         if incoming.peer == peer and is_same:
             return part
-        if incoming.peer >= 0 and not self._gives_way(exchange, part):
+        if incoming.peer >= 0 and not self._may_evict(exchange, part):
             if incoming.peer == peer:
                 self._note_gap(exchange, part)
             return -1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # An offer, a request, a message and its ACK take three epochs: after four without gain, slow down.
 _STALL_EPOCHS = const(4)
 # The first window; it doubles in each epoch in which the peer answers.
-_FIRST_PACE = const(16)
+_WINDOW_FIRST = const(16)
 _NEVER = const(1 << 16)
 
 
@@ -37,7 +37,7 @@ _IS_FRESH = const(3)  # 1: an answer came since the present epoch of the link be
 
 
 def note_answer(answers: "list[int]", kind: int, epoch: int, sent_epoch: int, once: bool) -> None:
-    """Record an answer to what was sent in epoch `then`; `once`: and was not sent before.
+    """Record an answer to what was sent in `sent_epoch`; `once`: and was not sent before.
 
     If it was sent before, the answer may be to an earlier send: the round trip is at least that
     long, and nothing shows what was lost. If such answers were ignored, as by Karn's rule, a round
@@ -64,7 +64,7 @@ def age_answers(answers: "list[int]", kind: int, epoch: int, every: int) -> None
 
 
 def shows_lost(answers: "list[int]", kind: int, sent_epoch: int) -> bool:
-    """Return True if something that was sent in a later epoch than `then` was answered."""
+    """Return True if something that was sent in a later epoch than `sent_epoch` was answered."""
     newest = answers[kind + _NEWEST_EPOCH]
     return newest >= 0 and 0 < epochs_since(newest, sent_epoch) < 0x8000
 
@@ -72,7 +72,10 @@ def shows_lost(answers: "list[int]", kind: int, sent_epoch: int) -> bool:
 def wait_epochs(
     answers: "list[int]", kind: int, epoch: int, sent_epoch: int, interval_epochs: int, every: int
 ) -> int:
-    """Return the epochs until what was sent in `then` may go again, `interval_epochs` at least."""
+    """Return the epochs until what was sent in `sent_epoch` may be sent again; <= 0: now.
+
+    `interval_epochs`: the shortest wait. `every`: epochs of the clock in one of the link.
+    """
     waited = epochs_since(epoch, sent_epoch)
     if shows_lost(answers, kind, sent_epoch):
         return interval_epochs - waited
@@ -86,7 +89,7 @@ class Pace:
     """When a link's peer was heard, and how much may be sent to it unasked.
 
     A peer is away if it was not heard for HEARD_EPOCHS_MAX epochs, or not since an answer was due.
-    It gets one frame per step of the back-off; while it was heard of late, the first step is
+    It gets one frame per step of the back-off; while it was heard recently, the first step is
     repeated. For a peer that is there, a congestion window limits the unanswered messages. It
     doubles with each epoch in which the peer acknowledged something, and is halved after some
     epochs in which it did not. A stream of bsp-0 is never away.
@@ -104,10 +107,10 @@ class Pace:
         self.probes = 0  # steps of the back-off: frames that were sent unasked while it was away
         self._probe_epoch = 0  # when the last of them was sent
         # The congestion window: how many messages may be unanswered, of those nobody requested.
-        self._under_way_max = min(_FIRST_PACE, exchange.outbox.rows_max)
+        self._window = min(_WINDOW_FIRST, exchange.outbox.rows_max)
         self.stalled = 0  # epochs in which the peer took nothing; -1: it did in this one
-        # How many messages may be sent or offered unasked in this payload: at its begin, and now.
-        self._room = self.left = self._under_way_max
+        # How many messages may be sent or offered unasked in this payload: at its start, and now.
+        self._left_first = self.left = self._window
 
     @property
     def epoch(self) -> int:
@@ -118,7 +121,7 @@ class Pace:
         """Begin a connection that loses nothing: everything may go at once, and goes once."""
         self.is_stream = True
         self.is_away = False
-        self._room = self.left = self._under_way_max = self._exchange.outbox.rows_max
+        self._left_first = self.left = self._window = self._exchange.outbox.rows_max
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch: adapt the congestion window to what the peer acknowledged."""
@@ -128,21 +131,21 @@ class Pace:
         age_answers(self.answers, REPLIES, epoch, self.every)
         rows_max = self._exchange.outbox.rows_max
         if self.is_silent():
-            first = _FIRST_PACE if not self.is_stream else rows_max
-            self._under_way_max = min(first, rows_max)
+            first = _WINDOW_FIRST if not self.is_stream else rows_max
+            self._window = min(first, rows_max)
             self.stalled = 0
         elif self.stalled < 0:
-            self._under_way_max = min(2 * self._under_way_max, rows_max)
+            self._window = min(2 * self._window, rows_max)
             self.stalled = 0
-        elif self.left < self._room:
+        elif self.left < self._left_first:
             self.stalled += 1
             if self.stalled == _STALL_EPOCHS:
-                self._under_way_max = self._under_way_max // 2 or 1
+                self._window = self._window // 2 or 1
                 self.stalled = 0
-        self._room = self.left = self._under_way_max
+        self._left_first = self.left = self._window
 
     def is_silent(self, epochs: int = 0) -> bool:
-        """Return True if the peer was not heard for so many epochs; 0: HEARD_EPOCHS_MAX, so many
+        """Return True if the peer was not heard for `epochs`; 0: for HEARD_EPOCHS_MAX, so many
         that more than one lost frame or answer is the reason."""
         epochs = epochs or HEARD_EPOCHS_MAX * self.every
         return self.heard_epoch < 0 or epochs_since(self.epoch, self.heard_epoch) > epochs
@@ -166,18 +169,18 @@ class Pace:
                 waiting += 1
                 continue
             then = outbox.epoch(row)
-            # The age counts, since an epoch number of long ago looks like a later one.
+            # Compare ages, since an epoch number of long ago looks like a later one.
             if not shows_lost(self.answers, ACKS, then) and self.is_silent(self.every - wait):
                 self.is_away = True
                 if not self.probes:  # the send itself was the first step
                     self.probes = 1
                     self._probe_epoch = then
         if self.is_away:
-            self._under_way_max = min(_FIRST_PACE, outbox.rows_max)
-            self.left = self._under_way_max if self._probe_wait() <= 0 else 0
+            self._window = min(_WINDOW_FIRST, outbox.rows_max)
+            self.left = self._window if self._probe_wait() <= 0 else 0
         else:
-            self.left = max(self._under_way_max - waiting, 0)
-        self._room = self.left
+            self.left = max(self._window - waiting, 0)
+        self._left_first = self.left
 
     def begin_frame(self) -> None:
         """Send nothing more unasked to a peer that is away and got its frame for this step."""
@@ -192,7 +195,7 @@ class Pace:
         return interval * self.every - epochs_since(self.epoch, self._probe_epoch)
 
     def resume_probes(self, count: int, then: int) -> None:
-        """After a deep sleep: `count` frames had gone unanswered, the last of them in `then`."""
+        """After a deep sleep: `count` frames had no answer, the last of them in `then`."""
         if not self.is_heard_since(then):
             self.probes = min(count, SEND_COUNT_MAX)
             self._probe_epoch = then
@@ -236,8 +239,8 @@ class Pace:
         return wait_epochs(self.answers, ACKS, self.epoch, sent_epoch, interval, self.every)
 
     def ask_wait(self, sends: int, asked_epoch: int) -> int:
-        """Return the epochs until an id that was requested `sends` times, last in `then`, may be
-        requested again; <= 0: now."""
+        """Return the epochs until an id that was requested `sends` times, last in `asked_epoch`,
+        may be requested again; <= 0: now."""
         if not sends or self.is_stream:
             return _NEVER if sends else 0
         interval = interval_epochs(
@@ -260,7 +263,7 @@ class Pace:
             elif outbox.sends(row):
                 unasked = min(unasked, wait)
                 waiting += 0 < wait < _NEVER
-            elif waiting < self._under_way_max:
+            elif waiting < self._window:
                 unasked = min(unasked, 1)
         if self.is_away and unasked != _NEVER:
             unasked = max(unasked, self._probe_wait())

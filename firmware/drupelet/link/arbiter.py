@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from drupelet.link.link import Link
 
 
-class Sharing:
+class Arbiter:
     """For each such peer (row): the epoch of the last payload, and the link that carried it."""
 
     def __init__(self, clocks: "Clocks") -> None:
@@ -23,7 +23,7 @@ class Sharing:
         """End it: the peer has one live link again."""
         self._last.pop(peer, None)
 
-    def paid(self, peer: int, link: "Link") -> None:
+    def note_payload(self, peer: int, link: "Link") -> None:
         """Record that a payload goes over a link."""
         if peer in self._last:
             last = self._last[peer]

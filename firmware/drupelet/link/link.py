@@ -277,9 +277,9 @@ class Link:
             self._frames_left = 1
         else:
             self._frames_left -= 1
-            shared = self.core.clocks.shared
-            if shared is not None:
-                shared.paid(self.peer, self)
+            arbiter = self.core.clocks.arbiter
+            if arbiter is not None:
+                arbiter.note_payload(self.peer, self)
         self.exchange.count(_FRAMES, 1)
         return size
 
@@ -325,10 +325,10 @@ class Link:
 
     def _turn_ms(self, now_ms: int) -> int:
         """Return 0 if this link may send this epoch's payload, which links to one peer share."""
-        shared = self.core.clocks.shared
-        if shared is None or self.visits:
+        arbiter = self.core.clocks.arbiter
+        if arbiter is None or self.visits:
             return 0
-        return shared.turn_ms(self.peer, self, now_ms)
+        return arbiter.turn_ms(self.peer, self, now_ms)
 
     def _count_wake(self, size: int) -> int:
         budget = self.budget

@@ -1,8 +1,8 @@
 """Stick visits: write what the peer may lack into a bundle, as far as there is room.
 
 A visit writes the same frames as a live link. What it wrote counts as sent, or as acknowledged,
-only once the bundle is on the stick, complete and durable. A bundle that was taken in whole is
-acknowledged as a whole (docs/SPEC.md 7.3):
+only once the bundle is on the stick, complete and durable. A bundle that was taken in
+completely is acknowledged as a whole (docs/SPEC.md 7.3):
 
     TAKEN  0x57 | number u32 | handle u32   our first frame: we have your bundles up to `number`
     MARK   0x58 | before u32 | handle u32   the last frame: with bundle `before`, unless that is 0,
@@ -202,7 +202,7 @@ class BundleLink(Link):
             self._unbundle()
         self.core.refill(self.peer)
         inbox.begin_bundle()
-        # TAKEN acknowledges all messages of bundles that were taken in whole.
+        # TAKEN acknowledges all messages of bundles that were taken in completely.
         self._acknowledges = inbox.taken_until > 0 and inbox.take_all_owed()
         self._frames_left = FRAMES_PER_EPOCH_MAX
         self._is_written = False
@@ -347,7 +347,7 @@ class BundleLink(Link):
             outbox.cursor = after
             group = outbox.look(after)
             if group >= 0:
-                core.remove_passing(after, group, False)
+                core.remove_transient(after, group, False)
         outbox.is_dirty = True
 
     def _mark(self, bit: int, replacement: int) -> None:

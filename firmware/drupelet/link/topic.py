@@ -34,8 +34,7 @@ _SENDER_AT = const(1)
 _SENDER_SIZE = const(4)
 _HEADER_SIZE = const(6)  # kind, sender, kind of the records
 _KIND_RECORDS = const(0x40)
-# A message is not sent again before so many epochs: by then, everybody who heard it has
-# acknowledged it.
+# A message is not repeated for this many epochs, in which everybody who heard it acknowledges it.
 _ACKED_EPOCHS = const(5)
 
 assert _ACKED_EPOCHS > TOPIC_DELAY_EPOCHS_MAX
@@ -195,7 +194,7 @@ class Topic:
             self._not_before(handle, wait)
 
     def _not_before(self, handle: int, epochs: int) -> None:
-        """Delay a message by so many epochs."""
+        """Do not send a message for the next `epochs` epochs."""
         row = self._next_held_back
         for other in range(len(self._held_back)):
             if self._held_back[other] == handle:
@@ -206,7 +205,7 @@ class Topic:
         self._until[row] = (self._now_epoch() + epochs) & 0xFFFF
 
     def _waits(self, handle: int) -> bool:
-        """Return True if a message is delayed, as it was sent of late."""
+        """Return True if a message must not be sent yet: it was sent recently."""
         for row in range(len(self._held_back)):
             if self._held_back[row] == handle:
                 return 0 < epochs_since(self._until[row], self._now_epoch()) <= _ACKED_EPOCHS

@@ -49,7 +49,7 @@ class MicroSerial:
         self.damaged = 0
 
     def pump(self, now_ms: int) -> int:
-        """Read what has come, send what is due; return the ms until the next call."""
+        """Read what has arrived, send what is due; return the ms until the next call."""
         for _ in range(_READS_MAX):
             if not (got := self._stream.readinto(self._chunk)):
                 break
