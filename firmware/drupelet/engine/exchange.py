@@ -316,7 +316,7 @@ class Exchange:
         does not have it any more, drop the row."""
         outbox = self.outbox
         if outbox.state(row) & HOLD and self.sees(outbox.group(row)) == SHARED:
-            if outbox.look(outbox.handles[row]) < 0:
+            if outbox.load_shared(outbox.handles[row]) < 0:
                 outbox.drop(row)
                 return False
             self.core.store.unsettle()  # keep it in the log
@@ -634,7 +634,7 @@ class Exchange:
                 self.message_handle = outbox.handles[row]
                 self.message_row = row
                 # The log may have dropped a message that every peer had acknowledged.
-                if outbox.look(self.message_handle) >= 0:
+                if outbox.load_shared(self.message_handle) >= 0:
                     return True
                 if outbox.state(row) & WANTED:
                     outbox.drop(row)  # if the peer asks again, it is answered then

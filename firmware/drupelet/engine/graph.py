@@ -364,7 +364,7 @@ class Graph:
             self.may_promote = True
         peer = self.members.peer_row(source)
         if peer >= 0:
-            self.inboxes[peer].rename(pending_handle, self.handle)
+            self.inboxes[peer].move_handle(pending_handle, self.handle)
             outbox = self.outboxes[peer]
             # The peer lost this message: under its new handle, too.
             if outbox.lost_until >= pending_handle:

@@ -88,7 +88,7 @@ class Inbox:
             return
         owed_max = len(self._owed_rows) // OWED_SIZE
         if self.owed_end == owed_max:
-            self._squeeze()
+            self._compact()
         row = self.owed_end
         if row == owed_max:
             if not state:
@@ -122,7 +122,7 @@ class Inbox:
         self.owed_from = min(self.owed_from, handle) if self.owed_from else handle
         self.is_dirty = True
 
-    def _squeeze(self) -> None:
+    def _compact(self) -> None:
         to = 0
         for row in range(self.owed_end):
             if self.owed(row):
@@ -131,7 +131,7 @@ class Inbox:
                 to += 1
         self.owed_end = to
 
-    def rename(self, handle: int, to: int) -> None:
+    def move_handle(self, handle: int, to: int) -> None:
         """Follow a pending message that entered the log, at handle `to`; 0: nothing is owed."""
         for row in range(self.owed_end):
             if self.owed(row) == handle:

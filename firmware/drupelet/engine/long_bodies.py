@@ -89,7 +89,7 @@ class LongBodies:
         is_live = not exchange.visits
         if is_live:
             self._stay(exchange, at)
-        group = exchange.outbox.look(exchange.long_handle)
+        group = exchange.outbox.load_shared(exchange.long_handle)
         row = exchange.outbox.row_of(exchange.long_handle)
         if is_live and (row < 0 or not exchange.message_due(row)):
             group = -1

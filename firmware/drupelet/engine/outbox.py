@@ -179,7 +179,7 @@ class Outbox:
         self.rows[begin + _GROUP] = group
         self.rows[begin + _STATE] = BUNDLED if handle <= self.bundled_until else 0
         self.open_count += 1
-        self._end(self.count + 1)
+        self._set_count(self.count + 1)
         return row
 
     def _move(self, row: int, to: int) -> int:
@@ -188,7 +188,7 @@ class Outbox:
         copy(self.rows, to * ROW_SIZE, self.rows, row * ROW_SIZE, ROW_SIZE)
         return to + 1
 
-    def _squeeze(self) -> None:
+    def _evict_held(self) -> None:
         """Evict the older half of the rows that the peer holds."""
         excess = (self.count - self.open_count + 1) >> 1
         to = 0
@@ -197,9 +197,9 @@ class Outbox:
                 excess -= 1
             else:
                 to = self._move(row, to)
-        self._end(to)
+        self._set_count(to)
 
-    def _end(self, count: int) -> None:
+    def _set_count(self, count: int) -> None:
         self.count = count
         self.changes = (self.changes + 1) & 0xFFFF
 
@@ -212,11 +212,11 @@ class Outbox:
         self.set_state(row, self.state(row) | HOLD)
         for later in range(row + 1, self.count):
             self._move(later, later - 1)
-        self._end(self.count - 1)
+        self._set_count(self.count - 1)
 
     # --- the log ---
 
-    def look(self, handle: int) -> int:
+    def load_shared(self, handle: int) -> int:
         """Load a delivered message of the log; return its group (row), or -1 if there is none or
         the group is not shared with the peer."""
         store = self._store
@@ -254,7 +254,7 @@ class Outbox:
         filled = False
         while self.cursor != newest and self.room_left() > self.reserved_rows:
             handle = store.next(self.cursor) or newest
-            group = self.look(handle)
+            group = self.load_shared(handle)
             row = self.row_of(handle)
             if row >= 0:
                 self.unmark(row, WANTED)
@@ -269,7 +269,7 @@ class Outbox:
 
         A message after the cursor is not pulled forward: the peer can take in what comes first.
         """
-        group = self.look(handle)
+        group = self.load_shared(handle)
         if group < 0:
             return NOT_SHARED
         row = self.row_of(handle)
@@ -326,7 +326,7 @@ class Outbox:
     def _insert(self, handle: int, id: "bytes | bytearray", group: int) -> int:
         """Insert a row for a message, in log order; the caller has made room."""
         if self.count == self.rows_max:
-            self._squeeze()
+            self._evict_held()
         row = self.count
         while row and self.handles[row - 1] > handle:
             self._move(row - 1, row)
@@ -369,7 +369,7 @@ class Outbox:
         for row in range(0 if lost_until else self.count):
             if not self.is_open(row):
                 held = self._move(row, held)
-        self._end(held)
+        self._set_count(held)
         self.cursor = self.open_count = 0
         if lost_until > self.lost_until:
             self.lost_until = lost_until

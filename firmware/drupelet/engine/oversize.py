@@ -171,7 +171,7 @@ def is_oversize(core: "Core", peer: int, handle: int, frame_size: int) -> bool:
     """Return True if the peer (row) may lack a message because it is too long for a frame."""
     outbox = core.outboxes[peer]
     store = core.store
-    if outbox.look(handle) < 0 or outbox.is_source(store.source, handle):
+    if outbox.load_shared(handle) < 0 or outbox.is_source(store.source, handle):
         return False
     fits = store.size + OVERHEAD_MAX <= min(frame_size, FRAME_SIZE_MAX)
     if fits or handle > outbox.cursor:

@@ -81,7 +81,7 @@ class StickExchange(Exchange):
     def wants(self, handle: int) -> bool:
         """Return True if the peer may lack a message after the cursor; loads it in the store."""
         outbox = self.outbox
-        group = outbox.look(handle)
+        group = outbox.load_shared(handle)
         if group < 0 or self.sees(group) != SHARED:
             return False
         row = outbox.row_of(handle)
@@ -345,7 +345,7 @@ class BundleLink(Link):
             if not 0 < after <= handle:
                 break
             outbox.cursor = after
-            group = outbox.look(after)
+            group = outbox.load_shared(after)
             if group >= 0:
                 core.remove_transient(after, group, False)
         outbox.is_dirty = True

@@ -275,7 +275,7 @@ class Topic:
                 self.needs_barrier = True
                 if exchange.message_handle:
                     for link in self.links:  # everybody hears it
-                        link.exchange.inbox.rename(exchange.message_handle, 0)
+                        link.exchange.inbox.move_handle(exchange.message_handle, 0)
                 return True
             self._ack_link += 1
         self._ack_epoch = -1
