@@ -179,8 +179,7 @@ def is_too_long(node: "Node", peer: int, handle: int) -> bool:
 
 
 def reads_segments(node: "Node", peer: int) -> bool:
-    """Return True if a peer (number) showed, in a node with MVDS groups, that it reads
-    segments."""
+    """Return True if an MVDS peer (number) has shown that it reads segments."""
     passed_over = node.core.passed_over
     return passed_over is not None and passed_over.reads_segments(node.core.members.peer_row(peer))
 
@@ -247,8 +246,7 @@ def is_settled(link: "Link") -> bool:
 
 
 def round_trip_ms(link: "Link") -> int | None:
-    """Return the longest recent time to an answer of the peer, in whole epochs; None: not
-    heard."""
+    """Return the longest recent time to an answer, in whole epochs; None: it was not heard."""
     pace = link.pace
     if pace.heard_epoch < 0:
         return None

@@ -1,5 +1,4 @@
-"""A node: groups, peers, links, and the client's cursor; everything that a device does starts
-here.
+"""A node: groups, peers, links, and the client's cursor; an owner's program uses this class.
 
     store.open(); node = Node(store, random_byte)
     group = node.join(client_id, descriptor); peer = node.add_peer(id4); node.share(group, peer, 2)
@@ -368,8 +367,7 @@ class Node(Publisher):
     # --- black box ---
 
     def telemetry(self, group: int, now_ms: int, timestamp: "bytes | bytearray") -> int:
-        """Move finished blocks of the black box to the telemetry group; cheap, so call it
-        often."""
+        """Move finished blocks of the black box to the telemetry group; call it often."""
         recorder = self._recorder
         return recorder.step(group, now_ms, timestamp) if recorder is not None else OK
 

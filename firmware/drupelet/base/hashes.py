@@ -54,8 +54,7 @@ class GroupHash(Blake2s):
     def start(  # type: ignore[override]
         self, client_id: "bytes | bytearray | memoryview", at: int, size: int
     ) -> None:
-        """Begin with 32 bytes at client_id[at]; a descriptor of `size` bytes follows by
-        `update`."""
+        """Begin with 32 bytes at client_id[at]; `size` bytes of descriptor follow by `update`."""
         put_u32(_length, 0, size)
         Blake2s.start(self)
         self.update(_GROUP_LABEL, 0, len(_GROUP_LABEL))

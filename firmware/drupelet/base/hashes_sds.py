@@ -23,8 +23,7 @@ class SdsHash(MvdsMessageHash):
 
 
 def _rest(digest: bytearray, m: int) -> int:
-    """Return the first 8 bytes, big-endian, modulo m; with m > 2^21, it may allocate on a
-    board."""
+    """Return the first 8 bytes, big-endian, modulo m; may allocate if m > 2^21."""
     assert m > 0
     rest = 0
     for at in range(8):

@@ -55,8 +55,7 @@ PEERS_MAX = const(8)
 GROUPS_MAX = const(4)
 # Offered ids of all peers together; docs/DESIGN.md 20 has the budget of all tables.
 OFFERS_MAX = const(64)
-# Messages in outbox rows, of all peers together, and as many pending ones; the rest waits on
-# flash.
+# Rows of the outboxes of all peers, and as many pending messages; the rest waits on flash.
 MESSAGES_MAX = const(64)
 # Fewest outbox rows of a peer: with one row, a message that the peer requests again and the next
 # one in the log would evict each other.
@@ -83,8 +82,7 @@ PART_INCOMING = const(2)
 # --- compact-1 (docs/SPEC.md 3.5) ---
 # Group indices of one generation: a board has 4 groups, a host may use another generation.
 COMPACT_GROUPS_MAX = const(16)
-# Bytes of the bit set in one ACK or REQUEST: 256 numbers, what four payloads of a board leave
-# open.
+# Bytes of the bit set in an ACK or REQUEST: 256 numbers, what four payloads leave open.
 COMPACT_COVER_SIZE = const(32)
 # A HELLO without an answer is repeated after 2, 4 ... 64 epochs, then the peer counts as away.
 HELLO_SENDS_MAX = const(6)
@@ -99,8 +97,7 @@ COMPACT_PROBE_EPOCHS_MAX = const(8192)
 # A link that gave way to a better one sends again after that one was silent for so many epochs:
 # eight resends.
 BSP0_RIVAL_EPOCHS = const(16)
-# A peer that stays for more epochs than this on a link that lost to another has no other way to
-# us.
+# A peer that uses a link that lost to its rival for more epochs than this has no other one.
 BSP0_INSISTS_MAX = const(4)
 
 # --- sketch, hosts only (docs/SPEC.md, SKETCH) ---
@@ -197,8 +194,7 @@ CONTACTS_MISSED_MAX = const(4)
 # than this: those of ten listeners seldom collide, and the longest wait is shorter than twice the
 # first step of the back-off (2 epochs).
 TOPIC_DELAY_EPOCHS_MAX = const(4)
-# A message that was sent on a topic so often without an acknowledgement goes by the peer's own
-# link.
+# After this many sends on a topic without an ACK, a message goes by the peer's own link.
 TOPIC_SENDS_MAX = const(4)
 # A sender key that is not confirmed is handed over again after this; doubled each time ...
 SENDER_KEY_MS = const(2000)
@@ -206,8 +202,7 @@ SENDER_KEY_MS = const(2000)
 SENDER_KEY_MS_MAX = const(256000)
 # Shorter pauses are light sleep: a boot costs a board about half a second of full power.
 DEEP_SLEEP_MS_MIN = const(1000)
-# The longest period of a wake plan, 18 hours: the missed periods stay in the range of
-# `elapsed_ms`.
+# The longest period of a wake plan, 18 hours: missed ones stay in the range of `elapsed_ms`.
 WAKE_PERIOD_MS_MAX = const(1 << 26)
 
 # --- choice of a link's mode (docs/SPEC.md 10.4) ---
@@ -245,8 +240,7 @@ SEAL_JUMP = const(256)
 SEAL_FORGED_PER_SLICE = const(4)
 # The same for a host, 20 us each: 8 % of its time, for as many frames as a busy broker delivers.
 SEAL_FORGED_PER_SLICE_HOST = const(255)
-# After so many wrong tags, a key is no longer used: 2^16 tries against 2^64 tags, counted in a
-# u16.
+# After so many wrong tags, a key is no longer used: 2^16 tries against 2^64 tags.
 SEAL_FORGED_MAX = const(65535)
 # Our epoch ends after 30 days, in units of 65,536 ms: awake, or asleep with a snapshot.
 SEAL_AGE_MAX = const(39550)

@@ -42,8 +42,7 @@ _HEAD = ">BBH4sIIiHH"
 _PLAN_AT = const(16)
 _CRC_SIZE = const(4)
 _GENERATION_AT = const(22)
-# The long form continues: old anchor, keys, size of the wake state u16, peer rows, wake state,
-# CRC.
+# The long form continues: old anchor, keys, wake state size u16, peer rows, wake state, CRC.
 _OLD_AT = const(24)
 _KEYS_AT = const(29)
 _SIZE_AT = const(123)

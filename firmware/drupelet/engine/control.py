@@ -103,8 +103,7 @@ class Control:
         return 0
 
     def delete(self, group: int, handle: int) -> int:
-        """Delete a delivered message of a group (row); keep its id and edges. Return OK or a
-        code."""
+        """Delete a delivered message of a group (row) except id and edges; return OK or a code."""
         core = self._core
         reader = core.graph.reader
         if not reader.open_stored(group, handle) or core.store.state == STATE_PENDING:
@@ -190,8 +189,7 @@ def _drop_rows(core: "Core", group: int, peer: int) -> None:
 
 
 def leave(core: "Core", group: int) -> int:
-    """Leave a group (row): drop its messages; return OK or a code, and then nothing has
-    changed."""
+    """Leave a group (row) and drop its messages; OK, or a code if nothing has changed."""
     members = core.members
     code = core.store.dismiss(_MEMBER_GROUP, members.group_number(group))
     if code != OK:

@@ -1,5 +1,4 @@
-"""Read in a group's descriptor piece by piece, at a join; a board unloads this module
-afterwards."""
+"""Read in a group's descriptor in pieces, at a join; boards unload this module afterwards."""
 
 from drupelet.base.errors import E_CAPACITY, E_STORAGE, OK
 from drupelet.base.hashes import GroupHash

@@ -118,8 +118,7 @@ class Exchange:
         self.pace = Pace(self)
         self.interactive = False  # offer messages before sending them
         self.attention = True  # something may be due
-        # The frame contains an acknowledgement, an offer or a message: it must not leave before
-        # `store.barrier()`.
+        # The frame has an ACK, an offer or a message: it may leave only after `store.barrier()`.
         self.needs_barrier = False
         self.is_telemetry = False  # the last message that was read or written is a black box
         self.link_number = 0  # `compact-1`: the peer's number for the current record; 0: none
@@ -601,8 +600,7 @@ class Exchange:
         return source == self.peer or source < 0 or not members.visibility(group, source)
 
     def _note_new(self, id: bytearray) -> bool:
-        """Return True for an id that is not among the last ones requested in this payload, and
-        remember it."""
+        """Add an id to the last ones requested in this payload; False if it is one of these."""
         scan = self._scan
         tag = id[0] << 16 | get_u16(id, 1)
         for asked in range(min(scan[_ASKED], ASKED_TAGS_MAX)):

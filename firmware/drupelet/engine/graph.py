@@ -118,7 +118,7 @@ class Graph:
                 from drupelet.engine.dependency_cycle import waits_for_itself
 
                 if waits_for_itself(self, id):
-                    return E_PEER  # the parents of the first copy stand
+                    return E_PEER  # keep the parents of the first copy
             if not self.pending.has_room(source):
                 return TOO_EARLY
         verdict = SHARE

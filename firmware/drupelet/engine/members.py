@@ -130,8 +130,7 @@ class Members:
         return self._table[(group + 1) * self.peers_max + peer]
 
     def shares(self, peer: int) -> int:
-        """Return the groups shared with a peer as a byte: bit number % 8 for each group's
-        number."""
+        """Return the groups that a peer shares as a byte: bit number % 8 for each group."""
         mask = 0
         for group in range(self.groups):
             if self.visibility(group, peer) == SHARED:

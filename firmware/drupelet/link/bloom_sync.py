@@ -39,8 +39,7 @@ _OLD_EVERY = 4
 
 
 class BloomSync:
-    """Syncs one group over one link, whose exchange must be quiet (`is_quiet`): it offers
-    nothing."""
+    """Syncs one group over one link, whose exchange must not offer anything (`is_quiet`)."""
 
     def __init__(
         self, node: "NodePort", group: int, link: "Link", draw: "Callable[[int], int]"
@@ -129,8 +128,7 @@ class BloomSync:
         return self._known
 
     def _choose(self, capacity: int) -> Subset:
-        """Return a subset that fits one filter: everything, or mostly recent messages, or old
-        ones.
+        """Return a subset that fits one filter: all, mostly recent, or sometimes old messages.
 
         A time range has the newest `capacity` messages. If more than that have one timestamp, or
         if old messages are due, a remainder modulo some number selects among them.

@@ -38,8 +38,7 @@ ROOM_MAX = NOW_MODULUS_MS - 1
 
 
 class StickExchange(Exchange):
-    """Selects what goes into a bundle: first messages with a row, then the log after the
-    cursor."""
+    """Selects what goes into a bundle: messages with a row, then the log after the cursor."""
 
     visits = True
     logged = 0  # the handle up to which the log after the rows has been written
@@ -192,8 +191,7 @@ class BundleLink(Link):
         return not self.exchange.room
 
     def visit(self, now_ms: int, fresh: bool) -> None:
-        """Begin a bundle; `fresh`: our last one is not on this stick, so write everything
-        again."""
+        """Begin a bundle; `fresh`: our last one is not on this stick, so repeat everything."""
         self.core.now_ms = now_ms
         exchange = self.exchange
         outbox = exchange.outbox

@@ -100,8 +100,7 @@ class Topic:
                 link.exchange.topic = self
 
     def carries(self, peer: int, group: int, row: int) -> bool:
-        """Return True if the topic carries a message of a group to a listener that it heard of
-        late.
+        """Return True if the topic carries a message to a listener, which it heard recently.
 
         `row`: the message's row in the peer's outbox, or -1 for an acknowledgement. Not a message
         that is too long, and each only a few times: a listener that we hear may not hear us.
@@ -241,8 +240,7 @@ class Topic:
             self.attention = link.take_attention() or self.attention
 
     def poll_into(self, frame: bytearray, now_ms: int) -> int:
-        """Write the next frame that is due; return its size, or 0. One payload per epoch for
-        all."""
+        """Write the next frame that is due; return its size, or 0. One payload per epoch."""
         self.turn(now_ms, True)
         epoch = self.core.clocks.advance(self._leader, now_ms)
         if epochs_since(epoch, self._epoch):

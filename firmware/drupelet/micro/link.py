@@ -142,8 +142,7 @@ class MicroLink:
         return max(soonest, 1)
 
     def _wait(self, table: bytearray, at: int) -> int:
-        """Return the epochs until a cell or entry, with its counts after `at`, is due; <= 0:
-        now."""
+        """Return the epochs until the cell or entry whose counts follow `at` is due; <= 0: now."""
         count = table[at + 1]
         if not count:
             return 0

@@ -82,8 +82,7 @@ class Micro:
         return find(self._gone, _PREFIX_SIZE, count, id, at, _PREFIX_SIZE) >= 0
 
     def note(self, id: bytearray, at: int) -> None:
-        """Called when a message is our own or was taken: a board with flash can remember its
-        id."""
+        """A message is our own or was taken: a board with flash overrides this to keep its id."""
 
     def body_size(self, row: int) -> int:
         """Return the size of the body of a row."""
@@ -103,8 +102,7 @@ class Micro:
         self._hash.digest_into(self.id, 0)
 
     def publish(self, payload: "bytes | bytearray", size: int, stamp: bytearray) -> int:
-        """Publish a message of ours that depends on all that we know; return its row or
-        E_CAPACITY.
+        """Publish a message that depends on all that we know; return its row or E_CAPACITY.
 
         `payload`: `size` bytes; `stamp`: the timestamp, 8 bytes.
         """
@@ -143,8 +141,7 @@ class Micro:
         return self.rows - 1
 
     def _room(self, size: int, quarters: int) -> int:
-        """Return where in `bodies` a body of `size` bytes fits, using so many quarters of all
-        room.
+        """Return where in `bodies` a body of `size` bytes fits, within so many quarters.
 
         Removes settled messages, the oldest ones first; -1, and counted, if that is not enough.
         """
@@ -180,8 +177,7 @@ class Micro:
         copy(self.table, at, self.table, at + self.stride, self.rows * self.stride - at)
 
     def next_event(self) -> int:
-        """Return the oldest row that the client has not taken, or -1; valid until the next
-        call."""
+        """Return the oldest row that the client has not taken, or -1."""
         for row in range(self.rows):
             if self.table[row * self.stride + NEW_AT]:
                 return row

@@ -92,8 +92,7 @@ if TYPE_CHECKING:
 
 
 class FlashStore:
-    """A store over a Files port. Full tables refuse and count; codes are those of
-    `base.errors`."""
+    """A store over a Files port. Full tables refuse and count; codes are in `base.errors`."""
 
     def __init__(
         self, files: "Files", segment_size: int = SEGMENT_SIZE, segments_max: int = SEGMENTS_MAX,
@@ -151,8 +150,7 @@ class FlashStore:
 
     @property
     def store_gen(self) -> int:
-        """The generation of this log: peers offer everything again to a log that was created
-        anew."""
+        """The generation of this log; peers offer everything again to a new generation."""
         return get_u32_le(self.salt, 0)
 
     def open(self) -> int:

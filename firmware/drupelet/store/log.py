@@ -155,8 +155,7 @@ class Log:
         return "S%07d" % number + self.ending
 
     def look(self, place: int) -> bool:
-        """Read the head of the record at a place: sets kind, tag, length; False if there is
-        none."""
+        """Read a record's head: sets kind, tag and length; False if there is none there."""
         index = self.index_of(place // self.segment_size)
         offset = place % self.segment_size
         is_there = index >= 0 and HEAD_SIZE <= offset < self.end_of(index)
@@ -173,8 +172,7 @@ class Log:
         return self._look_from(index, offset + self.length if is_known else max(offset, HEAD_SIZE))
 
     def step_in(self, index: int, place: int) -> int:
-        """Read the head of the record after `place` in one segment (0: its first); 0 at its
-        end."""
+        """Read the head of the record after `place` in a segment (0: its first); 0 at its end."""
         first = self.numbers[index] * self.segment_size
         place = self.step(place or first)
         return place if place < first + self.segment_size else 0
@@ -285,8 +283,7 @@ class Log:
         return 0
 
     def _next_sound(self, index: int, offset: int) -> int:
-        """Return the offset of the first valid record from `offset` on, in one segment, or its
-        end."""
+        """Return the offset of a segment's first valid record from `offset` on, or its end."""
         end = self.end_of(index)
         search = not self.is_scanned or self.rows[index * SEGMENT_ROW + ROW_FLAGS] & DAMAGED
         while offset < end and not self._is_sound(index, offset):
@@ -336,8 +333,7 @@ class Log:
         return min(self.append(KIND_HEAD, VERSION, MAGIC, 4, self.scratch, 0, 4), OK)
 
     def abandon(self) -> None:
-        """Remove the newest segment, which has no valid record: failures must not fill the
-        flash."""
+        """Remove the newest segment, which has no valid record, so that failures fill no flash."""
         if self.fd >= 0:
             self.files.close(self.fd)
         self.fd = -1
@@ -350,8 +346,7 @@ class Log:
         self, kind: int, tag: int, first: "Buffer", first_size: int, buf: "Buffer", at: int,
         size: int,
     ) -> int:  # fmt: skip
-        """Append a record that `fits`: bytes of `first`, then of `buf`. Return its place or a
-        code."""
+        """Append a record that `fits`: bytes of `first`, then of `buf`; its place or a code."""
         self._begin(kind, tag, first_size + size)
         self._add(first, 0, first_size)
         self._add(buf, at, size)

@@ -72,8 +72,7 @@ class Reclaim:
         return E_CAPACITY
 
     def reclaim(self) -> int:
-        """Remove the oldest segment that nobody needs; OK, E_CAPACITY if there is none, or a
-        code."""
+        """Remove the oldest segment that nobody needs; OK, E_CAPACITY (none) or a code."""
         log = self._log
         code = E_CAPACITY
         victim = -1

@@ -67,8 +67,7 @@ def recover(
 
 
 def _begin(store: "StoreParts", new_salt: int) -> "list[str]":
-    """Read the salt from the name of its file, or create a log with a new one; return the
-    files."""
+    """Read the salt from its file's name, or begin a log with a new one; return the files."""
     files = store.files
     names = files.names()
     is_new = True

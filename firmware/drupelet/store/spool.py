@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 class Spool:
-    """Part files 0 to PARTS_MAX + 1: for incoming contents, for one of our own, for a black
-    box."""
+    """Part files 0 to PARTS_MAX + 1: of incoming contents, our own one, and a black box."""
 
     def __init__(self, store: "StoreParts") -> None:
         self._store = store
