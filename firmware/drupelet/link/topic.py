@@ -84,7 +84,7 @@ class Topic:
         self._next_held_back = 0
         # The last epoch in which owed acknowledgements may leave; -1: none is owed.
         self._ack_epoch = -1
-        # Of the sender of the frame that is being read.
+        # The exchange of the sender whose frame is being read.
         self._speaker: "Exchange" = links[0].exchange
         self._seen_changes = -1
         self.needs_barrier = False

@@ -482,7 +482,7 @@ class FlashStore:
         return self.files.read_into(fd, offset, buf, at, size)
 
     def next(self, handle: int) -> int:
-        """Return the handle after `handle` in the log (0: the first); 0 at the end.
+        """Return the handle of the message after `handle` in the log (0: the first); 0 at the end.
 
         Includes deleted messages; pending and invalid ones never were in the log.
         """
