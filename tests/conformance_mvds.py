@@ -9,11 +9,11 @@ MVDS = [
              "    if resends(profile):\n"
              "        return FAMILY_BSP\n"),
     Mutation("M5-1-02", CORE + "engine/pace.py",
-             "        then = outbox.epoch(row)\n"
+             "        sent_epoch = outbox.epoch(row)\n"
              "        interval =",
              "        if outbox.sends(row) > 1 and self._exchange.family == FAMILY_MVDS:\n"
              "            return _NEVER\n"
-             "        then = outbox.epoch(row)\n"
+             "        sent_epoch = outbox.epoch(row)\n"
              "        interval ="),
     Mutation("M6-1-03", CORE + "wire/mvds/payload.py",
              "        size = bytes_size(fields[_METADATA], meta) if flags else 0",
@@ -181,17 +181,17 @@ MVDS = [
              "        if sends:\n"
              "            outbox.step(row, GOT_ACK)\n"),
     Mutation("M5-4.2-11", CORE + "engine/exchange.py",
-             "return self.visits or self.pace.ask_wait(sends, then) <= 0",
-             "return self.visits or self.pace.ask_wait(sends, then) < 0"),
+             "return self.visits or self.pace.ask_wait(sends, asked_epoch) <= 0",
+             "return self.visits or self.pace.ask_wait(sends, asked_epoch) < 0"),
     Mutation("M5-4.2-12", CORE + "wire/mvds/codec.py",
              "exchange.on_request(frame, self.at)",
              "exchange.on_offer(frame, self.at)"),
     Mutation("M5-4.2-13", CORE + "engine/exchange.py",
              "        if outbox.state(row) & EPHEMERAL:\n"
-             "            # Nobody",
+             "            # It is",
              "        if outbox.state(row) & EPHEMERAL or code == "
              "CODE_SENT:\n"
-             "            # Nobody"),
+             "            # It is"),
     Mutation("M5-4.2-13", CORE + "engine/pace.py",
              "        if not outbox.sends(row):\n"
              "            return 0\n",
@@ -209,7 +209,7 @@ MVDS = [
              "    1, 1, 2, 1, 0, 0,    # -\n",
              "    0, 1, 2, 1, 0, 0,    # -\n"),
     Mutation("M5-4.2-16", CORE + "engine/pace.py",
-             "        self._room = self.left\n",
+             "        self._left_first = self.left\n",
              "        self._room = self.left = 1\n"),
     Mutation("M5-4.2-17", CORE + "engine/exchange.py",
              "            inbox.owe(core.graph.handle, group, self.link_number, 0)\n",
