@@ -16,9 +16,9 @@ MVDS = [
              "        then = outbox.epoch(row)\n"
              "        interval ="),
     Mutation("M6-1-03", CORE + "wire/mvds/payload.py",
-             "        size = bytes_size(fields[_METADATA], meta) if flags else 0",
-             "        flags = flags if meta else 0\n"
-             "        size = bytes_size(fields[_METADATA], meta) if flags else 0"),
+             "        size = bytes_size(fields[_METADATA], metadata_size) if flags else 0",
+             "        flags = flags if metadata_size else 0\n"
+             "        size = bytes_size(fields[_METADATA], metadata_size) if flags else 0"),
     Mutation("M5-2-01", CORE + "link/link.py",
              "self._set_interactive(mode == INTERACTIVE and not self.visits)",
              "self._set_interactive(mode == INTERACTIVE and not self.visits "
@@ -86,7 +86,7 @@ MVDS = [
              "exchange.on_ack(frame, self.at)",
              "exchange.on_offer(frame, self.at)"),
     Mutation("M5-3.2-12", CORE + "wire/mvds/codec.py",
-             "            elif what == OFFER or seen:\n", "            elif seen:\n"),
+             "            elif entry == OFFER or is_visible:\n", "            elif is_visible:\n"),
     Mutation("M5-3.2-13", CORE + "wire/mvds/codec.py",
              "exchange.on_request(frame, self.at)",
              "exchange.on_ack(frame, self.at)"),
@@ -258,12 +258,13 @@ MVDS = [
              "MVDS_NESTED = (0, 1, 2, 3, 4, 0, 1, 2, 3, 0, 1)",
              "MVDS_NESTED = (0, 1, 2, 9, 4, 0, 1, 2, 3, 0, 1)"),
     Mutation("P-2-11", CORE + "wire/protobuf.py",
-             "held |= (buf[at] & 0x7F) << bits", "held |= (buf[at] & 0x3F) << bits"),
+             "buffered_bits |= (buf[at] & 0x7F) << bit_count",
+             "buffered_bits |= (buf[at] & 0x3F) << bit_count"),
     Mutation("P-2-11", CORE + "wire/mvds/codec.py",
              "copy(frame, start + 1 + count * ID_SIZE, frame, self.body_at, size)",
              "copy(frame, start + 1 + count * ID_SIZE, frame, self.body_at, size - (size > 255))"),
     Mutation("P-3-01", CORE + "wire/mvds/payload.py",
-             "if moment > 1 or timestamp[ts_at]:", "if moment:"),
+             "if timestamp_size > 1 or timestamp[ts_at]:", "if timestamp_size:"),
     Mutation("P-3-01", CORE + "wire/protobuf.py",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES), size)",
              "at = put_varint(buf, put_tag(buf, at, field, BYTES + 1), size)"),

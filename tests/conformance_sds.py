@@ -45,11 +45,11 @@ SDS = [
     Mutation("S-3-02", CORE + "channel/log.py",
              "bloom.capacity * 3 // 4", "bloom.capacity // 2"),
     Mutation("S-3-03", CORE + "wire/sds/bloom.py",
-             "    while share > error_rate:\n"
-             "        share *= _ERROR_PER_BIT\n"
+             "    while error > error_rate:\n"
+             "        error *= _ERROR_PER_BIT\n"
              "        bits += 1\n",
-             "    while share * _ERROR_PER_BIT > error_rate:\n"
-             "        share *= _ERROR_PER_BIT\n"
+             "    while error * _ERROR_PER_BIT > error_rate:\n"
+             "        error *= _ERROR_PER_BIT\n"
              "        bits += 1\n"),
     Mutation("S-3-03", CORE + "wire/sds/bloom.py",
              "_LN2_MILLIONTHS + 500000) // 1000000", "_LN2_MILLIONTHS) // 1000000"),
