@@ -148,8 +148,7 @@ class FlashKeeper(Keeper):
         waits = self._front[0] >> 6 & _WAITS
         at = 3 + work[1]
         self._bloom.key_into(self._key, 0, work, at + 1, work[at])
-        known = self._rows.is_full() or self.find(self._key, work, at + 1, work[at])
-        if not known:
+        if not self._rows.is_full() and not self.find(self._key, work, at + 1, work[at]):
             self._rows.insert(self._rows.count, self._key, handle)
             self._rows.set_state(self._rows.count - 1, waits)
 

@@ -7,6 +7,7 @@ from drupelet.base.limits import CHANNEL_REQUESTS_SENT
 from drupelet.base.memory import copy
 from drupelet.channel.keeper import NAMES_ID
 from drupelet.channel.log import AGAIN, IN_LAMPORT, IN_STRIDE, REFERENCED
+from drupelet.wire.protobuf import bytes_size
 from drupelet.wire.sds.message import (
     BLOOM,
     CAUSAL,
@@ -15,7 +16,6 @@ from drupelet.wire.sds.message import (
     MESSAGE_ID,
     SENDER_ID,
     Encoder,
-    bytes_size,
 )
 
 TYPE_CHECKING = False

@@ -115,7 +115,7 @@ class CompactReader(Contact):
         if kind == OFFER:
             return self._offer(exchange, frame, at, flags)
         if kind == BASE:
-            return self._base(exchange, frame, at, flags)
+            return self._base(frame, at, flags)
         if kind == GROUP:
             if not self._number or flags >= COMPACT_GROUPS_MAX:
                 return E_PEER
@@ -225,7 +225,7 @@ class CompactReader(Contact):
 
     # --- numbered records ---
 
-    def _base(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
+    def _base(self, frame: bytearray, at: int, flags: int) -> int:
         if flags:
             self._number += flags
             return at if self._number > flags else E_PEER
@@ -234,7 +234,7 @@ class CompactReader(Contact):
         generation = get_u16(frame, at)
         if self._frame_generation >= 0 and generation != self._frame_generation:
             return E_PEER
-        self._hear(exchange, generation)
+        self._hear(generation)
         number_end = skip_varint(frame, at + 2, self._end)
         number = get_varint(frame, at + 2, number_end) if number_end > 0 else 0
         if number <= 0 or number > NUMBER_MAX:
@@ -242,7 +242,7 @@ class CompactReader(Contact):
         self._number = number
         return number_end
 
-    def _hear(self, exchange: "Exchange", generation: int) -> None:  # noqa: ARG002
+    def _hear(self, generation: int) -> None:
         self._frame_generation = generation
         if self.hear(generation):
             self.mark(FULL, False)
@@ -265,7 +265,7 @@ class CompactReader(Contact):
 
     def _message(self, exchange: "Exchange", frame: bytearray, at: int, flags: int) -> int:
         if flags & MESSAGE_BASED == MESSAGE_BASED:
-            at = self._base(exchange, frame, at, 0)
+            at = self._base(frame, at, 0)
         number = self._number
         if at < 0 or not number or number > NUMBER_MAX:
             return E_PEER
@@ -318,7 +318,7 @@ class CompactReader(Contact):
             generation = get_u16(frame, at)
             if self._frame_generation >= 0 and generation != self._frame_generation:
                 return E_PEER
-            self._hear(exchange, generation)
+            self._hear(generation)
             at += 2
             self.heard_ask(generation)
             exchange.attention = True

@@ -183,20 +183,15 @@ class CompactEngine(CompactReader):
             copy(frame, at + 1, self._slab, BITS_AT + from_byte, size)
             at += 1 + size
         else:
-            at = self._put_span(frame, begin, first, span)
+            at = put_varint(frame, at + 3, first)
+            if span <= _RANGE_SHORT_MAX:
+                frame[begin] |= span << 2
+            else:
+                at = put_varint(frame, at, span)
         copy(frame, at, self._slab, BITS_AT + COMPACT_COVER_SIZE, FOLD_SIZE)
         at += FOLD_SIZE
         exchange.count_record(True, kind, at - begin)
         return at
-
-    @staticmethod
-    def _put_span(frame: bytearray, begin: int, first: int, span: int) -> int:
-        """Write a set without gaps as its first number and its length."""
-        at = put_varint(frame, begin + 3, first)
-        if span <= _RANGE_SHORT_MAX:
-            frame[begin] |= span << 2
-            return at
-        return put_varint(frame, at, span)
 
     def _put_whole(
         self, exchange: "Exchange", frame: bytearray, at: int, kind: int, start: int

@@ -73,20 +73,20 @@ _GO_ON = const(-100)
 
 
 class Payload(Reader):
-    """Reads or writes one payload after `open`; only `timestamp` allocates.
+    """Reads or writes one payload after `open`; allocates nothing.
 
     One reader serves nested messages, too: its `end` is narrowed to them meanwhile, which saves
     the heap of two more readers. Reading and writing never overlap and share all attributes.
 
     Reading: call `next` until it is not positive. After ACK, OFFER, REQUEST and GROUP_OFFER the id
     is at buf[at]. After GROUP: group_at, group_size. After MESSAGE: it begins at buf[at], until
-    `next_parent` is called for its parents; group_at, group_size, `timestamp`, body_at, body_size,
+    `next_parent` is called for its parents; group_at, group_size, body_at, body_size,
     `flags`. The last field read ends at buf[end]; the caller may overwrite what is before that.
     `skipped` counts ids of a wrong size.
 
-    Writing: call put_... in the order ACK to MESSAGE, GROUP last. After every call buf[.. at] is a
-    whole payload; a call whose field does not fit returns E_CAPACITY and changes nothing. `start`
-    is the end so far, `size` the size of the list or message begun last.
+    Writing: call put_... in the order ACK to MESSAGE; group offers are only read. After every call
+    buf[.. at] is a whole payload; a call whose field does not fit returns E_CAPACITY and changes
+    nothing. `start` is the end so far, `size` the size of the list or message begun last.
     """
 
     # An instance gets this attribute when the first id is skipped. Its eleven other attributes
@@ -125,13 +125,6 @@ class Payload(Reader):
     def body_size(self) -> int:
         """Size of the body at body_at, in bytes."""
         return size_before(self.buf, self.body_at) if self.body_at else 0
-
-    @property
-    def timestamp(self) -> bytearray:
-        """The message's timestamp in a new buffer; see `timestamp_into`."""
-        out = bytearray(8)
-        self.timestamp_into(out, 0)
-        return out
 
     def timestamp_into(self, out: bytearray, at: int) -> None:
         """Store the message's timestamp as 8 bytes, little-endian, at out[at]."""
@@ -267,31 +260,16 @@ class Payload(Reader):
         field = self._fields[what]
         nested = self._fields[_NESTED]
         if nested and self.flags == what << _LIST_SHIFT:
-            return self._add(_LIST_ID, ids, id_at)
+            return self._add(ids, id_at)
         at = self.start
         if at + bytes_size(field, _ENTRY_SIZE if nested else _ID_SIZE) > self._limit:
             return E_CAPACITY
         if nested:
             self._begin(what, 0)
-            return self._add(_LIST_ID, ids, id_at)
+            return self._add(ids, id_at)
         self.flags = 0
         self.start = put_bytes(self.buf, at, field, ids, id_at, _ID_SIZE)
         return self.start
-
-    def put_group(self, group: "bytes | bytearray | memoryview", at: int, size: int) -> int:
-        """Begin a group offer for group[at:at+size]; return the new end, or E_CAPACITY."""
-        content_size = bytes_size(_OFFER_GROUP, size) if size else 0
-        if self.start + bytes_size(self._fields[GROUP], content_size) > self._limit:
-            return E_CAPACITY
-        self._begin(GROUP, content_size)
-        if size:
-            self.start = put_bytes(self.buf, self.start, _OFFER_GROUP, group, at, size)
-        return self.start
-
-    def put_group_offer(self, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
-        """Add ids[id_at:id_at+32] to the group offer begun last; its new end, or E_CAPACITY."""
-        assert self.flags == GROUP << _LIST_SHIFT
-        return self._add(_OFFER_ID, ids, id_at)
 
     def put_message(
         self,
@@ -359,7 +337,8 @@ class Payload(Reader):
         self.start = self._header(self.start, self._fields[what], size)
         return self.start
 
-    def _add(self, field: int, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
+    def _add(self, ids: "bytes | bytearray | memoryview", id_at: int) -> int:
+        # Add an id to the list that `_begin` began; its length may then take a byte more.
         buf = self.buf
         at = self.start
         size = self.size
@@ -371,9 +350,5 @@ class Payload(Reader):
             copy(buf, at - size + length_growth, buf, at - size, size)
         put_varint(buf, at - size - length_size, size + _ENTRY_SIZE)
         self.size = size + _ENTRY_SIZE
-        self.start = put_bytes(buf, at + length_growth, field, ids, id_at, _ID_SIZE)
+        self.start = put_bytes(buf, at + length_growth, _LIST_ID, ids, id_at, _ID_SIZE)
         return self.start
-
-
-# Names for callers that only read or only write.
-Decoder = Encoder = Payload

@@ -16,6 +16,7 @@ from drupelet.wire.protobuf import (
     BYTES,
     VARINT,
     Reader,
+    bytes_size,
     le8_size,
     put_bytes,
     put_le8,
@@ -23,9 +24,6 @@ from drupelet.wire.protobuf import (
     put_varint,
     varint_size,
     varint_to_le8,
-)
-from drupelet.wire.protobuf import (
-    bytes_size as bytes_size,
 )
 
 SENDER_ID = const(1)
