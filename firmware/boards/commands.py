@@ -97,7 +97,7 @@ class BoardCommands:
         return wait_ms
 
     def _sleep(self, value: int) -> int:
-        """Put the next reading off by `value` ms, so that deep sleep lasts so long; return it.
+        """Put the next reading off by `value` ms, so that deep sleep lasts that long; return it.
 
         The wake plan stays, because peers may rely on it.
         """

@@ -11,7 +11,7 @@ that a module imports at its top are imported before it, one at a time.
 import gc
 import sys
 
-_ROOM = 2048  # collect garbage after so many bytes, because imports would fill the heap with it
+_ROOM = 2048  # collect garbage after this many bytes, because imports would fill the heap with it
 # Modules that are imported late during a start, beside those of the port's main module.
 _LATER = ("boards.setup", "drupelet.wire.bsp1")
 

@@ -54,7 +54,7 @@ _ANSWER_MS_MAX = const(10000)
 # Back-off before a new connection: doubles with each failure up to 64 s, plus up to a quarter.
 _BACKOFF_MS = const(1000)
 _BACKOFF_DOUBLINGS_MAX = const(6)
-# The name is resolved again after so many failures: the port's resolver may block for 10 s.
+# The name is resolved again after this many failures: the port's resolver may block for 10 s.
 _ASKED_FAILURES = const(8)
 # After a connection that lasted this long the back-off starts from the beginning.
 _STEADY_MS = const(10000)

@@ -37,7 +37,7 @@ _QUEUE_LONG_FRAMES_MAX = 64
 _PACKET_SIZE_MAX = 4 * FRAME_SIZE_MAX
 # Packets read in one call, so that a broker cannot keep us busy.
 _PACKETS_PER_CALL = 64
-# The call blocks for so long at most; a broker on this machine accepts at once or not at all.
+# How long a connect may block; a broker on this machine accepts at once or not at all.
 _CONNECT_TIMEOUT_S = 2.0
 # The longest time from connect to SUBACK.
 _ANSWER_MS_MAX = 10_000

@@ -115,7 +115,7 @@ class Stick:
         self.own_id = bytes(own_id)
         self.scratch = bytearray(_HEADER_SIZE + _CRC_SIZE)
         self.ignored = self.foreign = self.damaged = self.crowded = 0
-        self.number_max = NUMBER_MAX  # a bundle of ours with a higher number is not ours
+        self.number_max = NUMBER_MAX  # own bundles with a higher number are ignored
         self.cluster_size = 0  # bytes that the smallest file takes; 0: not known
         # One path, whose ids and number are filled in for each file, and views of its folders.
         base = root.rstrip("/") + "/DRUPELET"

@@ -83,8 +83,8 @@ class SealContext:
     """What all seals of a device share: their rows, and a cache of ciphers.
 
     store_gen: 4 bytes. steps_max: most chain steps computed for one frame. old_max: how many older
-    epochs of peers are kept for late frames, in total. forged_max: after so many wrong tags in
-    open epochs, 4 to 255, no more frames are tried within a slice of 64 ms.
+    epochs of peers are kept for late frames, in total. forged_max: after this many wrong tags
+    in open epochs, 4 to 255, no more frames are tried within a slice of 64 ms.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ _FIRST_MAX = const(16)
 def first_symbols(held: int) -> int:
     """Return how many symbols to send first; 0 if the list of the `held` prefixes is shorter.
 
-    With so many the linear decoder (drupelet.wire.sketch.solve) finds any loss of up to an eighth
+    That many let the linear decoder (drupelet.wire.sketch.solve) find any loss of up to an eighth
     of the other side's set, and peeling about ten differences of any kind.
     """
     count = min(max(linear_symbols(held + held // 8), _FIRST_MIN), _FIRST_MAX)

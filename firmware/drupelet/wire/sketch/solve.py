@@ -37,9 +37,9 @@ from drupelet.wire.sketch.sketch import (
     put_varint,
 )
 
-# Ask for at least so many symbols: a MORE and the head of its answer cost as much as two.
+# Ask for at least this many symbols: a MORE and the head of its answer cost as much as two.
 _STEP_MIN = const(4)
-# After the guesses of so many calls a decoder only peels, so that a peer cannot waste our time.
+# After the guesses of this many calls a decoder only peels, so that a peer cannot waste our time.
 _PAIR_CALLS_MAX = const(8)
 _LINEAR_TRIES_MAX = const(3)  # each takes up to 0.2 s on a host
 # Most elements found per symbol: more come only from symbols that match no set.
