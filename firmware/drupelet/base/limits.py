@@ -40,7 +40,7 @@ RECORD_IDS_MAX = const(2047)
 FRAME_HEADER_SIZE = const(1)
 # SEGMENT header: kind, 8-byte content id, total size, offset (docs/SPEC.md 3).
 SEGMENT_HEADER_SIZE = const(13)
-# A transfer that was cut goes on at the last whole piece of this size.
+# On a line that loses pieces, those that end so few bytes behind what the peer has go twice.
 PIECE_SIZE = const(512)
 # A long message that the peer says nothing about so often lets the next one go.
 SEGMENT_TRIES_MAX = const(4)

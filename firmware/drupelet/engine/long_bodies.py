@@ -351,7 +351,7 @@ class LongBodies:
             at = SEGMENT_HEADER_SIZE + have - offset
             code = core.store.spool.part_append(file, frame, at, end - have)
             incoming.grew_ms = core.now_ms
-        if code != OK or end >= total:
+        if code != OK or max(end, have) >= total:  # a reboot may have found it whole
             incoming.peer = -1
             if code == OK:
                 self._complete(exchange, file, incoming)

@@ -11,7 +11,7 @@ written last: without one the meta log is not complete, and the next boot does a
 
 from drupelet.base.compat import const
 from drupelet.base.errors import E_STORAGE, OK
-from drupelet.base.limits import ID_SIZE, WAKE_STATE_SIZE_MAX
+from drupelet.base.limits import ID_SIZE, SCRATCH_SIZE, WAKE_STATE_SIZE_MAX
 from drupelet.base.memory import fill, get_u32_le
 from drupelet.store.log import (
     AT_ID,
@@ -27,13 +27,14 @@ from drupelet.store.log import (
     Log,
 )
 from drupelet.store.meta import MEMBER_GROUP, Meta
-from drupelet.store.spool import cut_file
 
 _GIVEN_UP = const(0x40)  # in the tag of a HEAD: an append to the segment before it had failed
 _COUNTED = const(3)  # the tag of a group's MEMBER with a count
+_TEMPORARY = "PART.TMP"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from drupelet.store.files import Files
     from drupelet.store.ports import StoreParts
 
 
@@ -76,10 +77,31 @@ def _close(log: Log, index: int) -> int:
 def _cut(log: Log, index: int, size: int) -> int:
     name = log.name(log.numbers[index])
     log.release(log.numbers[index])
-    code = cut_file(log.files, name, size, log.scratch)
+    code = _cut_file(log.files, name, size, log.scratch)
     if code == OK:
         log.set_end(index, size)
     return code
+
+
+def _cut_file(files: "Files", name: str, size: int, scratch: bytearray) -> int:
+    """Keep the first bytes of a closed file, which move to a new one; OK or a code."""
+    files.remove(_TEMPORARY)
+    source = files.open(name, False)
+    target = files.open(_TEMPORARY, True)
+    code = OK if source >= 0 and target >= 0 else E_STORAGE
+    at = 0
+    while code == OK and at < size:
+        count = min(SCRATCH_SIZE, size - at)
+        if files.read_into(source, at, scratch, 0, count) != count:
+            code = E_STORAGE
+        code = code or files.append(target, scratch, 0, count)
+        at += count
+    code = code or files.flush(target)
+    if source >= 0:
+        files.close(source)
+    if target >= 0:
+        files.close(target)
+    return code or files.rename(_TEMPORARY, name)
 
 
 def _copy_members(store: "StoreParts", log: Log, meta: Meta) -> int:
