@@ -430,8 +430,11 @@ class Log:
     # --- giving room back ---
 
     def is_held(self, index: int) -> bool:
-        """True for a segment that is written, or that says where the one before it ends."""
-        if index == self.count - 1 and self.fd >= 0:
+        """True for the newest segment, or one that says where the one before it ends.
+
+        The newest has the number that none after a reboot may have again, be it full or not.
+        """
+        if index == self.count - 1:
             return True
         return index > 0 and self.rows[(index - 1) * SEGMENT_ROW + ROW_FLAGS] & CUT != 0
 
