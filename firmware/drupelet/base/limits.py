@@ -69,8 +69,8 @@ ASKED_TAGS_MAX = const(8)
 # acknowledged, so nothing is lost. Half of a host's slots: the rest is for other peers. A board's
 # table is smaller.
 PENDING_PER_PEER_MAX = const(512)
-# A peer of MVDS that was asked so often whether it reads segments, over 126 epochs, and never
-# showed it: what is too long for it no longer holds a full log.
+# A peer of MVDS that was asked so often whether it reads segments, was heard each time since, over
+# 126 epochs, and never showed it: what is too long for it no longer holds a full log.
 OVERSIZE_ASKS_MAX = const(6)
 # Incoming messages longer than a frame that may be incomplete at once, one per peer at most.
 PARTS_MAX = const(2)

@@ -29,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drupelet.engine.core import Core
     from drupelet.engine.exchange import Exchange
+    from drupelet.engine.pace import Pace
 
 # The most that a MESSAGE adds to a stored body: frame kind, tags of 3 bytes, lengths, group,
 # timestamp, and 2 bytes for each of 8 parents. The least is CONTENT_HEADER_SIZE.
@@ -50,6 +51,8 @@ class PassedOver:
         # which epoch last.
         self._asks = [0] * core.members.peers_max
         self._asked_epochs = [0] * core.members.peers_max
+        # How many of the questions the peer did not answer although it was heard since.
+        self._ignored = bytearray(core.members.peers_max)
 
     def add(self, peer: int, handle: int) -> None:
         """A message cannot go to a peer; the first one counts."""
@@ -76,7 +79,7 @@ class PassedOver:
         if self.firsts[peer] == handle:
             self.firsts[peer] = ~handle
             if is_ack and self._asks[peer] > 0:
-                self._asks[peer] = 0
+                self._asks[peer] = self._ignored[peer] = 0
             self._core.outboxes[peer].changes += 1
             self._core.is_dirty = True
 
@@ -88,12 +91,13 @@ class PassedOver:
         """A peer reads segments: what is too long for a frame may go to it in pieces."""
         if not self.reads_segments(peer):
             self._asks[peer] = _READS_SEGMENTS
+            self._ignored[peer] = 0
             self._core.outboxes[peer].changes += 1
 
     def needed_from(self, peer: int) -> int:
         """The handle from which on the log keeps what was passed over; 0: nothing of it, or for a
-        peer that was asked so often and never showed that it reads segments."""
-        first = self.firsts[peer] if self._asks[peer] < OVERSIZE_ASKS_MAX else 0
+        peer that was there so often and never showed that it reads segments."""
+        first = self.firsts[peer] if self._ignored[peer] < OVERSIZE_ASKS_MAX else 0
         return ~first if first < 0 else first
 
     def lacks(self, peer: int, handle: int) -> bool:
@@ -105,7 +109,7 @@ class PassedOver:
 
     def forget(self, peer: int) -> None:
         """The peer was removed."""
-        self.firsts[peer] = self._asks[peer] = 0
+        self.firsts[peer] = self._asks[peer] = self._ignored[peer] = 0
 
     def ask_wait(self, peer: int, epoch: int, every: int) -> int:
         """Epochs until a peer is to be asked whether it reads segments; 0 or less: now."""
@@ -115,8 +119,10 @@ class PassedOver:
         waited = epochs_since(epoch, self._asked_epochs[peer])
         return interval_epochs(asks, False, False) * every - waited
 
-    def note_asked(self, peer: int, epoch: int) -> None:
-        """A peer was asked."""
+    def note_asked(self, peer: int, epoch: int, pace: "Pace") -> None:
+        """A peer is asked, maybe again; one that is away could not answer."""
+        if self._asks[peer] and pace.is_heard_since(self._asked_epochs[peer]):
+            self._ignored[peer] = min(self._ignored[peer] + 1, OVERSIZE_ASKS_MAX)
         self._asks[peer] = counted(self._asks[peer])
         self._asked_epochs[peer] = epoch
 
@@ -228,6 +234,6 @@ def ask_into(exchange: "Exchange", frame: bytearray) -> int:
     copy(frame, 1, core.store.id, 0, ID_PREFIX_SIZE)
     put_u16(frame, 9, CONTENT_HEADER_SIZE + size)
     put_u16(frame, 11, CONTENT_HEADER_SIZE + size - 1)
-    passed_over.note_asked(peer, exchange.epoch)
+    passed_over.note_asked(peer, exchange.epoch, exchange.pace)
     exchange.needs_barrier = True  # the peer may have the rest, and take the message in
     return SEGMENT_HEADER_SIZE + 1
