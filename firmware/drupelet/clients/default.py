@@ -42,7 +42,7 @@ class Author:
         then; after `node.boot`.
         """
         store = self._node.store
-        while handle := store.next(self.seen):
+        while (handle := store.next(self.seen)) > 0:
             self.saw(handle)
 
     def saw(self, handle: int) -> None:

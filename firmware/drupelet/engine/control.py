@@ -220,13 +220,12 @@ def leave(core: "Core", group: int) -> int:
 def _shorten(core: "Core") -> None:
     """The log may end earlier than it did."""
     newest = 0
-    handle = core.store.next(0)
-    while handle:
+    while (handle := core.store.next(newest)) > 0:
         newest = handle
-        handle = core.store.next(handle)
-    core.graph.newest = newest
-    for outbox in core.outboxes:
-        outbox.cursor = min(outbox.cursor, newest)
+    if not handle:  # else the flash does not say
+        core.graph.newest = newest
+        for outbox in core.outboxes:
+            outbox.cursor = min(outbox.cursor, newest)
 
 
 def remove_peer(core: "Core", peer: int) -> int:

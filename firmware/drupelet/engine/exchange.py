@@ -373,8 +373,10 @@ class Exchange:
         """
         core = self.core
         handle = core.store.find(id, 0)
+        if handle < 0:
+            core.refused += 1  # the flash does not say whether we have it: it comes again
         if handle <= 0:
-            return False
+            return handle < 0
         core.store.load(handle)
         self.message_handle = handle
         self.inbox.drop(id, 0)  # it may have been asked for while its group was hidden
@@ -474,7 +476,7 @@ class Exchange:
         store = self.core.store
         while inbox.owed_from:
             handle = inbox.owed_from
-            inbox.owed_from = store.next(handle)
+            inbox.owed_from = max(store.next(handle), 0)  # for the rest copies come
             if store.load(handle) == OK and store.source == self.peer_number:
                 group = self.core.members.group_row(store.group)
                 if group < 0:

@@ -222,10 +222,12 @@ class Graph:
         """The state of the dependency in `ids`; STATE_PENDING also when it is nowhere, or in
         another group."""
         handle = self.store.find(self.ids, 0)
-        if handle <= 0 and self.store.noted(self.ids, 0):
+        if not handle and self.store.noted(self.ids, 0):
             self._depends_on_gone = True
             return STATE_GONE
         if handle <= 0 or self.store.load(handle) != OK:
+            if handle:
+                self.reader.has_failed = self.must_look_again = True
             return STATE_PENDING
         if self.store.group != self.members.group_number(group):
             return STATE_PENDING
@@ -292,12 +294,13 @@ class Graph:
                 row = self._row
                 self._row += 1
                 group = pending.group(row)
-                if pending.handles[row] and self.reader.open_stored(group, pending.handles[row]):
+                before = pending.handles[row]
+                if before and self.reader.open_stored(group, before):
                     missing = self.missing(group)
-                    if missing <= 0 and self._deliver_or_bury(
-                        row, pending.handles[row], group, missing
-                    ):
+                    if missing <= 0 and self._deliver_or_bury(row, before, group, missing):
                         return True
+                elif before:
+                    self.must_look_again = True
             self._row = 0
         if self.must_look_again:
             self.may_promote = True  # tried again in the next epoch

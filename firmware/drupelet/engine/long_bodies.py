@@ -13,7 +13,7 @@ parents of a message of MVDS: a part of one is not gone on with after a reboot.
 """
 
 from drupelet.base.compat import const
-from drupelet.base.errors import E_CAPACITY, E_PEER, OK
+from drupelet.base.errors import E_CAPACITY, E_PEER, E_STORAGE, OK
 from drupelet.base.limits import (
     BODY_SIZE_MAX,
     CONTENT_HEADER_SIZE,
@@ -80,7 +80,10 @@ class LongBodies:
     # --- out ---
 
     def segment_into(self, exchange: "Exchange", frame: bytearray, limit: int) -> int:
-        """Write the next piece of the link's long message; 0 when it is not due any more."""
+        """Write the next piece of the link's long message; 0 when it is not due any more.
+
+        E_STORAGE when the flash does not give it: a bundle ends there.
+        """
         core = self._core
         store = core.store
         turns = self._turns
@@ -110,7 +113,10 @@ class LongBodies:
         put_u16(frame, 9, total)
         put_u16(frame, 11, offset)
         exchange.is_telemetry = core.is_box(group)
-        self._content_into(exchange.long_handle, frame, offset, size, group)
+        if not self._content_into(exchange.long_handle, frame, offset, size, group):
+            if is_live:
+                self.end(exchange)
+            return E_STORAGE
         offset += size
         if is_live:
             self._note_piece(exchange, row, offset, total)
@@ -122,7 +128,7 @@ class LongBodies:
 
     def _content_into(
         self, handle: int, frame: bytearray, offset: int, size: int, group: int
-    ) -> None:  # fmt: skip
+    ) -> bool:  # fmt: skip
         """Copy bytes of a message's content, which the store has loaded, behind the header."""
         core = self._core
         at = SEGMENT_HEADER_SIZE
@@ -136,8 +142,8 @@ class LongBodies:
             offset += head
             at += head
             size -= head
-        if size:
-            core.store.read_into(handle, offset - CONTENT_HEADER_SIZE, frame, at, size)
+        offset -= CONTENT_HEADER_SIZE
+        return size <= 0 or core.store.read_into(handle, offset, frame, at, size) == size
 
     def end(self, exchange: "Exchange") -> None:
         """Nothing goes out in pieces over a link just now."""

@@ -252,6 +252,8 @@ class Outbox:
         filled = False
         while self.cursor != newest and self.room_left() > self.reserved_rows:
             handle = store.next(self.cursor) or newest
+            if handle < 0:
+                break  # the flash does not say what is next: it is asked again
             group = self.look(handle)
             row = self.row_of(handle)
             if row >= 0:

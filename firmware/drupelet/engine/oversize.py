@@ -194,8 +194,9 @@ def _first_waiting(exchange: "Exchange", frame_size: int) -> int:
         handle = core.store.next(handle)
     if handle > exchange.outbox.cursor:
         handle = 0
-    passed_over.move(peer, handle)
-    return handle
+    if handle >= 0:  # else the flash does not say
+        passed_over.move(peer, handle)
+    return max(handle, 0)
 
 
 def _take_up(exchange: "Exchange", handle: int, reads: bool, frame_size: int) -> None:

@@ -106,14 +106,12 @@ def _walk(core: "Core") -> None:
         core.outboxes[peer].cursor = 0
         if lows[peer] <= handle:
             handle = 0
-    while True:
+    while handle >= 0:
         core.graph.newest = handle
         for peer in range(core.members.peers):
             if handle < lows[peer]:
                 core.outboxes[peer].cursor = handle
-        handle = store.next(handle)
-        if not handle:
-            break
+        handle = store.next(handle) or -1
 
 
 def _restore_rows(core: "Core", saved: bytearray, peers: int, row_size: int, size: int) -> None:

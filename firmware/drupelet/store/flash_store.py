@@ -120,8 +120,9 @@ class FlashStore:
         self.space = Reclaim(self, self.log, self.index, self.meta, self.departed)
         self.spool = Spool(self)
         # Flushes that made something durable; segments removed; damaged places that `open`
-        # skipped; ids of messages that made room which are not known any more.
-        self.programs = self.erases = self.damaged = self.forgotten = 0
+        # skipped; ids of messages that made room which are not known any more; reads of a log that
+        # the flash refused.
+        self.programs = self.erases = self.damaged = self.forgotten = self.unread = 0
         # Set by the engine: every message before it may go; and by group number modulo 8.
         self.settled_handle = 0
         self.settled = [0] * _GROUPS
@@ -228,11 +229,11 @@ class FlashStore:
         """
         index = self.index
         handle = self.find(id, at)
-        if handle:
+        if handle > 0:
             self.duplicates += 1
             if state != STATE_PENDING and index.row(index.pending, handle) >= 0:
                 return self.promote(handle, state)
-        elif state == STATE_PENDING and index.row(index.pending, 0) < 0:
+        elif not handle and state == STATE_PENDING and index.row(index.pending, 0) < 0:
             return self._refuse(E_CAPACITY)
         return handle
 
@@ -295,7 +296,7 @@ class FlashStore:
             place = index.write_again(log.at, kind, ref, flags, missing)
             if place < 0:
                 self.refused += 1
-        return place
+        return place or E_STORAGE
 
     def bury(
         self, group: int, source: int, id: "Buffer", id_at: int, timestamp: "Buffer", ts_at: int,
@@ -387,16 +388,18 @@ class FlashStore:
     def find(self, id: "Buffer", at: int, size: int = ID_SIZE) -> int:
         """Handle of a message by the first `size` bytes of its id (8 to 32), in whatever state.
 
-        0 for never seen or forgotten. Of a message that went, this says all that `load` sets.
+        0 for never seen or forgotten, E_STORAGE if the flash does not say. Of a message that went,
+        this says all that `load` sets.
         """
+        unread = self.unread
         place = self.index.find(id, at, size)
-        if place:
-            return self.index.handle_of(place)
-        handle = self.departed.find(id, at, self.meta.left)
-        if handle:
-            copy(self.id, 0, id, at, size)
-            fill(self.id, size, ID_SIZE - size, 0)
-        return handle
+        handle = self.index.handle_of(place) if place else 0
+        if not handle:
+            handle = self.departed.find(id, at, self.meta.left)
+            if handle:
+                copy(self.id, 0, id, at, size)
+                fill(self.id, size, ID_SIZE - size, 0)
+        return handle if self.unread == unread else E_STORAGE
 
     def is_id(self, handle: int, id: "Buffer", at: int, size: int) -> bool:
         """True when the id of a message begins with these bytes; what `load` set stays."""
@@ -486,17 +489,17 @@ class FlashStore:
         return self.files.read_into(fd, offset, buf, at, size)
 
     def next(self, handle: int) -> int:
-        """Handle of the message after `handle` in the log (0: the first); 0 at the end.
+        """Handle of the message after `handle` in the log (0: the first); 0 at the end, E_STORAGE
+        if the flash does not say.
 
         One that was deleted keeps its place; one that is pending or invalid never had one.
         """
         log = self.log
-        handle = log.step(handle)
-        while handle:
+        unread = self.unread
+        while handle := log.step(handle):
             if KIND_MESSAGE <= log.kind <= KIND_MESSAGE_FILE and not self.meta.is_left(log.tag):
                 break
-            handle = log.step(handle)
-        return handle
+        return handle if self.unread == unread else E_STORAGE
 
     def next_pending(self, handle: int) -> int:
         """Handle of the pending message after `handle` (0: the first); 0 at the end."""

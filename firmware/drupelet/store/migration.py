@@ -60,8 +60,8 @@ def _close(log: Log, index: int) -> int:
         return OK
     last = 0
     id = bytearray(ID_SIZE)
-    handle = log.step(log.numbers[index - 1] * log.segment_size)
-    while handle:
+    handle = log.numbers[index - 1] * log.segment_size
+    while handle := log.step(handle):
         entered = KIND_MESSAGE <= log.kind < KIND_TOMBSTONE
         if handle < place:
             last = handle if entered else 0
@@ -70,7 +70,6 @@ def _close(log: Log, index: int) -> int:
             log.read_into(handle, AT_ID, scratch, 0, ID_SIZE)
             if scratch[:ID_SIZE] == id:
                 return _cut(log, index - 1, last % log.segment_size)
-        handle = log.step(handle)
     return OK
 
 
@@ -111,15 +110,14 @@ def _copy_members(store: "StoreParts", log: Log, meta: Meta) -> int:
     fill(meta.rows, 0, len(meta.rows), 0)
     newest: "dict[tuple[int, int], int]" = {}
     wake = 0
-    handle = log.step(0)
-    while handle:
+    handle = 0
+    while handle := log.step(handle):
         if log.kind == KIND_MEMBER:
             log.read_into(handle, 4, log.scratch, 0, 1)
             kind = MEMBER_GROUP if log.tag == _COUNTED else log.tag
             newest[kind, log.scratch[0]] = handle
         elif log.kind == KIND_WAKE:
             wake = handle
-        handle = log.step(handle)
     code = E_STORAGE if meta.log.count else meta.log.rotate(meta.log.segments_max)
     for kind, number in newest:
         code = code or _copy_member(log, meta, newest[kind, number], kind, number)

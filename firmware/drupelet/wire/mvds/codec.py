@@ -176,10 +176,10 @@ class MvdsCodec(Payload):
         before = self.at
         parents = self._parents
         whole = exchange.body_into(parents, 0, 0, 1)
-        head = parents[0]
+        head = parents[0] if whole else 0
         count = head & HEAD_PARENTS
         # Our own log holds it: a message that was taken in.
-        assert not whole or (count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size)
+        assert count <= DEPENDENCIES_MAX and 1 + count * ID_SIZE <= store.size
         whole = whole and exchange.body_into(parents, 0, 1, count * ID_SIZE)
         body_size = store.size - 1 - count * ID_SIZE
         flags = METADATA  # never left out in `mvds-1`: without it the newest Go node crashes
