@@ -167,11 +167,10 @@ def shown(core: "Core", group: int, peer: int) -> None:
     members = core.members
     group_number = members.group_number(group)
     _save_changed(core)
-    handle = store.next_kept(0)
-    while handle:
+    handle = 0
+    while handle := store.next_kept(handle):
         if store.load(handle) == OK and store.group == group_number:
             store.keep(handle, store.missing | _bit(members, members.peer_number(peer)))
-        handle = store.next_kept(handle)
 
 
 def hidden(core: "Core", group: int, peer: int, visibility: int) -> None:
@@ -252,10 +251,9 @@ def _forget(core: "Core", peer: int) -> None:
     """Wait for nothing of a peer (row) any more, whose view of groups has changed before."""
     core.inboxes[peer].drop_offers()
     core.pending.ask_again()
-    handle = core.store.next_kept(0)
-    while handle:
+    handle = 0
+    while handle := core.store.next_kept(handle):
         held(core, peer, handle)
-        handle = core.store.next_kept(handle)
 
 
 def _save_changed(core: "Core") -> int:

@@ -130,12 +130,16 @@ class Members:
         return self._table[(group + 1) * self.peers_max + peer]
 
     def shares(self, peer: int) -> int:
-        """Which groups the peer shares, as a byte: bit number % 8 of each group's number."""
-        mask = 0
+        """Which groups the peer shares, as a byte that other ones seldom make; 0: none.
+
+        Never so if one group makes the difference.
+        """
+        total = 0
         for group in range(self.groups):
             if self.visibility(group, peer) == SHARED:
-                mask |= 1 << self.group_number(group) % 8
-        return mask
+                number = self.group_number(group)
+                total += (1 << number % 8) + (number - 1 >> 3) * 3
+        return total and (total - 1) % 255 + 1
 
     def drop_group(self, group: int) -> None:
         """The row of a group is free: it was left."""

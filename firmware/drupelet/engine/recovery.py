@@ -85,7 +85,7 @@ def _restore_peer(core: "Core", peer: int, saved: bytearray, at: int, row_size: 
             inbox.taken_until = get_u32(saved, at + AT_TAKEN)
     lost = saved[at + AT_LOW] & STATE_LOST
     saved[at + AT_LOW] -= lost
-    if not core.members.shares(peer) & ~saved[at + AT_SHARES]:
+    if core.members.shares(peer) == saved[at + AT_SHARES]:
         outbox.cursor = get_u32(saved, at + AT_LOW)
         if row_size > _PEER_SIZE_2 and outbox.bundle_number:
             outbox.void_until = get_u32(saved, at + AT_VOID)

@@ -19,7 +19,7 @@ STATE_HEAD_SIZE = const(8)
 STATE_LOST = const(0x80)  # of the first byte of `low`: the peer may lack even what came from it
 STATE_PEER_SIZE = const(22)
 # A peer's row, which begins with its number: from which handle on it may lack something, the last
-# bundle of its that was read and of ours that was made, which groups it shares (a bit each), up to
+# bundle of its that was read and of ours that was made, which groups it shares (as a sum), up to
 # which of its handles bundles were taken whole, and up to which of ours answers count for nothing.
 AT_LOW = const(1)
 AT_BUNDLE_IN = const(5)
