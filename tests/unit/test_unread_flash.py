@@ -163,3 +163,18 @@ def test_what_cannot_be_read_is_neither_the_end_nor_unknown() -> None:
     card.refuses = None
     assert store.next(before) == in_second
     assert store.find(message_id(handles.index(in_second) + 1), 0) == in_second
+
+
+def test_a_member_that_cannot_be_read_gets_no_second_number() -> None:
+    """What was stored under the second one would be of a group that no boot knows again."""
+    card = Card(Draw(1))
+    store = FlashStore(card)
+    assert store.open() == OK
+    numbers = [store.member(1, message_id(number), 0, 32) for number in (1, 2)]
+    assert store.barrier() == OK
+    store = reboot(card)
+    card.refuses = lambda name, _size: name.endswith(".MET")
+    assert store.member(1, message_id(1), 0, 32) == E_STORAGE
+    card.refuses = None
+    assert [store.member(1, message_id(number), 0, 32) for number in (1, 2)] == numbers
+    assert store.member(1, message_id(3), 0, 32) == max(numbers) + 1

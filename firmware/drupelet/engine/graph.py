@@ -311,8 +311,8 @@ class Graph:
         True when one that had none entered the log."""
         store = self.store
         self.must_look_again = False
-        handle = store.next_pending(0)
-        while handle:
+        handle = 0
+        while handle := store.next_pending(handle):
             group = self.members.group_row(store.group) if store.load(handle) == OK else -1
             if group >= 0 and self.pending.row_of(handle) < 0:
                 for inbox in self.inboxes:
@@ -323,7 +323,6 @@ class Graph:
                     missing = self.missing(group)
                     if missing <= 0 and self._deliver_or_bury(-1, handle, group, missing):
                         return True
-            handle = store.next_pending(handle)
         return False
 
     def _deliver_or_bury(self, row: int, before: int, group: int, missing: int) -> bool:

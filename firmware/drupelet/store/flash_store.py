@@ -515,9 +515,10 @@ class FlashStore:
         """Number 1..254 of a group (kind 1) or a peer (kind 2), or a code; new if it was left."""
         assert 0 < size <= ID_SIZE
         meta = self.meta
+        unread = self.unread
         number = meta.find(kind, key, at, size)
-        if number:
-            return number
+        if number or self.unread != unread:
+            return number or self._refuse(E_STORAGE)
         number = meta.new_number(kind)
         if not number:
             from drupelet.store.recovery import free_number
